@@ -1,0 +1,215 @@
+//! `operant bench`: the benchmarks are commands of the product.
+
+use crate::output::{Failure, grouped, print};
+use clap::{Subcommand, ValueEnum};
+use operant::device::{self, CpuPool, alloc};
+use operant::env::{self, ActionSpace, Actions, AutoReset, Options, RowBuf, Seeds, Spec};
+use operant::lanes::rng::HostRng;
+use operant::lanes::{Backend, Math, Width};
+use serde_json::json;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Environment steps per second with random actions.
+    Env(EnvArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct EnvArgs {
+    /// Short name or Gymnasium id (see `operant list`).
+    name: String,
+    /// Environments stepped together.
+    #[arg(long, default_value_t = 8192)]
+    num_envs: usize,
+    /// Threads that step them.
+    #[arg(long, default_value_t = 1)]
+    threads: usize,
+    /// Lanes of the SIMD code.
+    #[arg(long, value_enum, default_value_t = LanesArg::Auto)]
+    lanes: LanesArg,
+    /// `strict`: the same bits on every width. `fast`: fused multiply-add where the CPU has it.
+    #[arg(long, value_enum, default_value_t = MathArg::Strict)]
+    math: MathArg,
+    /// How long to measure.
+    #[arg(long, default_value_t = 2.0)]
+    seconds: f64,
+    /// Set a parameter of the env: `--set gravity=3.7`. Repeatable.
+    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = parse_setting)]
+    settings: Vec<(String, f64)>,
+    /// Seed of the envs and of the actions.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum LanesArg {
+    Auto,
+    #[value(name = "1")]
+    One,
+    #[value(name = "8")]
+    Eight,
+    #[value(name = "16")]
+    Sixteen,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum MathArg {
+    Strict,
+    Fast,
+}
+
+fn parse_setting(text: &str) -> Result<(String, f64), String> {
+    let (name, value) =
+        text.split_once('=').ok_or_else(|| format!("\"{text}\": wanted NAME=VALUE, as in gravity=3.7"))?;
+    let value = match value {
+        "true" => 1.0,
+        "false" => 0.0,
+        _ => value.parse().map_err(|_| format!("\"{value}\" is not a number (for {name})"))?,
+    };
+    Ok((name.to_owned(), value))
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    match &args.what {
+        What::Env(args) => run_env(args),
+    }
+}
+
+/// Batches of actions made before the clock starts, used in turn: making them is not what is measured.
+const ACTION_BATCHES: usize = 64;
+
+enum Batch {
+    Choices(Vec<i32>),
+    Numbers(Vec<f32>),
+}
+
+impl Batch {
+    fn random(spec: &Spec, num_envs: usize, rng: &mut HostRng) -> Self {
+        let dims = spec.action.dims();
+        match &spec.action {
+            ActionSpace::Discrete(n) => Self::Choices((0..num_envs).map(|_| rng.below(*n as u32) as i32).collect()),
+            ActionSpace::MultiDiscrete(n) => {
+                Self::Choices((0..num_envs * dims).map(|i| rng.below(n[i % dims] as u32) as i32).collect())
+            }
+            ActionSpace::Box(channels) => {
+                let number = |i: usize, unit: f32| channels[i].low + (channels[i].high - channels[i].low) * unit;
+                Self::Numbers((0..num_envs * dims).map(|i| number(i % dims, rng.unit())).collect())
+            }
+        }
+    }
+
+    fn actions(&self) -> Actions<'_> {
+        match self {
+            Self::Choices(a) => Actions::I32(a),
+            Self::Numbers(a) => Actions::F32(a),
+        }
+    }
+}
+
+fn run_env(args: &EnvArgs) -> Result<(), Failure> {
+    if !(args.seconds.is_finite() && args.seconds > 0.0 && args.seconds <= 3600.0) {
+        return Err(Failure::Usage(format!("--seconds {}: wanted more than 0 and at most 3600", args.seconds)));
+    }
+    if !(1..=1024).contains(&args.threads) {
+        return Err(Failure::Usage(format!("--threads {}: wanted 1..=1024", args.threads)));
+    }
+    let width = match args.lanes {
+        LanesArg::Auto => Width::Auto,
+        LanesArg::One => Width::One,
+        LanesArg::Eight => Width::Eight,
+        LanesArg::Sixteen => Width::Sixteen,
+    };
+    let math = match args.math {
+        MathArg::Strict => Math::Strict,
+        MathArg::Fast => Math::Fast,
+    };
+    let entry = env::find(&args.name)?;
+    let options = Options {
+        pool: Arc::new(CpuPool::new(args.threads)),
+        backend: Backend::new(width, math),
+        autoreset: AutoReset::SameStep,
+        ..Options::new(args.num_envs)
+    };
+    let settings: Vec<(&str, f64)> = args.settings.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+    let mut envs = entry.build(&settings, &options)?;
+    let spec = envs.spec().clone();
+    let mut rng = HostRng::new(args.seed, u32::MAX, 0, 0);
+    let batches: Vec<Batch> = (0..ACTION_BATCHES).map(|_| Batch::random(&spec, args.num_envs, &mut rng)).collect();
+    let mut row = RowBuf::new(&spec, args.num_envs);
+    envs.reset(Seeds::One(args.seed), None, row.row());
+    let mut step = |i: usize| envs.step(batches[i % ACTION_BATCHES].actions(), row.row());
+
+    let warm_up = Instant::now();
+    let mut calls = 0;
+    while calls < 16 || warm_up.elapsed() < Duration::from_millis(100) {
+        step(calls);
+        calls += 1;
+    }
+    // The clock is read every few milliseconds, so that it does not show at small N.
+    let calls_per_look = (calls / 20).max(1);
+    let (allocated, cpu, start) = (alloc::allocations(), device::cpu_seconds(), Instant::now());
+    let mut calls = 0;
+    while start.elapsed().as_secs_f64() < args.seconds {
+        for _ in 0..calls_per_look {
+            step(calls);
+            calls += 1;
+        }
+    }
+    let (wall, cpu) = (start.elapsed().as_secs_f64(), device::cpu_seconds() - cpu);
+    let allocs_per_step = (alloc::allocations() - allocated) as f64 / calls as f64;
+    let steps = (calls * args.num_envs) as f64;
+    let lanes = match entry.door() {
+        env::Door::Lanes => options.backend.width(),
+        env::Door::Host => 1,
+    };
+    let backend = match entry.door() {
+        env::Door::Lanes => options.backend.name(),
+        env::Door::Host => "host",
+    };
+    let math = if options.backend.math() == Math::Fast { "fast" } else { "strict" };
+    if args.json {
+        let report = json!({
+            "env": spec.name,
+            "num_envs": args.num_envs,
+            "threads": args.threads,
+            "lanes": lanes,
+            "backend": backend,
+            "math": math,
+            "seconds": wall,
+            "steps_per_s": steps / wall,
+            "steps_per_cpu_s": steps / cpu,
+            "ns_per_call": wall * 1e9 / calls as f64,
+            "allocs_per_step": allocs_per_step,
+            "machine": device::describe(),
+        });
+        return print(&format!("{report}\n"));
+    }
+    print(&format!(
+        "{name} ({id})  {n} envs, {threads}, {lanes} {lanes_word} ({backend}, {math}), random actions, auto-reset\n\
+         machine            {machine}\n\
+         steps/s            {per_s}\n\
+         steps/CPU-s        {per_cpu}\n\
+         per call           {call:.2} µs\n\
+         allocations/step   {allocs_per_step}\n",
+        name = spec.name,
+        id = spec.id,
+        n = grouped(args.num_envs as f64),
+        threads = if args.threads == 1 { "1 thread".into() } else { format!("{} threads", args.threads) },
+        lanes_word = if lanes == 1 { "lane" } else { "lanes" },
+        machine = device::describe(),
+        per_s = grouped(steps / wall),
+        per_cpu = grouped(steps / cpu),
+        call = wall * 1e6 / calls as f64,
+    ))
+}

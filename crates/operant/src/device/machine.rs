@@ -1,0 +1,50 @@
+//! What the bench command says about where it ran.
+#![allow(unsafe_code)]
+
+/// Threads that this process may use.
+pub fn threads_available() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get)
+}
+
+/// One line: CPU model, threads, widest vectors, operating system.
+pub fn describe() -> String {
+    let model = std::fs::read_to_string("/proc/cpuinfo")
+        .ok()
+        .and_then(|text| {
+            let line = text.lines().find(|line| line.starts_with("model name"))?;
+            Some(line.split_once(':')?.1.trim().to_owned())
+        })
+        .unwrap_or_else(|| std::env::consts::ARCH.to_owned());
+    format!("{model}, {} threads, {}, {}", threads_available(), vectors(), std::env::consts::OS)
+}
+
+#[cfg(target_arch = "x86_64")]
+fn vectors() -> &'static str {
+    if is_x86_feature_detected!("avx512f") {
+        "AVX-512"
+    } else if is_x86_feature_detected!("avx2") {
+        "AVX2"
+    } else {
+        "SSE2"
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn vectors() -> &'static str {
+    std::env::consts::ARCH
+}
+
+/// CPU seconds that this process has used, all threads together; 0 where the system can't tell.
+#[cfg(unix)]
+pub fn cpu_seconds() -> f64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is to a live timespec, which the call only writes.
+    let failed = unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
+    if failed != 0 { 0.0 } else { time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9 }
+}
+
+/// CPU seconds that this process has used, all threads together; 0 where the system can't tell.
+#[cfg(not(unix))]
+pub fn cpu_seconds() -> f64 {
+    0.0
+}

@@ -1,0 +1,274 @@
+//! A persistent worker pool for parallel sections of 10 to 500 microseconds.
+//!
+//! One atomic word, the gate, carries the hand-over. A caller opens it with a new epoch; a worker
+//! joins by counting itself in while it is open, and counts itself out when no item is left; the
+//! caller works too, closes the gate and waits for the count to reach zero. Nobody waits for a
+//! worker that has not joined, so a sleeping worker delays no one.
+
+#![allow(unsafe_code)]
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// How long a worker spins for its next job before it parks, and a caller for its last worker
+/// before it yields: longer than the usual gap between sections, too short to cost an idle pool.
+const SPIN: Duration = Duration::from_micros(40);
+
+// The gate: epoch (47 bits), OPEN, number of workers inside (16 bits).
+const INSIDE: u64 = (1 << 16) - 1;
+const OPEN: u64 = 1 << 16;
+const EPOCH: u64 = 1 << 17;
+const SHUTDOWN: u64 = u64::MAX; // Open, with an epoch that counting never reaches.
+
+type Job<'a> = &'a (dyn Fn(usize) + Sync);
+
+/// The items that one thread takes first; others help once their own lane is empty.
+#[repr(align(128))]
+#[derive(Default)]
+struct Lane {
+    next: AtomicUsize,
+    end: AtomicUsize,
+    asleep: AtomicBool,
+}
+
+struct Shared {
+    gate: AtomicU64,
+    /// Points into the frame of the current `for_each_mut`; dangles between calls.
+    job: AtomicPtr<Job<'static>>,
+    lanes: Box<[Lane]>,
+    /// The lowest index that panicked, with its payload.
+    panic: Mutex<Option<(usize, Box<dyn std::any::Any + Send>)>>,
+    spin: Duration,
+}
+
+fn spin_until(limit: Duration, ready: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !ready() && start.elapsed() < limit {
+        std::hint::spin_loop();
+    }
+}
+
+impl Shared {
+    /// Runs unclaimed items until none is left, those of lane `me` first. Lanes partition the items
+    /// and a counter yields an index once, so each runs once. Does not unwind.
+    fn work(&self, job: Job, me: usize) {
+        for lane in self.lanes[me..].iter().chain(&self.lanes[..me]) {
+            let end = lane.end.load(Relaxed);
+            // The load spares an empty lane a write by every thread that passes.
+            while lane.next.load(Relaxed) < end {
+                let index = lane.next.fetch_add(1, Relaxed); // Claims, but publishes nothing.
+                let run = || (index < end).then(|| job(index));
+                if let Err(payload) = catch_unwind(AssertUnwindSafe(run)) {
+                    let mut first = self.panic.lock().unwrap_or_else(PoisonError::into_inner);
+                    // Forgets the loser: dropping it might unwind, which this thread must not.
+                    std::mem::forget(match &*first {
+                        Some((lower, _)) if *lower < index => Some((index, payload)),
+                        _ => first.replace((index, payload)),
+                    });
+                }
+            }
+        }
+    }
+
+    fn worker(&self, me: usize) {
+        let (gate, asleep, mut epoch) = (&self.gate, &self.lanes[me].asleep, 0);
+        while gate.load(SeqCst) != SHUTDOWN {
+            let is_new = |gate: u64| gate & OPEN != 0 && gate / EPOCH != epoch;
+            let news = || is_new(gate.load(SeqCst));
+            spin_until(self.spin, news);
+            if !news() {
+                // A worker stores `asleep`, then loads the gate; a caller stores the gate, then
+                // loads `asleep`. All are SeqCst, so one sees the other: no wake-up is lost.
+                asleep.store(true, SeqCst);
+                if !news() {
+                    thread::park();
+                }
+                asleep.store(false, SeqCst);
+            }
+            let seen = gate.load(SeqCst);
+            let join = || gate.compare_exchange(seen, seen + 1, SeqCst, Relaxed);
+            if seen != SHUTDOWN && is_new(seen) && join().is_ok() {
+                epoch = seen / EPOCH;
+                // SAFETY: joining acquires what the caller stored before it opened the gate,
+                // directly or through the read-modify-writes of other threads, which continue the
+                // release sequence of that store. The caller leaves its frame, where the job and
+                // all it borrows live, only after the decrement below.
+                self.work(unsafe { *self.job.load(Relaxed) }, me);
+                gate.fetch_sub(1, SeqCst); // Releases what the job wrote to the caller.
+            }
+        }
+    }
+}
+
+/// Threads that run short sections together with the calling thread.
+pub struct CpuPool {
+    shared: Arc<Shared>,
+    workers: Vec<JoinHandle<()>>,
+    turn: Mutex<()>,
+}
+
+impl std::fmt::Debug for CpuPool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "CpuPool({} threads)", self.threads())
+    }
+}
+
+impl CpuPool {
+    /// `threads` counts the calling thread; zero means one. Panics if a thread cannot be started.
+    pub fn new(threads: usize) -> CpuPool {
+        let threads = threads.clamp(1, INSIDE as usize);
+        // Where threads outnumber cores, one that spins keeps another from working.
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let shared = Arc::new(Shared {
+            gate: AtomicU64::new(0),
+            job: AtomicPtr::default(),
+            lanes: (0..threads).map(|_| Lane::default()).collect(),
+            panic: Mutex::new(None),
+            spin: SPIN * u32::from(threads <= cores),
+        });
+        let spawn = |me| {
+            let shared = Arc::clone(&shared);
+            let builder = thread::Builder::new().name(format!("operant-{me}"));
+            let worker = builder.spawn(move || shared.worker(me));
+            worker.expect("the system starts a worker thread")
+        };
+        CpuPool { workers: (1..threads).map(spawn).collect(), turn: Mutex::new(()), shared }
+    }
+
+    /// Threads that work, the caller's included.
+    pub fn threads(&self) -> usize {
+        self.workers.len() + 1
+    }
+
+    /// Runs `f(index, item)` once for every item and returns when all are done. Of `threads()`
+    /// items, item i tends to run on the same thread every time; results must not depend on it.
+    ///
+    /// The items run on the calling thread when the pool is busy, be it with another caller or
+    /// because `f` calls it. If `f` panics, the panic of the lowest index reaches the caller once
+    /// no item is running; items above it may or may not have run.
+    pub fn for_each_mut<T: Send, F: Fn(usize, &mut T) + Sync>(&self, items: &mut [T], f: F) {
+        let (shared, threads, len) = (&*self.shared, self.threads(), items.len());
+        let parallel = threads > 1 && len > 1;
+        let Some(turn) = parallel.then(|| self.turn.try_lock().ok()).flatten() else {
+            let items = items.iter_mut().enumerate();
+            return items.for_each(|(i, item)| f(i, item));
+        };
+        let items = AtomicPtr::new(items.as_mut_ptr());
+        // SAFETY: `work` passes every index below `len` once, so the borrows are in bounds and
+        // disjoint, and the slice is borrowed until all workers have left. `T: Send` lets an item
+        // be used on another thread; joining and leaving the gate order that with the caller.
+        let job: Job = &|i| f(i, unsafe { &mut *items.load(Relaxed).add(i) });
+        // Contiguous, near-equal lanes; with as many items as threads, lane i holds item i.
+        let start = |lane: usize| lane * (len / threads) + lane.min(len % threads);
+        for (i, lane) in shared.lanes.iter().enumerate() {
+            lane.next.store(start(i), Relaxed);
+            lane.end.store(start(i + 1), Relaxed);
+        }
+        let pointer = (&raw const job).cast_mut().cast();
+        shared.job.store(pointer, Relaxed);
+        // Publishes job and lanes; the last turn left no worker inside that could still read them.
+        // Workers may use this frame until the count is zero, so nothing before that may unwind.
+        let epoch = shared.gate.load(Relaxed) / EPOCH + 1;
+        shared.gate.store((epoch * EPOCH) | OPEN, SeqCst);
+        for (lane, worker) in shared.lanes[1..].iter().zip(&self.workers).take(len - 1) {
+            if lane.asleep.load(SeqCst) {
+                worker.thread().unpark();
+            }
+        }
+        shared.work(job, 0);
+        shared.gate.fetch_and(!OPEN, SeqCst);
+        let empty = || shared.gate.load(SeqCst) & INSIDE == 0;
+        spin_until(shared.spin, empty);
+        while !empty() {
+            thread::yield_now();
+        }
+        let mut first = shared.panic.lock().unwrap_or_else(PoisonError::into_inner);
+        let panic = first.take();
+        drop((first, turn));
+        if let Some((_, payload)) = panic {
+            resume_unwind(payload);
+        }
+    }
+}
+
+impl Drop for CpuPool {
+    fn drop(&mut self) {
+        self.shared.gate.store(SHUTDOWN, SeqCst);
+        for worker in self.workers.drain(..) {
+            worker.thread().unpark();
+            let _ = worker.join(); // Never an error: a worker catches every panic of `f`.
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs `f` on every thread of the pool, given an item for each: none passes the barrier alone.
+    fn on_every_thread<T: Send>(pool: &CpuPool, items: &mut [T], f: impl Fn(&mut T) + Sync) {
+        let barrier = std::sync::Barrier::new(pool.threads());
+        pool.for_each_mut(items, |_, item| {
+            barrier.wait();
+            f(item);
+        });
+    }
+
+    #[test]
+    fn visits_every_item_once_whatever_the_thread_count() {
+        for threads in 0..6 {
+            let pool = CpuPool::new(threads);
+            assert_eq!(pool.threads(), threads.max(1));
+            for len in (0..40).chain([1000, 4099]).cycle().take(420) {
+                let mut items = vec![7; len];
+                pool.for_each_mut(&mut items, |i, item| *item = *item * 3 + i);
+                assert!(items.iter().enumerate().all(|(i, item)| *item == 21 + i));
+            }
+        }
+    }
+
+    #[test]
+    fn panics_reach_the_caller_and_the_pool_survives() {
+        let pool = CpuPool::new(3);
+        for first in (0..9).cycle().take(90) {
+            let run = || pool.for_each_mut(&mut [0; 9], |i, _| assert!(i < first, "{i}"));
+            let payload = catch_unwind(AssertUnwindSafe(run)).unwrap_err();
+            assert_eq!(*payload.downcast::<String>().unwrap(), first.to_string());
+            on_every_thread(&pool, &mut [0; 3], |_| ());
+        }
+    }
+
+    #[test]
+    fn nested_and_concurrent_calls_run_to_the_end() {
+        let pool = CpuPool::new(3);
+        let caller = || {
+            for _ in 0..500 {
+                let mut grid = [[0; 5]; 4];
+                pool.for_each_mut(&mut grid, |_, row| pool.for_each_mut(row, |i, x| *x += i));
+                assert_eq!(grid, [[0, 1, 2, 3, 4]; 4]);
+            }
+        };
+        thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(caller))));
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn idle_workers_burn_no_cpu() {
+        let pool = CpuPool::new(2);
+        let mut stats = [const { std::path::PathBuf::new() }; 2];
+        let own = || std::fs::canonicalize("/proc/thread-self/stat").unwrap();
+        on_every_thread(&pool, &mut stats, |stat| *stat = own());
+        // Fields 14 and 15 are user and system time, in ticks of 10 ms.
+        let ticks = || -> u64 {
+            let stat = std::fs::read_to_string(&stats[1]).unwrap();
+            let fields = stat.split(' ').skip(13).take(2);
+            fields.map(|field| field.parse::<u64>().unwrap()).sum()
+        };
+        let before = ticks();
+        thread::sleep(Duration::from_millis(200));
+        assert!(ticks() - before < 2);
+    }
+}

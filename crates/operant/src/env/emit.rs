@@ -1,0 +1,96 @@
+//! An env as C: the recorder run over its reset, step, observe and legal.
+//!
+//! The printed functions take the state as 32-bit words (`s`), so that the same text serves any storage:
+//! `<name>_reset(seed, env, episode, s)`, `<name>_step(seed, env, episode, t, s, a, reward) -> terminated`,
+//! `<name>_observe(s, obs)` and `<name>_legal(s, legal)`. Actions come as 32-bit words too.
+
+use super::{Action, Env};
+use crate::lanes::{Block, Columns, Float, Lanes, Mask, PRELUDE, Recording, Rng, Sym};
+use std::fmt::Write as _;
+
+type I = <Sym as Lanes>::I;
+type F = <Sym as Lanes>::F;
+type M = <Sym as Lanes>::M;
+
+/// Prelude, elementary functions and the env's four functions.
+pub fn c_source<E: Env>(env: &E) -> String {
+    format!("{PRELUDE}\n{}\n{}", Recording::functions(), c_functions(env))
+}
+
+/// The env's functions alone.
+pub fn c_functions<E: Env>(env: &E) -> String {
+    let spec = env.spec();
+    let name = spec.name;
+    let state = <E::State<Sym> as Columns<Sym>>::COLUMNS.len();
+    let obs = <E::Obs<Sym> as Block<F>>::LEN;
+    let word = |i: usize| I::input(format!("s[{i}]"));
+    let rng = |t: &str| {
+        Rng::<Sym>::new([I::input("seed[0]"), I::input("seed[1]")], I::input("env"), I::input("episode"), I::input(t))
+    };
+    let places =
+        |words: Vec<I>| words.into_iter().enumerate().map(|(i, w)| (format!("s[{i}]"), w.into())).collect::<Vec<_>>();
+    let mut text = String::new();
+    let _ =
+        writeln!(text, "enum {{ {name}_state = {state}, {name}_obs = {obs}, {name}_actions = {} }};", E::ACTION_DIMS);
+
+    let (recording, words) = Recording::record(|| {
+        let mut words = vec![I::from(0); state];
+        env.reset::<Sym>(&mut rng("0")).write(|i, w| words[i] = w);
+        words
+    });
+    let body = recording.print(&places(words));
+    let _ = writeln!(
+        text,
+        "FN void {name}_reset(const int32_t seed[2], int32_t env, int32_t episode, int32_t *s) {{\n    (void)seed, (void)env, (void)episode;\n{body}}}"
+    );
+
+    let (recording, (words, reward, terminated)): (_, (Vec<I>, F, M)) = Recording::record(|| {
+        let indices: Vec<I> = (0..E::ACTION_DIMS).map(|i| I::input(format!("a[{i}]"))).collect();
+        let values: Vec<F> = indices.iter().map(|&bits| F::from_bits(bits)).collect();
+        let step = env.step::<Sym>(
+            <E::State<Sym> as Columns<Sym>>::read(word),
+            Action { indices: &indices, values: &values },
+            &mut rng("t"),
+        );
+        let mut words = vec![I::from(0); state];
+        step.state.write(|i, w| words[i] = w);
+        (words, step.reward, step.terminated)
+    });
+    // The inputs s[i] are read while s[i] is written: every output goes through a temporary first.
+    let mut outputs: Vec<_> =
+        words.iter().enumerate().map(|(i, &w)| (format!("const int32_t n{i}"), w.into())).collect();
+    outputs.push(("*reward".into(), reward.into()));
+    outputs.push(("const int terminated".into(), terminated.into()));
+    let mut body = recording.print(&outputs);
+    for i in 0..state {
+        let _ = writeln!(body, "    s[{i}] = n{i};");
+    }
+    let _ = writeln!(
+        text,
+        "FN int {name}_step(const int32_t seed[2], int32_t env, int32_t episode, int32_t t, int32_t *s, const int32_t *a, float *reward) {{\n    (void)seed, (void)env, (void)episode, (void)t, (void)a;\n{body}    return terminated;\n}}"
+    );
+
+    let (recording, values): (_, Vec<F>) =
+        Recording::record(|| env.observe::<Sym>(&<E::State<Sym> as Columns<Sym>>::read(word)).as_ref().to_vec());
+    let outputs: Vec<_> = values.into_iter().enumerate().map(|(i, v)| (format!("obs[{i}]"), v.into())).collect();
+    let _ = writeln!(
+        text,
+        "FN void {name}_observe(const int32_t *s, float *obs) {{\n    (void)s;\n{}}}",
+        recording.print(&outputs)
+    );
+
+    if spec.masked {
+        let (recording, legal) = Recording::record(|| {
+            let mut legal = vec![M::splat(false); spec.action.choices()];
+            env.legal::<Sym>(&<E::State<Sym> as Columns<Sym>>::read(word), &mut legal);
+            legal
+        });
+        let outputs: Vec<_> = legal.into_iter().enumerate().map(|(i, m)| (format!("legal[{i}]"), m.into())).collect();
+        let _ = writeln!(
+            text,
+            "FN void {name}_legal(const int32_t *s, uint8_t *legal) {{\n    (void)s;\n{}}}",
+            recording.print(&outputs)
+        );
+    }
+    text
+}

@@ -1,0 +1,281 @@
+//! The adapter from [`HostEnv`] to [`VecEnv`]: one Rust value per env, stepped in order, shared among threads.
+
+use super::{Actions, AutoReset, Canvas, HostAction, HostEnv, Options, Param, Row, Seeds, Spec, VecEnv, saved};
+use crate::device::CpuPool;
+use crate::error::{Error, Result};
+use crate::lanes::rng::HostRng;
+use crate::lanes::{Column, Kind};
+use std::sync::Arc;
+
+/// Columns beside the state: elapsed, return, episode, pending, two words of seed.
+const OWN_COLUMNS: usize = 6;
+/// Envs below which another thread is not worth waking.
+const MIN_ENVS_PER_PART: usize = 64;
+const MAX_PARTS: usize = 64;
+
+/// N envs of one kind.
+pub struct HostVec<E: HostEnv> {
+    spec: Spec,
+    columns: Vec<Column>,
+    first_env: u32,
+    autoreset: AutoReset,
+    pool: Arc<CpuPool>,
+    slots: Vec<Slot<E>>,
+}
+
+/// One env and its episode.
+#[derive(Clone)]
+struct Slot<E> {
+    env: E,
+    seed: u64,
+    episode: u32,
+    elapsed: u32,
+    returned: f32,
+    /// The next step resets.
+    pending: bool,
+}
+
+impl<E: HostEnv> Slot<E> {
+    fn begin(&mut self, number: u32) {
+        self.env.reset(&mut HostRng::new(self.seed, number, self.episode, 0));
+        (self.elapsed, self.returned, self.pending) = (0, 0.0, false);
+    }
+
+    fn begin_next(&mut self, number: u32) {
+        self.episode = self.episode.wrapping_add(1);
+        self.begin(number);
+    }
+}
+
+struct Part<'a, E> {
+    first: usize,
+    slots: &'a mut [Slot<E>],
+    actions: Actions<'a>,
+    out: Row<'a>,
+}
+
+impl<E: HostEnv> HostVec<E> {
+    /// N copies of `env`. Call `reset` before the first step.
+    pub fn new(env: E, options: &Options) -> Result<Self> {
+        let mut spec = env.spec();
+        if let Some(limit) = options.time_limit {
+            spec.time_limit = limit;
+        }
+        options.check(&spec)?;
+        let mut columns = env.columns();
+        columns.push(Column { name: "elapsed", kind: Kind::I32 });
+        let slot = Slot { env, seed: 0, episode: 0, elapsed: 0, returned: 0.0, pending: false };
+        Ok(Self {
+            spec,
+            columns,
+            first_env: options.first_env,
+            autoreset: options.autoreset,
+            pool: options.pool.clone(),
+            slots: vec![slot; options.num_envs],
+        })
+    }
+
+    fn state_columns(&self) -> usize {
+        self.columns.len() - 1
+    }
+
+    fn legal_width(&self) -> usize {
+        if self.spec.masked { self.spec.action.choices() } else { 0 }
+    }
+}
+
+/// Writes what env `i` of a part shows.
+fn publish<E: HostEnv>(env: &E, spec: &Spec, i: usize, out: &mut Row<'_>) {
+    let width = spec.observation.len();
+    env.observe(&mut out.obs[i * width..(i + 1) * width]);
+    if spec.masked {
+        let choices = spec.action.choices();
+        env.legal(&mut out.legal[i * choices..(i + 1) * choices]);
+    }
+}
+
+fn step_part<E: HostEnv>(part: &mut Part<'_, E>, spec: &Spec, first_env: u32, autoreset: AutoReset) {
+    let width = spec.observation.len();
+    let dims = spec.action.dims();
+    for (i, slot) in part.slots.iter_mut().enumerate() {
+        let number = first_env.wrapping_add((part.first + i) as u32);
+        let out = &mut part.out;
+        if slot.pending {
+            slot.begin_next(number);
+            (out.reward[i], out.terminated[i], out.truncated[i]) = (0.0, 0, 0);
+            publish(&slot.env, spec, i, out);
+            continue;
+        }
+        slot.elapsed += 1;
+        let mut rng = HostRng::new(slot.seed, number, slot.episode, slot.elapsed);
+        let (reward, terminated) = slot.env.step(HostAction { actions: part.actions, first: i * dims }, &mut rng);
+        let truncated = spec.time_limit.is_some_and(|limit| slot.elapsed >= limit);
+        slot.returned += reward;
+        (out.reward[i], out.terminated[i], out.truncated[i]) = (reward, u8::from(terminated), u8::from(truncated));
+        if terminated || truncated {
+            (out.episode_return[i], out.episode_length[i]) = (slot.returned, slot.elapsed as i32);
+            slot.env.observe(&mut out.final_obs[i * width..(i + 1) * width]);
+            match autoreset {
+                AutoReset::SameStep => slot.begin_next(number),
+                AutoReset::NextStep => slot.pending = true,
+                AutoReset::Disabled => {}
+            }
+        }
+        publish(&slot.env, spec, i, out);
+    }
+}
+
+impl<E: HostEnv> VecEnv for HostVec<E> {
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn num_envs(&self) -> usize {
+        self.slots.len()
+    }
+
+    fn reset(&mut self, seeds: Seeds<'_>, which: Option<&[u8]>, mut out: Row<'_>) {
+        out.assert_fits(&self.spec, self.slots.len());
+        for (i, slot) in self.slots.iter_mut().enumerate() {
+            if which.is_none_or(|which| which[i] != 0) {
+                let number = self.first_env.wrapping_add(i as u32);
+                match seeds {
+                    Seeds::Keep => slot.begin_next(number),
+                    Seeds::One(seed) => {
+                        (slot.seed, slot.episode) = (seed, 0);
+                        slot.begin(number);
+                    }
+                    Seeds::Each(seeds) => {
+                        (slot.seed, slot.episode) = (seeds[i], 0);
+                        slot.begin(number);
+                    }
+                }
+            }
+            publish(&slot.env, &self.spec, i, &mut out);
+        }
+    }
+
+    fn step(&mut self, actions: Actions<'_>, mut out: Row<'_>) {
+        let (num_envs, dims) = (self.slots.len(), self.spec.action.dims());
+        out.assert_fits(&self.spec, num_envs);
+        assert_eq!(actions.len(), num_envs * dims, "actions of {}", self.spec.name);
+        let parts = self.pool.threads().min(MAX_PARTS).min(num_envs / MIN_ENVS_PER_PART).max(1);
+        let per_part = num_envs.div_ceil(parts);
+        let (width, legal_width) = (self.spec.observation.len(), self.legal_width());
+        let (spec, first_env, autoreset) = (&self.spec, self.first_env, self.autoreset);
+        if parts == 1 {
+            return step_part(&mut Part { first: 0, slots: &mut self.slots, actions, out }, spec, first_env, autoreset);
+        }
+        let mut tasks: [Option<Part<'_, E>>; MAX_PARTS] = [const { None }; MAX_PARTS];
+        let mut used = 0;
+        for (task, slots) in tasks.iter_mut().zip(self.slots.chunks_mut(per_part)) {
+            let (first, count) = (used * per_part, slots.len());
+            *task = Some(Part {
+                first,
+                slots,
+                actions: actions.range(first * dims, (first + count) * dims),
+                out: out.split_front(count, width, legal_width),
+            });
+            used += 1;
+        }
+        self.pool.for_each_mut(&mut tasks[..used], |_, task| {
+            if let Some(part) = task {
+                step_part(part, spec, first_env, autoreset);
+            }
+        });
+    }
+
+    fn observe(&self, mut out: Row<'_>) {
+        out.assert_fits(&self.spec, self.slots.len());
+        for (i, slot) in self.slots.iter().enumerate() {
+            publish(&slot.env, &self.spec, i, &mut out);
+        }
+    }
+
+    fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    fn read(&self, column: usize, out: &mut [i32]) {
+        let mut state = vec![0; self.state_columns()];
+        for (slot, word) in self.slots.iter().zip(out) {
+            if column == state.len() {
+                *word = slot.elapsed as i32;
+            } else {
+                slot.env.read(&mut state);
+                *word = state[column];
+            }
+        }
+    }
+
+    fn write(&mut self, columns: &[(usize, &[i32])]) -> Result<()> {
+        let mut changed = self.slots.clone();
+        let mut state = vec![0; self.state_columns()];
+        for (i, slot) in changed.iter_mut().enumerate() {
+            slot.env.read(&mut state);
+            for &(column, words) in columns {
+                if column < state.len() {
+                    state[column] = words[i];
+                } else {
+                    slot.elapsed = u32::try_from(words[i])
+                        .map_err(|_| Error::Invalid("state column elapsed: wanted steps >= 0".into()))?;
+                }
+            }
+            slot.env.write(&state)?;
+            slot.pending = false;
+        }
+        self.slots = changed;
+        Ok(())
+    }
+
+    fn save(&self) -> Vec<u8> {
+        let states = self.state_columns();
+        let words = self.slots.iter().flat_map(|slot| {
+            let mut words = vec![0; states];
+            slot.env.read(&mut words);
+            words.extend([slot.elapsed as i32, slot.returned.to_bits() as i32, slot.episode as i32]);
+            words.extend([i32::from(slot.pending), slot.seed as i32, (slot.seed >> 32) as i32]);
+            words
+        });
+        saved::pack(&self.spec, self.slots.len(), states + OWN_COLUMNS, words)
+    }
+
+    fn load(&mut self, bytes: &[u8]) -> Result<()> {
+        let states = self.state_columns();
+        let words = saved::unpack(&self.spec, self.slots.len(), states + OWN_COLUMNS, bytes)?;
+        let mut changed = self.slots.clone();
+        for (slot, words) in changed.iter_mut().zip(words.chunks_exact(states + OWN_COLUMNS)) {
+            let (state, own) = words.split_at(states);
+            slot.env.write(state)?;
+            (slot.elapsed, slot.returned, slot.episode) = (own[0] as u32, f32::from_bits(own[1] as u32), own[2] as u32);
+            (slot.pending, slot.seed) = (own[3] != 0, u64::from(own[4] as u32) | u64::from(own[5] as u32) << 32);
+        }
+        self.slots = changed;
+        Ok(())
+    }
+
+    fn draw(&self, env: usize) -> Option<Canvas> {
+        self.slots[env].env.draw()
+    }
+
+    fn params(&self) -> Vec<Param> {
+        self.slots[0].env.params()
+    }
+
+    fn set_param(&mut self, name: &str, value: f64) -> Result<()> {
+        let mut changed = self.slots[0].env.clone();
+        changed.set(name, value)?;
+        let spec = Spec { time_limit: self.spec.time_limit, ..changed.spec() };
+        if spec.observation.len() != self.spec.observation.len() || spec.action != self.spec.action {
+            return Err(Error::Invalid(format!(
+                "parameter {name} changes the spaces of {}; build a new vector env with it",
+                spec.name
+            )));
+        }
+        for slot in &mut self.slots {
+            slot.env.set(name, value)?;
+        }
+        self.spec = spec;
+        Ok(())
+    }
+}

@@ -1,0 +1,225 @@
+//! Environments. Two doors lead to [`VecEnv`], which is all that the rest of the house sees: [`Env`], straight-line
+//! code over lanes (SIMD, threads, printed C), and [`HostEnv`], ordinary Rust.
+//!
+//! The author writes reset, step and observe; the adapters do auto-reset, time limits, final observations, episode
+//! statistics, threads and saving. Invariant: results depend on neither lane width nor thread count.
+
+mod acrobot;
+mod actions;
+mod canvas;
+mod cartpole;
+pub mod check;
+mod draw;
+pub mod emit;
+mod gridworld;
+mod host_vec;
+mod lane_vec;
+mod mountaincar;
+mod mountaincar_continuous;
+mod params;
+mod pendulum;
+pub mod probe;
+mod registry;
+mod row;
+mod saved;
+mod spec;
+
+pub use acrobot::Acrobot;
+pub use actions::Actions;
+pub use canvas::{Canvas, Color};
+pub use cartpole::CartPole;
+pub use gridworld::GridWorld;
+pub use host_vec::HostVec;
+pub use lane_vec::LaneVec;
+pub use mountaincar::MountainCar;
+pub use mountaincar_continuous::MountainCarContinuous;
+pub use params::{Param, ParamValue, Params};
+pub use pendulum::Pendulum;
+pub use registry::{Door, Entry, REGISTRY, find};
+pub use row::{Row, RowBuf};
+pub use spec::{ActionSpace, Channel, Spec};
+
+use crate::device::CpuPool;
+use crate::error::Result;
+use crate::lanes::rng::HostRng;
+use crate::lanes::{Backend, Block, Column, Columns, Lanes, Rng, Scalar};
+use std::sync::Arc;
+
+/// An action in every lane.
+#[derive(Clone, Copy, Debug)]
+pub struct Action<'a, L: Lanes> {
+    indices: &'a [L::I],
+    values: &'a [L::F],
+}
+
+impl<L: Lanes> Action<'_, L> {
+    /// Choice of dimension `dim` of a discrete action.
+    #[inline(always)]
+    pub fn index(&self, dim: usize) -> L::I {
+        self.indices[dim]
+    }
+
+    /// Number `dim` of a continuous action, not clipped.
+    #[inline(always)]
+    pub fn value(&self, dim: usize) -> L::F {
+        self.values[dim]
+    }
+}
+
+/// What a step gives.
+#[derive(Clone, Copy, Debug)]
+pub struct Step<L: Lanes, S> {
+    /// The next state.
+    pub state: S,
+    /// The reward of this step.
+    pub reward: L::F,
+    /// Whether the env ended the episode. Time limits are not the env's business.
+    pub terminated: L::M,
+}
+
+/// An environment as straight-line code over lanes. `&self` holds its parameters.
+pub trait Env: Params + Copy + Default + Send + Sync + 'static {
+    /// The state, declared with [`columns!`](crate::columns).
+    type State<L: Lanes>: Columns<L>;
+    /// The observation: `[L::F; O]`.
+    type Obs<L: Lanes>: Block<L::F>;
+    /// Numbers per action; agrees with the spec.
+    const ACTION_DIMS: usize = 1;
+
+    /// Names, spaces and limits.
+    fn spec(&self) -> Spec;
+    /// Draws a first state.
+    fn reset<L: Lanes>(&self, rng: &mut Rng<L>) -> Self::State<L>;
+    /// One step.
+    fn step<L: Lanes>(&self, state: Self::State<L>, action: Action<L>, rng: &mut Rng<L>) -> Step<L, Self::State<L>>;
+    /// What the agent sees of a state.
+    fn observe<L: Lanes>(&self, state: &Self::State<L>) -> Self::Obs<L>;
+    /// Which choices are legal, for a masked spec: writes one mask per choice.
+    #[inline(always)]
+    fn legal<L: Lanes>(&self, state: &Self::State<L>, legal: &mut [L::M]) {
+        let _ = (state, legal);
+    }
+    /// A picture of a state, if the env draws one.
+    fn draw(&self, state: &Self::State<Scalar>) -> Option<Canvas> {
+        let _ = state;
+        None
+    }
+}
+
+/// An environment as ordinary Rust, for what needs real control flow. `self` holds parameters and state.
+pub trait HostEnv: Params + Clone + Default + Send + 'static {
+    /// Names, spaces and limits.
+    fn spec(&self) -> Spec;
+    /// Begins an episode.
+    fn reset(&mut self, rng: &mut HostRng);
+    /// One step: reward, and whether the env ended the episode.
+    fn step(&mut self, action: HostAction<'_>, rng: &mut HostRng) -> (f32, bool);
+    /// Writes what the agent sees.
+    fn observe(&self, obs: &mut [f32]);
+    /// Writes 1 for each legal choice, for a masked spec.
+    fn legal(&self, legal: &mut [u8]) {
+        legal.fill(1);
+    }
+    /// The columns of the state.
+    fn columns(&self) -> Vec<Column>;
+    /// Writes the state's bits, one word per column.
+    fn read(&self, state: &mut [i32]);
+    /// Replaces the state; refuses bits that no state has.
+    fn write(&mut self, state: &[i32]) -> Result<()>;
+    /// A picture of the state, if the env draws one.
+    fn draw(&self) -> Option<Canvas> {
+        None
+    }
+}
+
+/// The action of one host env.
+#[derive(Clone, Copy, Debug)]
+pub struct HostAction<'a> {
+    actions: Actions<'a>,
+    first: usize,
+}
+
+impl HostAction<'_> {
+    /// Choice of dimension `dim` of a discrete action.
+    pub fn index(&self, dim: usize) -> usize {
+        self.actions.int(self.first + dim) as usize
+    }
+
+    /// Number `dim` of a continuous action.
+    pub fn value(&self, dim: usize) -> f32 {
+        self.actions.float(self.first + dim)
+    }
+}
+
+/// What happens after an episode's last step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum AutoReset {
+    /// The env begins again within that step: `obs` is the new episode's, `final_obs` the old one's.
+    #[default]
+    SameStep,
+    /// The next step begins again, ignoring its action, with reward 0.
+    NextStep,
+    /// Nothing: the caller resets.
+    Disabled,
+}
+
+/// How to build a vector env.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How many envs, N.
+    pub num_envs: usize,
+    /// The threads that step them.
+    pub pool: Arc<CpuPool>,
+    /// The lanes that step them (host envs have one).
+    pub backend: Backend,
+    /// What happens after an episode's last step.
+    pub autoreset: AutoReset,
+    /// Number of the first env: its random stream is that of this number in any vector env.
+    pub first_env: u32,
+    /// Time limit in place of the env's own; `Some(None)` for none.
+    pub time_limit: Option<Option<u32>>,
+}
+
+/// The most envs that one vector env may hold; a number above is a mistake and not a memory request.
+pub const MAX_ENVS: usize = 1 << 27;
+
+/// Which random streams a reset begins.
+#[derive(Clone, Copy, Debug)]
+pub enum Seeds<'a> {
+    /// The next episode of each env's stream.
+    Keep,
+    /// Episode 0 of this seed; envs differ by their number.
+    One(u64),
+    /// Episode 0 of a seed per env.
+    Each(&'a [u64]),
+}
+
+/// N environments stepped together.
+pub trait VecEnv: Send {
+    /// What each env is.
+    fn spec(&self) -> &Spec;
+    /// N.
+    fn num_envs(&self) -> usize;
+    /// Begins episodes in all envs, or where `which` is not 0, and writes `obs` and `legal` of all envs.
+    fn reset(&mut self, seeds: Seeds<'_>, which: Option<&[u8]>, out: Row<'_>);
+    /// One step of all envs. The edges call [`Actions::check`] first: here a wrong choice is some other choice.
+    fn step(&mut self, actions: Actions<'_>, out: Row<'_>);
+    /// Writes `obs` and `legal` of the states as they are.
+    fn observe(&self, out: Row<'_>);
+    /// The columns of the state, and after them `elapsed`, the steps since the episode began.
+    fn columns(&self) -> &[Column];
+    /// Copies the bits of a column, `[N]`.
+    fn read(&self, column: usize, out: &mut [i32]);
+    /// Replaces the bits of columns, each `[N]`. All or nothing.
+    fn write(&mut self, columns: &[(usize, &[i32])]) -> Result<()>;
+    /// Everything needed to go on exactly from here.
+    fn save(&self) -> Vec<u8>;
+    /// Goes on from `save`d bytes of the same env, parameters and N.
+    fn load(&mut self, bytes: &[u8]) -> Result<()>;
+    /// A picture of one env, if it draws one.
+    fn draw(&self, env: usize) -> Option<Canvas>;
+    /// The env's parameters.
+    fn params(&self) -> Vec<Param>;
+    /// Sets a parameter for all envs, from the next step on.
+    fn set_param(&mut self, name: &str, value: f64) -> Result<()>;
+}

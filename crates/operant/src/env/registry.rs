@@ -1,0 +1,141 @@
+//! The list of environments. One line here brings an env to the command line, Python, the tests and the docs.
+
+use super::{
+    Acrobot, AutoReset, CartPole, Env, GridWorld, HostEnv, HostVec, LaneVec, MAX_ENVS, MountainCar,
+    MountainCarContinuous, Options, Param, Params, Pendulum, Spec, VecEnv, emit, probe,
+};
+use crate::device::CpuPool;
+use crate::error::{Error, Result};
+use crate::lanes::{Backend, Math, Width};
+use std::sync::Arc;
+
+/// Every env, in the order in which it is listed.
+pub static REGISTRY: &[Entry] = &[
+    Entry::lanes::<CartPole>(),
+    Entry::lanes::<MountainCar>(),
+    Entry::lanes::<MountainCarContinuous>(),
+    Entry::lanes::<Pendulum>(),
+    Entry::lanes::<Acrobot>(),
+    Entry::host::<GridWorld>(),
+    Entry::lanes::<probe::Identity>(),
+    Entry::lanes::<probe::Delayed>(),
+    Entry::lanes::<probe::Truncation>(),
+    Entry::lanes::<probe::Masked>(),
+    Entry::lanes::<probe::Memory>(),
+];
+
+/// The env of this short name or id.
+pub fn find(name: &str) -> Result<&'static Entry> {
+    REGISTRY.iter().find(|entry| entry.answers_to(name)).ok_or_else(|| {
+        let names: Vec<&str> = REGISTRY.iter().flat_map(|entry| [entry.spec().name, entry.spec().id]).collect();
+        Error::unknown("env", name, names, "operant list")
+    })
+}
+
+/// Which door an env came through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Door {
+    /// [`Env`]: lanes.
+    Lanes,
+    /// [`HostEnv`]: ordinary Rust.
+    Host,
+}
+
+/// A registered env: how to describe, build and print it.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    door: Door,
+    spec: fn() -> Spec,
+    params: fn() -> Vec<Param>,
+    build: fn(&[(&str, f64)], &Options) -> Result<Box<dyn VecEnv>>,
+    source: Option<fn(&[(&str, f64)]) -> Result<String>>,
+}
+
+fn with_params<E: Params + Default>(params: &[(&str, f64)]) -> Result<E> {
+    let mut env = E::default();
+    params.iter().try_for_each(|&(name, value)| env.set(name, value))?;
+    Ok(env)
+}
+
+impl Entry {
+    /// An env over lanes.
+    pub const fn lanes<E: Env>() -> Self {
+        Self {
+            door: Door::Lanes,
+            spec: || E::default().spec(),
+            params: || E::default().params(),
+            build: |params, options| Ok(Box::new(LaneVec::new(with_params::<E>(params)?, options)?)),
+            source: Some(|params| Ok(emit::c_source(&with_params::<E>(params)?))),
+        }
+    }
+
+    /// An env of ordinary Rust.
+    pub const fn host<E: HostEnv>() -> Self {
+        Self {
+            door: Door::Host,
+            spec: || E::default().spec(),
+            params: || E::default().params(),
+            build: |params, options| Ok(Box::new(HostVec::new(with_params::<E>(params)?, options)?)),
+            source: None,
+        }
+    }
+
+    /// Which door it came through.
+    pub fn door(&self) -> Door {
+        self.door
+    }
+
+    /// What it is, with default parameters.
+    pub fn spec(&self) -> Spec {
+        (self.spec)()
+    }
+
+    /// Its parameters with their defaults.
+    pub fn params(&self) -> Vec<Param> {
+        (self.params)()
+    }
+
+    /// Whether `name` is its short name or its id, in any case.
+    pub fn answers_to(&self, name: &str) -> bool {
+        let spec = self.spec();
+        name.eq_ignore_ascii_case(spec.name) || name.eq_ignore_ascii_case(spec.id)
+    }
+
+    /// N envs with these parameters.
+    pub fn build(&self, params: &[(&str, f64)], options: &Options) -> Result<Box<dyn VecEnv>> {
+        (self.build)(params, options)
+    }
+
+    /// The env as C, if it is over lanes.
+    pub fn c_source(&self, params: &[(&str, f64)]) -> Result<Option<String>> {
+        self.source.map(|source| source(params)).transpose()
+    }
+}
+
+impl Options {
+    /// N envs on one thread and the widest lanes.
+    pub fn new(num_envs: usize) -> Self {
+        Self {
+            num_envs,
+            pool: Arc::new(CpuPool::new(1)),
+            backend: Backend::new(Width::Auto, Math::Strict),
+            autoreset: AutoReset::default(),
+            first_env: 0,
+            time_limit: None,
+        }
+    }
+
+    /// Whether these options can be built at all.
+    pub(super) fn check(&self, spec: &Spec) -> Result<()> {
+        if !(1..=MAX_ENVS).contains(&self.num_envs) {
+            return Err(Error::Invalid(format!(
+                "num_envs = {}: wanted 1..={MAX_ENVS} envs of {}",
+                self.num_envs, spec.name
+            )));
+        }
+        if spec.time_limit == Some(0) {
+            return Err(Error::Invalid(format!("time limit 0 for {}: wanted at least 1 step, or none", spec.name)));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,80 @@
+//! What an env is, as data: names, spaces, limits. One place feeds the command line, Python, the docs and the tests.
+
+/// One number of an observation or of a continuous action.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Channel {
+    /// What it is, with its unit where it has one.
+    pub name: String,
+    /// Smallest value; may be −∞.
+    pub low: f32,
+    /// Largest value; may be ∞.
+    pub high: f32,
+}
+
+impl Channel {
+    /// A channel between two bounds.
+    pub fn new(name: impl Into<String>, low: f32, high: f32) -> Self {
+        Self { name: name.into(), low, high }
+    }
+
+    /// A channel between −`high` and `high`.
+    pub fn symmetric(name: impl Into<String>, high: f32) -> Self {
+        Self::new(name, -high, high)
+    }
+}
+
+/// What an agent may do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ActionSpace {
+    /// One choice of 0..n.
+    Discrete(usize),
+    /// Several choices, the i-th of 0..n\[i\].
+    MultiDiscrete(Vec<usize>),
+    /// Real numbers; an env clips what lies outside.
+    Box(Vec<Channel>),
+}
+
+impl ActionSpace {
+    /// Numbers per action.
+    pub fn dims(&self) -> usize {
+        match self {
+            Self::Discrete(_) => 1,
+            Self::MultiDiscrete(choices) => choices.len(),
+            Self::Box(channels) => channels.len(),
+        }
+    }
+
+    /// Entries of an action mask: all choices of all dimensions, one after another; none for real numbers.
+    pub fn choices(&self) -> usize {
+        match self {
+            Self::Discrete(n) => *n,
+            Self::MultiDiscrete(choices) => choices.iter().sum(),
+            Self::Box(_) => 0,
+        }
+    }
+}
+
+/// What an env is. It may depend on the env's parameters.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spec {
+    /// Short name: lower case, the name of its file and config.
+    pub name: &'static str,
+    /// Gymnasium's id, or `operant/…` where Gymnasium has none.
+    pub id: &'static str,
+    /// One sentence.
+    pub summary: &'static str,
+    /// Where its rules come from.
+    pub reference: &'static str,
+    /// Observation, one channel per number.
+    pub observation: Vec<Channel>,
+    /// Action.
+    pub action: ActionSpace,
+    /// Whether some actions may be illegal in some states: then `legal` rows are written.
+    pub masked: bool,
+    /// Steps after which an episode is truncated.
+    pub time_limit: Option<u32>,
+    /// Mean return over 100 episodes that counts as solved.
+    pub solved_at: Option<f32>,
+    /// Frames per second of its picture; 0 if it draws none.
+    pub render_fps: u32,
+}

@@ -1,0 +1,326 @@
+//! Sixteen lanes in AVX-512 registers. `FUSE` is the fast mode: `mul_add` rounds once.
+//!
+//! Every function here is inlined into a `#[target_feature]` body of `dispatch`, the only place that names these
+//! types and only after asking the CPU; outside it no value of these types can be made.
+#![allow(unsafe_code)]
+
+use super::{Float, Int, Lanes, Mask, Select, Simd};
+use std::arch::x86_64::*;
+use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Sub};
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Avx512<const FUSE: bool>;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct F<const FUSE: bool>(__m512);
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct I<const FUSE: bool>(__m512i);
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct M(__mmask16);
+
+impl<const FUSE: bool> Lanes for Avx512<FUSE> {
+    type F = F<FUSE>;
+    type I = I<FUSE>;
+    type M = M;
+}
+
+/// Runs an intrinsic.
+macro_rules! simd {
+    ($e:expr) => {
+        // SAFETY: this function is inlined into a body compiled for AVX-512, entered only on CPUs that have it; pointers
+        // in `$e` come from slices whose length was checked just before.
+        unsafe { $e }
+    };
+}
+
+macro_rules! operators {
+    ($lanes:ident, $scalar:ty, $set:ident, $blend:ident, $($trait:ident $method:ident $op:ident),+) => {
+        impl<const FUSE: bool> From<$scalar> for $lanes<FUSE> {
+            #[inline(always)]
+            fn from(value: $scalar) -> Self {
+                Self(simd!($set(value)))
+            }
+        }
+        impl<const FUSE: bool> Select<M> for $lanes<FUSE> {
+            #[inline(always)]
+            fn select(mask: M, yes: Self, no: Self) -> Self {
+                Self(simd!($blend(mask.0, no.0, yes.0)))
+            }
+        }
+        $(
+            impl<const FUSE: bool> $trait for $lanes<FUSE> {
+                type Output = Self;
+                #[inline(always)]
+                fn $method(self, other: Self) -> Self {
+                    Self(simd!($op(self.0, other.0)))
+                }
+            }
+            impl<const FUSE: bool> $trait<$scalar> for $lanes<FUSE> {
+                type Output = Self;
+                #[inline(always)]
+                fn $method(self, other: $scalar) -> Self {
+                    $trait::$method(self, Self::from(other))
+                }
+            }
+        )+
+    };
+}
+
+operators!(
+    F, f32, _mm512_set1_ps, _mm512_mask_blend_ps,
+    Add add _mm512_add_ps, Sub sub _mm512_sub_ps, Mul mul _mm512_mul_ps, Div div _mm512_div_ps
+);
+operators!(
+    I, i32, _mm512_set1_epi32, _mm512_mask_blend_epi32,
+    Add add _mm512_add_epi32, Sub sub _mm512_sub_epi32, Mul mul _mm512_mullo_epi32,
+    BitAnd bitand _mm512_and_si512, BitOr bitor _mm512_or_si512, BitXor bitxor _mm512_xor_si512
+);
+
+impl<const FUSE: bool> Neg for F<FUSE> {
+    type Output = Self;
+    #[inline(always)]
+    fn neg(self) -> Self {
+        Self::from_bits(self.bits() ^ i32::MIN)
+    }
+}
+
+impl<const FUSE: bool> Float for F<FUSE> {
+    type L = Avx512<FUSE>;
+
+    #[inline(always)]
+    fn lt(self, other: impl Into<Self>) -> M {
+        M(simd!(_mm512_cmp_ps_mask::<_CMP_LT_OQ>(self.0, other.into().0)))
+    }
+    #[inline(always)]
+    fn le(self, other: impl Into<Self>) -> M {
+        M(simd!(_mm512_cmp_ps_mask::<_CMP_LE_OQ>(self.0, other.into().0)))
+    }
+    #[inline(always)]
+    fn eq(self, other: impl Into<Self>) -> M {
+        M(simd!(_mm512_cmp_ps_mask::<_CMP_EQ_OQ>(self.0, other.into().0)))
+    }
+    #[inline(always)]
+    fn min(self, other: impl Into<Self>) -> Self {
+        Self(simd!(_mm512_min_ps(self.0, other.into().0)))
+    }
+    #[inline(always)]
+    fn max(self, other: impl Into<Self>) -> Self {
+        Self(simd!(_mm512_max_ps(self.0, other.into().0)))
+    }
+    #[inline(always)]
+    fn abs(self) -> Self {
+        Self(simd!(_mm512_abs_ps(self.0)))
+    }
+    #[inline(always)]
+    fn sqrt(self) -> Self {
+        Self(simd!(_mm512_sqrt_ps(self.0)))
+    }
+    #[inline(always)]
+    fn floor(self) -> Self {
+        Self(simd!(_mm512_roundscale_ps::<{ _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC }>(self.0)))
+    }
+    #[inline(always)]
+    fn round(self) -> Self {
+        Self(simd!(_mm512_roundscale_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(self.0)))
+    }
+    #[inline(always)]
+    fn mul_add(self, factor: impl Into<Self>, addend: impl Into<Self>) -> Self {
+        if FUSE {
+            Self(simd!(_mm512_fmadd_ps(self.0, factor.into().0, addend.into().0)))
+        } else {
+            self * factor.into() + addend.into()
+        }
+    }
+    #[inline(always)]
+    fn to_int(self) -> I<FUSE> {
+        I(simd!(_mm512_cvttps_epi32(self.0)))
+    }
+    #[inline(always)]
+    fn bits(self) -> I<FUSE> {
+        I(simd!(_mm512_castps_si512(self.0)))
+    }
+    #[inline(always)]
+    fn from_bits(bits: I<FUSE>) -> Self {
+        Self(simd!(_mm512_castsi512_ps(bits.0)))
+    }
+}
+
+impl<const FUSE: bool> Int for I<FUSE> {
+    type L = Avx512<FUSE>;
+
+    #[inline(always)]
+    fn eq(self, other: impl Into<Self>) -> M {
+        M(simd!(_mm512_cmpeq_epi32_mask(self.0, other.into().0)))
+    }
+    #[inline(always)]
+    fn lt(self, other: impl Into<Self>) -> M {
+        M(simd!(_mm512_cmplt_epi32_mask(self.0, other.into().0)))
+    }
+    #[inline(always)]
+    fn shl(self, count: u32) -> Self {
+        Self(simd!(_mm512_sll_epi32(self.0, _mm_cvtsi32_si128(count as i32))))
+    }
+    #[inline(always)]
+    fn shr(self, count: u32) -> Self {
+        Self(simd!(_mm512_srl_epi32(self.0, _mm_cvtsi32_si128(count as i32))))
+    }
+    #[inline(always)]
+    fn sar(self, count: u32) -> Self {
+        Self(simd!(_mm512_sra_epi32(self.0, _mm_cvtsi32_si128(count as i32))))
+    }
+    #[inline(always)]
+    fn mul_wide(self, other: impl Into<Self>) -> (Self, Self) {
+        let other = other.into();
+        simd!({
+            let even = _mm512_mul_epu32(self.0, other.0);
+            let odd = _mm512_mul_epu32(_mm512_srli_epi64::<32>(self.0), _mm512_srli_epi64::<32>(other.0));
+            let high = _mm512_mask_blend_epi32(0xaaaa, _mm512_srli_epi64::<32>(even), odd);
+            let low = _mm512_mask_blend_epi32(0xaaaa, even, _mm512_slli_epi64::<32>(odd));
+            (Self(high), Self(low))
+        })
+    }
+    #[inline(always)]
+    fn to_float(self) -> F<FUSE> {
+        F(simd!(_mm512_cvtepi32_ps(self.0)))
+    }
+    #[inline(always)]
+    fn lookup(self, table: &'static [i32]) -> Self {
+        let last = Self::from(table.len() as i32 - 1);
+        simd!({
+            let index = _mm512_min_epu32(self.0, last.0);
+            if table.len() <= 16 {
+                let mask = ((1u32 << table.len()) - 1) as u16;
+                Self(_mm512_permutexvar_epi32(index, _mm512_maskz_loadu_epi32(mask, table.as_ptr())))
+            } else {
+                Self(_mm512_i32gather_epi32::<4>(index, table.as_ptr()))
+            }
+        })
+    }
+    #[inline(always)]
+    fn lookup_f(self, table: &'static [f32]) -> F<FUSE> {
+        let last = Self::from(table.len() as i32 - 1);
+        simd!({
+            let index = _mm512_min_epu32(self.0, last.0);
+            if table.len() <= 16 {
+                let mask = ((1u32 << table.len()) - 1) as u16;
+                F(_mm512_permutexvar_ps(index, _mm512_maskz_loadu_ps(mask, table.as_ptr())))
+            } else {
+                F(_mm512_i32gather_ps::<4>(index, table.as_ptr()))
+            }
+        })
+    }
+}
+
+impl Mask for M {
+    #[inline(always)]
+    fn splat(value: bool) -> Self {
+        Self(if value { 0xffff } else { 0 })
+    }
+}
+
+macro_rules! mask_operators {
+    ($($trait:ident $method:ident $op:tt),+) => {$(
+        impl $trait for M {
+            type Output = Self;
+            #[inline(always)]
+            fn $method(self, other: Self) -> Self {
+                Self(self.0 $op other.0)
+            }
+        }
+    )+};
+}
+mask_operators!(BitAnd bitand &, BitOr bitor |, BitXor bitxor ^);
+
+impl Not for M {
+    type Output = Self;
+    #[inline(always)]
+    fn not(self) -> Self {
+        Self(!self.0)
+    }
+}
+
+impl<const FUSE: bool> Simd for Avx512<FUSE> {
+    const WIDTH: usize = 16;
+
+    #[inline(always)]
+    fn load(words: &[i32]) -> I<FUSE> {
+        let words = &words[..16];
+        I(simd!(_mm512_loadu_si512(words.as_ptr().cast())))
+    }
+    #[inline(always)]
+    fn store(value: I<FUSE>, words: &mut [i32]) {
+        let words = &mut words[..16];
+        simd!(_mm512_storeu_si512(words.as_mut_ptr().cast(), value.0));
+    }
+    #[inline(always)]
+    fn store_f(value: F<FUSE>, out: &mut [f32]) {
+        let out = &mut out[..16];
+        simd!(_mm512_storeu_ps(out.as_mut_ptr(), value.0));
+    }
+    #[inline(always)]
+    fn mask_bits(mask: M) -> u32 {
+        u32::from(mask.0)
+    }
+    #[inline(always)]
+    fn store_mask(mask: M, out: &mut [u8]) {
+        let out = &mut out[..16];
+        simd!(_mm_storeu_si128(out.as_mut_ptr().cast(), _mm_maskz_set1_epi8(mask.0, 1)));
+    }
+    /// Rows of up to 8 columns are assembled in registers: scalar stores would cost more than a CartPole step.
+    #[inline(always)]
+    fn store_rows(columns: &[F<FUSE>], out: &mut [f32]) {
+        let width = columns.len();
+        let out = &mut out[..16 * width];
+        if width == 1 {
+            return Self::store_f(columns[0], out);
+        }
+        if width > 8 {
+            let mut column = [0.0; 16];
+            for (c, &value) in columns.iter().enumerate() {
+                Self::store_f(value, &mut column);
+                for (lane, &x) in column.iter().enumerate() {
+                    out[lane * width + c] = x;
+                }
+            }
+            return;
+        }
+        for (v, part) in out.chunks_exact_mut(16).enumerate() {
+            // Output place p = 16·v + i holds lane p / width of column p % width.
+            let plan = &ROW_PLANS[width - 2][v];
+            simd!({
+                let lane = _mm512_loadu_si512(plan.lane.as_ptr().cast());
+                let mut row = _mm512_permutexvar_ps(lane, columns[0].0);
+                for (c, column) in columns.iter().enumerate().skip(1) {
+                    row = _mm512_mask_permutexvar_ps(row, plan.from[c], lane, column.0);
+                }
+                _mm512_storeu_ps(part.as_mut_ptr(), row);
+            });
+        }
+    }
+}
+
+/// How 16 consecutive places of a row-major block are fed from its columns.
+#[derive(Clone, Copy)]
+struct RowPlan {
+    lane: [i32; 16],
+    from: [u16; 8],
+}
+
+/// `ROW_PLANS[width - 2][v]` for rows of 2 to 8 columns.
+static ROW_PLANS: [[RowPlan; 8]; 7] = {
+    let mut plans = [[RowPlan { lane: [0; 16], from: [0; 8] }; 8]; 7];
+    let mut width = 2;
+    while width <= 8 {
+        let mut place = 0;
+        while place < 16 * width {
+            let plan = &mut plans[width - 2][place / 16];
+            plan.lane[place % 16] = (place / width) as i32;
+            plan.from[place % width] |= 1 << (place % 16);
+            place += 1;
+        }
+        width += 1;
+    }
+    plans
+};

@@ -1,0 +1,75 @@
+//! Named lane columns: how an env's state is laid out, injected, saved and printed.
+
+use super::Lanes;
+
+/// What a state column holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// f32.
+    F32,
+    /// i32.
+    I32,
+}
+
+/// Name and kind of a state column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Column {
+    /// Name, as used by state injection.
+    pub name: &'static str,
+    /// What it holds.
+    pub kind: Kind,
+}
+
+/// A state made of 32-bit columns. [`columns!`](crate::columns) writes the implementation.
+pub trait Columns<L: Lanes>: Copy {
+    /// The columns, in storage order.
+    const COLUMNS: &'static [Column];
+    /// Builds a state from the bits of each column.
+    fn read(column: impl FnMut(usize) -> L::I) -> Self;
+    /// Hands out the bits of each column.
+    fn write(self, column: impl FnMut(usize, L::I));
+}
+
+/// A fixed number of lane values: `[L::F; N]`.
+pub trait Block<T>: Copy + AsRef<[T]> {
+    /// How many.
+    const LEN: usize;
+}
+
+impl<T: Copy, const N: usize> Block<T> for [T; N] {
+    const LEN: usize = N;
+}
+
+/// Declares a state struct of lane columns: `columns! { /// Doc. pub struct State { x: F, tries: I } }`.
+#[macro_export]
+macro_rules! columns {
+    ($(#[$doc:meta])* $vis:vis struct $name:ident { $($(#[$field_doc:meta])* $field:ident : $kind:ident),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug)]
+        $vis struct $name<L: $crate::lanes::Lanes> {
+            $($(#[$field_doc])* $vis $field: L::$kind),+
+        }
+        impl<L: $crate::lanes::Lanes> $crate::lanes::Columns<L> for $name<L> {
+            const COLUMNS: &'static [$crate::lanes::Column] = &[
+                $($crate::lanes::Column { name: stringify!($field), kind: $crate::columns!(@kind $kind) }),+
+            ];
+            #[inline(always)]
+            fn read(mut column: impl FnMut(usize) -> L::I) -> Self {
+                let mut next = 0..;
+                let mut bits = || column(next.next().unwrap_or_default());
+                Self { $($field: $crate::columns!(@from_bits $kind, bits())),+ }
+            }
+            #[inline(always)]
+            fn write(self, mut column: impl FnMut(usize, L::I)) {
+                let mut next = 0..;
+                $(column(next.next().unwrap_or_default(), $crate::columns!(@bits $kind, self.$field));)+
+            }
+        }
+    };
+    (@kind F) => { $crate::lanes::Kind::F32 };
+    (@kind I) => { $crate::lanes::Kind::I32 };
+    (@bits F, $e:expr) => { $crate::lanes::Float::bits($e) };
+    (@bits I, $e:expr) => { $e };
+    (@from_bits F, $e:expr) => { $crate::lanes::Float::from_bits($e) };
+    (@from_bits I, $e:expr) => { $e };
+}

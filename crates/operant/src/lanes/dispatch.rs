@@ -1,0 +1,172 @@
+//! Which lanes a program runs on: asked once of the CPU, then a call per range of work.
+#![allow(unsafe_code)]
+
+use super::Simd;
+use super::portable::Portable;
+#[cfg(target_arch = "x86_64")]
+use super::{avx2::Avx2, avx512::Avx512};
+
+/// Work that runs at whatever width it is given. Mark `run` and all that it calls `#[inline(always)]`: that is what
+/// compiles it with the wide instructions.
+pub trait Kernel {
+    /// What `run` gives back.
+    type Out;
+    /// Does the work on lanes `L`.
+    fn run<L: Simd>(self) -> Self::Out;
+}
+
+/// Lanes asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Width {
+    /// The widest that this CPU has registers for.
+    #[default]
+    Auto,
+    /// One lane: the reference.
+    One,
+    /// Eight lanes.
+    Eight,
+    /// Sixteen lanes.
+    Sixteen,
+}
+
+/// Whether `mul_add` may round once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Math {
+    /// Same bits on every width, CPU and device.
+    #[default]
+    Strict,
+    /// Fused multiply-add where the CPU has it: results differ in the last bits from strict mode.
+    Fast,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Isa {
+    Portable1,
+    Portable8,
+    Portable16,
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+}
+
+/// Lanes that this CPU can run: holding one is the proof that its instructions were found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backend {
+    isa: Isa,
+    math: Math,
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has_avx2() -> bool {
+    is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("bmi2")
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has_avx512() -> bool {
+    has_avx2()
+        && is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512dq")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512vl")
+}
+
+impl Backend {
+    /// The best code of this width on this CPU.
+    pub fn new(width: Width, math: Math) -> Self {
+        Self { isa: Self::best(width), math }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn best(width: Width) -> Isa {
+        match width {
+            Width::One => Isa::Portable1,
+            Width::Auto | Width::Sixteen if has_avx512() => Isa::Avx512,
+            Width::Auto | Width::Eight if has_avx2() => Isa::Avx2,
+            Width::Auto | Width::Eight => Isa::Portable8,
+            Width::Sixteen => Isa::Portable16,
+        }
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    fn best(width: Width) -> Isa {
+        match width {
+            Width::One => Isa::Portable1,
+            Width::Auto | Width::Eight => Isa::Portable8,
+            Width::Sixteen => Isa::Portable16,
+        }
+    }
+
+    /// Array code of this width, on any CPU: what the tests hold the wide instructions against.
+    pub fn portable(width: Width) -> Self {
+        let isa = match width {
+            Width::One => Isa::Portable1,
+            Width::Auto | Width::Eight => Isa::Portable8,
+            Width::Sixteen => Isa::Portable16,
+        };
+        Self { isa, math: Math::Strict }
+    }
+
+    /// Lanes per value.
+    pub fn width(self) -> usize {
+        match self.isa {
+            Isa::Portable1 => 1,
+            Isa::Portable8 => 8,
+            Isa::Portable16 => 16,
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => 8,
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => 16,
+        }
+    }
+
+    /// Whether results may differ in the last bits from strict mode.
+    pub fn math(self) -> Math {
+        self.math
+    }
+
+    /// The instruction set, as a word for reports.
+    pub fn name(self) -> &'static str {
+        match self.isa {
+            Isa::Portable1 => "scalar",
+            Isa::Portable8 | Isa::Portable16 => "portable",
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => "avx2",
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => "avx512",
+        }
+    }
+
+    /// Runs a kernel on these lanes.
+    pub fn run<K: Kernel>(self, kernel: K) -> K::Out {
+        match (self.isa, self.math) {
+            (Isa::Portable1, _) => kernel.run::<Portable<1>>(),
+            (Isa::Portable8, _) => kernel.run::<Portable<8>>(),
+            (Isa::Portable16, _) => kernel.run::<Portable<16>>(),
+            // SAFETY: a `Backend` with this set is only made after the CPU was asked for these features.
+            #[cfg(target_arch = "x86_64")]
+            (Isa::Avx2, Math::Strict) => unsafe { run_avx2::<K, false>(kernel) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            (Isa::Avx2, Math::Fast) => unsafe { run_avx2::<K, true>(kernel) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            (Isa::Avx512, Math::Strict) => unsafe { run_avx512::<K, false>(kernel) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            (Isa::Avx512, Math::Fast) => unsafe { run_avx512::<K, true>(kernel) },
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma,bmi2")]
+fn run_avx2<K: Kernel, const FUSE: bool>(kernel: K) -> K::Out {
+    kernel.run::<Avx2<FUSE>>()
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma,bmi2,avx512f,avx512dq,avx512bw,avx512vl")]
+fn run_avx512<K: Kernel, const FUSE: bool>(kernel: K) -> K::Out {
+    kernel.run::<Avx512<FUSE>>()
+}

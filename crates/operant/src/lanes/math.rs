@@ -1,0 +1,206 @@
+//! Elementary functions on lanes, straight-line, built from the basic operations alone, so that every width and the
+//! printed C give the same bits. Error bounds are against f64 and are held by the tests below.
+//!
+//! Polynomials and reduction constants: S. L. Moshier, Cephes (single precision).
+
+use super::{Float, Int, Lanes, select};
+
+/// `c[0] + x·(c[1] + x·(c[2] + …))`.
+#[inline(always)]
+fn polynomial<F: Float, const N: usize>(x: F, c: [f32; N]) -> F {
+    let mut sum = F::from(c[N - 1]);
+    for &term in c[..N - 1].iter().rev() {
+        sum = sum.mul_add(x, term);
+    }
+    sum
+}
+
+/// π/2 in three parts; the first two have so few bits that a quadrant count up to 2¹³ multiplies them exactly.
+const HALF_PI: [f32; 3] = [1.5703125, 4.837_513e-4, 7.549_79e-8];
+
+/// Sine and cosine. Absolute error below 1.2e-7 for |x| ≤ 12,800; beyond, the reduction loses about |x|·1e-11 more.
+/// NaN for infinities and NaN.
+#[inline(always)]
+pub fn sin_cos<L: Lanes>(x: L::F) -> (L::F, L::F) {
+    let quadrants = (x * std::f32::consts::FRAC_2_PI).round();
+    let mut r = x;
+    for part in HALF_PI {
+        r = quadrants.mul_add(-part, r);
+    }
+    let z = r * r;
+    let sin = (z * polynomial(z, [-1.666_665_5e-1, 8.332_161e-3, -1.951_529_6e-4])).mul_add(r, r);
+    let cos = (z * z).mul_add(polynomial(z, [4.166_664_6e-2, -1.388_731_6e-3, 2.443_315_7e-5]), z.mul_add(-0.5, 1.0));
+    let quadrant = quadrants.to_int();
+    let swapped = (quadrant & 1).eq(1);
+    let sin_sign = (quadrant & 2).shl(30);
+    let cos_sign = ((quadrant + 1) & 2).shl(30);
+    let flip = |value: L::F, sign: L::I| L::F::from_bits(value.bits() ^ sign);
+    (flip(select(swapped, cos, sin), sin_sign), flip(select(swapped, sin, cos), cos_sign))
+}
+
+/// 2ⁿ for integral n in −126..=127.
+#[inline(always)]
+fn power_of_two<L: Lanes>(n: L::I) -> L::F {
+    L::F::from_bits((n + 127).shl(23))
+}
+
+/// e to the x. Relative error below 2e-7 where the result is a normal number; 0 below −104, infinity above 88.73.
+#[inline(always)]
+pub fn exp<L: Lanes>(x: L::F) -> L::F {
+    let x = x.clamp(-104.0, 89.0);
+    let n = (x * std::f32::consts::LOG2_E).round();
+    let r = n.mul_add(2.121_944_4e-4, n.mul_add(-0.693_359_4, x));
+    let p = polynomial(r, [5.000_000_1e-1, 1.666_666_5e-1, 4.166_579_6e-2, 8.333_452e-3, 1.398_2e-3, 1.987_569_1e-4]);
+    let y = (r * r).mul_add(p, r) + 1.0;
+    // Two factors, because 2ⁿ alone leaves the range of normal numbers before the result does.
+    let n = n.to_int();
+    let half = n.sar(1);
+    y * power_of_two::<L>(half) * power_of_two::<L>(n - half)
+}
+
+/// Natural logarithm. Error below 1.2e-7·max(1, |ln x|) for every positive x, denormals included; −∞ at 0, NaN below.
+#[inline(always)]
+pub fn log<L: Lanes>(x: L::F) -> L::F {
+    let tiny = x.lt(f32::MIN_POSITIVE);
+    let bits = select::<_, L::F>(tiny, x * 8_388_608.0, x).bits();
+    let exponent = (bits.shr(23) & 0xff) - select::<_, L::I>(tiny, 126 + 23, 126);
+    // Mantissa in [0.5, 1), then moved to [√½, √2).
+    let m = L::F::from_bits((bits & 0x007f_ffff) | 0x3f00_0000);
+    let low = m.lt(std::f32::consts::FRAC_1_SQRT_2);
+    let e = select::<_, L::I>(low, exponent - 1, exponent).to_float();
+    let r = select::<_, L::F>(low, m + m, m) - 1.0;
+    let p = polynomial(
+        r,
+        [
+            3.333_333_1e-1,
+            -2.499_999_4e-1,
+            2.000_071_5e-1,
+            -1.666_805_8e-1,
+            1.424_932_3e-1,
+            -1.242_014_1e-1,
+            1.167_699_9e-1,
+            -1.151_461e-1,
+            7.037_683_6e-2,
+        ],
+    );
+    let z = r * r;
+    let y = z.mul_add(-0.5, e.mul_add(-2.121_944_4e-4, z * r * p));
+    let y = e.mul_add(0.693_359_4, r + y);
+    let y = select::<_, L::F>(x.eq(0.0), f32::NEG_INFINITY, y);
+    let y = select::<_, L::F>(x.lt(0.0), f32::NAN, y);
+    // Infinity and NaN pass through.
+    select(x.lt(f32::INFINITY), y, x)
+}
+
+/// Hyperbolic tangent. Relative error below 3e-7.
+#[inline(always)]
+pub fn tanh<L: Lanes>(x: L::F) -> L::F {
+    let z = x * x;
+    let p = polynomial(z, [-3.333_328_2e-1, 1.333_144_2e-1, -5.373_971_6e-2, 2.063_908_9e-2, -5.704_988_7e-3]);
+    let small = (z * p).mul_add(x, x);
+    let magnitude = L::F::from(1.0) - L::F::from(2.0) / (exp::<L>(x.abs() * 2.0) + 1.0);
+    let large = select::<_, L::F>(x.lt(0.0), -magnitude, magnitude);
+    select(x.abs().lt(0.625), small, large)
+}
+
+/// x to the y for x ≥ 0, as exp(y·ln x): relative error below 2e-7·(2 + |y·ln x|). NaN for x < 0; 1 where y is 0.
+#[inline(always)]
+pub fn pow<L: Lanes>(x: L::F, y: L::F) -> L::F {
+    select(y.eq(0.0), L::F::from(1.0), exp::<L>(y * log::<L>(x)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Scalar;
+    use super::*;
+
+    type S = <Scalar as Lanes>::F;
+
+    /// Evenly spaced values over a range, and every value's neighbourhood is as good as random in its low bits.
+    fn sweep(low: f64, high: f64) -> impl Iterator<Item = f32> {
+        let n = 400_000;
+        (0..=n).map(move |i| (low + (high - low) * i as f64 / n as f64) as f32)
+    }
+
+    fn worst(values: impl Iterator<Item = f32>, error: impl Fn(f32) -> f64) -> f64 {
+        values.map(error).fold(0.0, f64::max)
+    }
+
+    fn sin_error(x: f32) -> f64 {
+        let (s, c) = sin_cos::<Scalar>(S::from(x));
+        let x = f64::from(x);
+        (f64::from(s.get()) - x.sin()).abs().max((f64::from(c.get()) - x.cos()).abs())
+    }
+
+    #[test]
+    fn sin_cos_bound() {
+        for (low, high) in [(-0.5, 0.5), (-4.0, 4.0), (-100.0, 100.0), (-12_800.0, 12_800.0)] {
+            let error = worst(sweep(low, high), sin_error);
+            assert!(error < 1.2e-7, "{error:e} on {low}..{high}");
+        }
+        assert!(worst(sweep(12_800.0, 1e6), sin_error) < 1.2e-7 + 1e-5);
+    }
+
+    /// A five-term Taylor series gives cos(π) = +0.12.
+    #[test]
+    fn cos_pi_is_minus_one() {
+        assert_eq!(sin_cos::<Scalar>(S::from(std::f32::consts::PI)).1.get(), -1.0);
+        assert_eq!(sin_cos::<Scalar>(S::from(0.0)).0.get(), 0.0);
+        assert!(sin_cos::<Scalar>(S::from(f32::INFINITY)).0.get().is_nan());
+        assert!(sin_cos::<Scalar>(S::from(f32::NAN)).1.get().is_nan());
+    }
+
+    #[test]
+    fn exp_bound() {
+        let error = |x: f32| (f64::from(exp::<Scalar>(S::from(x)).get()) / f64::from(x).exp() - 1.0).abs();
+        assert!(worst(sweep(-87.3, 88.7), error) < 2e-7);
+        for (x, y) in
+            [(-200.0, 0.0), (f32::NEG_INFINITY, 0.0), (0.0, 1.0), (89.0, f32::INFINITY), (f32::INFINITY, f32::INFINITY)]
+        {
+            assert_eq!(exp::<Scalar>(S::from(x)).get(), y, "exp({x})");
+        }
+        assert!(exp::<Scalar>(S::from(f32::NAN)).get().is_nan());
+        let denormal = exp::<Scalar>(S::from(-95.0)).get();
+        assert!((f64::from(denormal) - (-95f64).exp()).abs() < 1.5e-45);
+    }
+
+    #[test]
+    fn log_bound() {
+        let error = |x: f32| {
+            let exact = f64::from(x).ln();
+            (f64::from(log::<Scalar>(S::from(x)).get()) - exact).abs() / exact.abs().max(1.0)
+        };
+        assert!(worst(sweep(1e-6, 4.0), error) < 1.2e-7);
+        assert!(worst((1..0x7f80_0000).step_by(4001).map(f32::from_bits), error) < 1.2e-7);
+        assert_eq!(log::<Scalar>(S::from(1.0)).get(), 0.0);
+        assert_eq!(log::<Scalar>(S::from(0.0)).get(), f32::NEG_INFINITY);
+        assert_eq!(log::<Scalar>(S::from(f32::INFINITY)).get(), f32::INFINITY);
+        assert!(log::<Scalar>(S::from(-1.0)).get().is_nan() && log::<Scalar>(S::from(f32::NAN)).get().is_nan());
+    }
+
+    #[test]
+    fn tanh_bound() {
+        let error = |x: f32| {
+            if x == 0.0 { 0.0 } else { (f64::from(tanh::<Scalar>(S::from(x)).get()) / f64::from(x).tanh() - 1.0).abs() }
+        };
+        assert!(worst(sweep(-20.0, 20.0), error) < 3e-7);
+        assert!(worst(sweep(-1e-3, 1e-3), error) < 3e-7);
+        assert_eq!(tanh::<Scalar>(S::from(f32::INFINITY)).get(), 1.0);
+        assert_eq!(tanh::<Scalar>(S::from(f32::NEG_INFINITY)).get(), -1.0);
+        assert!(tanh::<Scalar>(S::from(f32::NAN)).get().is_nan());
+    }
+
+    #[test]
+    fn pow_bound() {
+        for y in [-3.5f32, -1.0, 0.0, 0.5, 2.0, 7.25] {
+            let error = |x: f32| {
+                let exact = f64::from(x).powf(f64::from(y));
+                (f64::from(pow::<Scalar>(S::from(x), S::from(y)).get()) / exact - 1.0).abs()
+                    / (2.0 + (f64::from(y) * f64::from(x).ln()).abs())
+            };
+            assert!(worst(sweep(1e-3, 50.0), error) < 2e-7, "exponent {y}");
+        }
+        assert_eq!(pow::<Scalar>(S::from(0.0), S::from(2.0)).get(), 0.0);
+        assert!(pow::<Scalar>(S::from(-2.0), S::from(2.0)).get().is_nan());
+    }
+}

@@ -1,0 +1,254 @@
+//! Lanes as plain arrays: the reference at one lane, and the code for CPUs without AVX2 at 8 and 16.
+
+use super::{Float, Int, Lanes, Mask, Select, Simd};
+use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Sub};
+
+/// `N` lanes held in arrays; `N` divides 16.
+#[derive(Clone, Copy, Debug)]
+pub struct Portable<const N: usize>;
+
+/// `N` lanes of f32.
+#[derive(Clone, Copy, Debug)]
+pub struct F<const N: usize>([f32; N]);
+
+/// `N` lanes of i32.
+#[derive(Clone, Copy, Debug)]
+pub struct I<const N: usize>([i32; N]);
+
+/// `N` truth values.
+#[derive(Clone, Copy, Debug)]
+pub struct M<const N: usize>([bool; N]);
+
+impl<const N: usize> Lanes for Portable<N> {
+    type F = F<N>;
+    type I = I<N>;
+    type M = M<N>;
+}
+
+impl F<1> {
+    /// The value of the one lane.
+    pub fn get(self) -> f32 {
+        self.0[0]
+    }
+}
+
+impl I<1> {
+    /// The value of the one lane.
+    pub fn get(self) -> i32 {
+        self.0[0]
+    }
+}
+
+#[inline(always)]
+fn zip<A: Copy, B: Copy, R, const N: usize>(a: [A; N], b: [B; N], f: impl Fn(A, B) -> R) -> [R; N] {
+    std::array::from_fn(|i| f(a[i], b[i]))
+}
+
+macro_rules! operators {
+    ($lanes:ident, $scalar:ty, $($trait:ident $method:ident $f:expr),+) => {
+        impl<const N: usize> From<$scalar> for $lanes<N> {
+            #[inline(always)]
+            fn from(value: $scalar) -> Self {
+                Self([value; N])
+            }
+        }
+        impl<const N: usize> Select<M<N>> for $lanes<N> {
+            #[inline(always)]
+            fn select(mask: M<N>, yes: Self, no: Self) -> Self {
+                Self(std::array::from_fn(|i| if mask.0[i] { yes.0[i] } else { no.0[i] }))
+            }
+        }
+        $(
+            impl<const N: usize> $trait for $lanes<N> {
+                type Output = Self;
+                #[inline(always)]
+                fn $method(self, other: Self) -> Self {
+                    Self(zip(self.0, other.0, $f))
+                }
+            }
+            impl<const N: usize> $trait<$scalar> for $lanes<N> {
+                type Output = Self;
+                #[inline(always)]
+                fn $method(self, other: $scalar) -> Self {
+                    $trait::$method(self, Self::from(other))
+                }
+            }
+        )+
+    };
+}
+
+operators!(F, f32, Add add |a, b| a + b, Sub sub |a, b| a - b, Mul mul |a, b| a * b, Div div |a, b| a / b);
+operators!(
+    I, i32,
+    Add add i32::wrapping_add, Sub sub i32::wrapping_sub, Mul mul i32::wrapping_mul,
+    BitAnd bitand |a, b| a & b, BitOr bitor |a, b| a | b, BitXor bitxor |a, b| a ^ b
+);
+
+impl<const N: usize> Neg for F<N> {
+    type Output = Self;
+    #[inline(always)]
+    fn neg(self) -> Self {
+        Self(self.0.map(|x| -x))
+    }
+}
+
+impl<const N: usize> Float for F<N> {
+    type L = Portable<N>;
+
+    #[inline(always)]
+    fn lt(self, other: impl Into<Self>) -> M<N> {
+        M(zip(self.0, other.into().0, |a, b| a < b))
+    }
+    #[inline(always)]
+    fn le(self, other: impl Into<Self>) -> M<N> {
+        M(zip(self.0, other.into().0, |a, b| a <= b))
+    }
+    #[inline(always)]
+    fn eq(self, other: impl Into<Self>) -> M<N> {
+        M(zip(self.0, other.into().0, |a, b| a == b))
+    }
+    #[inline(always)]
+    fn min(self, other: impl Into<Self>) -> Self {
+        Self(zip(self.0, other.into().0, |a, b| if a < b { a } else { b }))
+    }
+    #[inline(always)]
+    fn max(self, other: impl Into<Self>) -> Self {
+        Self(zip(self.0, other.into().0, |a, b| if a > b { a } else { b }))
+    }
+    #[inline(always)]
+    fn abs(self) -> Self {
+        Self(self.0.map(f32::abs))
+    }
+    #[inline(always)]
+    fn sqrt(self) -> Self {
+        Self(self.0.map(f32::sqrt))
+    }
+    #[inline(always)]
+    fn floor(self) -> Self {
+        Self(self.0.map(f32::floor))
+    }
+    #[inline(always)]
+    fn round(self) -> Self {
+        Self(self.0.map(f32::round_ties_even))
+    }
+    #[inline(always)]
+    fn mul_add(self, factor: impl Into<Self>, addend: impl Into<Self>) -> Self {
+        self * factor.into() + addend.into()
+    }
+    #[inline(always)]
+    fn to_int(self) -> I<N> {
+        // The bounds are exact in f32; outside them x86 gives i32::MIN where `as` would saturate.
+        let fits = |x: f32| (-2147483648.0..2147483648.0).contains(&x);
+        I(self.0.map(|x| if fits(x) { x as i32 } else { i32::MIN }))
+    }
+    #[inline(always)]
+    fn bits(self) -> I<N> {
+        I(self.0.map(|x| x.to_bits() as i32))
+    }
+    #[inline(always)]
+    fn from_bits(bits: I<N>) -> Self {
+        Self(bits.0.map(|x| f32::from_bits(x as u32)))
+    }
+}
+
+#[inline(always)]
+fn entry<T: Copy>(table: &[T], index: i32) -> T {
+    table[(index as u32 as usize).min(table.len() - 1)]
+}
+
+impl<const N: usize> Int for I<N> {
+    type L = Portable<N>;
+
+    #[inline(always)]
+    fn eq(self, other: impl Into<Self>) -> M<N> {
+        M(zip(self.0, other.into().0, |a, b| a == b))
+    }
+    #[inline(always)]
+    fn lt(self, other: impl Into<Self>) -> M<N> {
+        M(zip(self.0, other.into().0, |a, b| a < b))
+    }
+    #[inline(always)]
+    fn shl(self, count: u32) -> Self {
+        Self(self.0.map(|x| x << count))
+    }
+    #[inline(always)]
+    fn shr(self, count: u32) -> Self {
+        Self(self.0.map(|x| (x as u32 >> count) as i32))
+    }
+    #[inline(always)]
+    fn sar(self, count: u32) -> Self {
+        Self(self.0.map(|x| x >> count))
+    }
+    #[inline(always)]
+    fn mul_wide(self, other: impl Into<Self>) -> (Self, Self) {
+        let product = zip(self.0, other.into().0, |a, b| u64::from(a as u32) * u64::from(b as u32));
+        (Self(product.map(|p| (p >> 32) as i32)), Self(product.map(|p| p as i32)))
+    }
+    #[inline(always)]
+    fn to_float(self) -> F<N> {
+        F(self.0.map(|x| x as f32))
+    }
+    #[inline(always)]
+    fn lookup(self, table: &'static [i32]) -> Self {
+        Self(self.0.map(|i| entry(table, i)))
+    }
+    #[inline(always)]
+    fn lookup_f(self, table: &'static [f32]) -> F<N> {
+        F(self.0.map(|i| entry(table, i)))
+    }
+}
+
+impl<const N: usize> Mask for M<N> {
+    #[inline(always)]
+    fn splat(value: bool) -> Self {
+        Self([value; N])
+    }
+}
+
+macro_rules! mask_operators {
+    ($($trait:ident $method:ident $op:tt),+) => {$(
+        impl<const N: usize> $trait for M<N> {
+            type Output = Self;
+            #[inline(always)]
+            fn $method(self, other: Self) -> Self {
+                Self(zip(self.0, other.0, |a, b| a $op b))
+            }
+        }
+    )+};
+}
+mask_operators!(BitAnd bitand &, BitOr bitor |, BitXor bitxor ^);
+
+impl<const N: usize> Not for M<N> {
+    type Output = Self;
+    #[inline(always)]
+    fn not(self) -> Self {
+        Self(self.0.map(|x| !x))
+    }
+}
+
+impl<const N: usize> Simd for Portable<N> {
+    const WIDTH: usize = N;
+
+    #[inline(always)]
+    fn load(words: &[i32]) -> I<N> {
+        I(std::array::from_fn(|i| words[i]))
+    }
+    #[inline(always)]
+    fn store(value: I<N>, words: &mut [i32]) {
+        words[..N].copy_from_slice(&value.0);
+    }
+    #[inline(always)]
+    fn store_f(value: F<N>, out: &mut [f32]) {
+        out[..N].copy_from_slice(&value.0);
+    }
+    #[inline(always)]
+    fn mask_bits(mask: M<N>) -> u32 {
+        mask.0.iter().enumerate().fold(0, |bits, (i, &set)| bits | u32::from(set) << i)
+    }
+    #[inline(always)]
+    fn store_mask(mask: M<N>, out: &mut [u8]) {
+        for (o, set) in out[..N].iter_mut().zip(mask.0) {
+            *o = u8::from(set);
+        }
+    }
+}

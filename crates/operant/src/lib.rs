@@ -1,0 +1,25 @@
+//! Operant: reinforcement learning and simulation at the speed of the hardware.
+//!
+//! Rooms, lowest first; each uses only those before it:
+//! - [`error`]: one error type, with suggestions
+//! - [`lanes`]: straight-line code written once, run on 1, 8 or 16 lanes or printed as C
+//! - [`device`]: worker threads, allocation counting, the machine
+//! - [`env`](mod@env): environments, the registry, the vector env
+//!
+//! ```
+//! use operant::env::{self, Actions, Options, RowBuf, Seeds};
+//!
+//! let mut envs = env::find("CartPole-v1")?.build(&[], &Options::new(1024))?;
+//! let mut row = RowBuf::new(envs.spec(), envs.num_envs());
+//! envs.reset(Seeds::One(0), None, row.row());
+//! envs.step(Actions::I32(&[1; 1024]), row.row());
+//! assert_eq!(row.reward, [1.0; 1024]);
+//! # Ok::<(), operant::Error>(())
+//! ```
+
+pub mod device;
+pub mod env;
+pub mod error;
+pub mod lanes;
+
+pub use error::{Error, Result};
