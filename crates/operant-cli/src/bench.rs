@@ -3,7 +3,7 @@
 use crate::output::{Failure, grouped, print};
 use clap::{Subcommand, ValueEnum};
 use operant::device::{self, CpuPool, alloc};
-use operant::env::{self, ActionSpace, Actions, AutoReset, Options, RowBuf, Seeds, Spec};
+use operant::env::{self, ActionsBuf, AutoReset, Options, RowBuf, Seeds};
 use operant::lanes::rng::HostRng;
 use operant::lanes::{Backend, Math, Width};
 use serde_json::json;
@@ -89,34 +89,6 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 /// Batches of actions made before the clock starts, used in turn: making them is not what is measured.
 const ACTION_BATCHES: usize = 64;
 
-enum Batch {
-    Choices(Vec<i32>),
-    Numbers(Vec<f32>),
-}
-
-impl Batch {
-    fn random(spec: &Spec, num_envs: usize, rng: &mut HostRng) -> Self {
-        let dims = spec.action.dims();
-        match &spec.action {
-            ActionSpace::Discrete(n) => Self::Choices((0..num_envs).map(|_| rng.below(*n as u32) as i32).collect()),
-            ActionSpace::MultiDiscrete(n) => {
-                Self::Choices((0..num_envs * dims).map(|i| rng.below(n[i % dims] as u32) as i32).collect())
-            }
-            ActionSpace::Box(channels) => {
-                let number = |i: usize, unit: f32| channels[i].low + (channels[i].high - channels[i].low) * unit;
-                Self::Numbers((0..num_envs * dims).map(|i| number(i % dims, rng.unit())).collect())
-            }
-        }
-    }
-
-    fn actions(&self) -> Actions<'_> {
-        match self {
-            Self::Choices(a) => Actions::I32(a),
-            Self::Numbers(a) => Actions::F32(a),
-        }
-    }
-}
-
 fn run_env(args: &EnvArgs) -> Result<(), Failure> {
     if !(args.seconds.is_finite() && args.seconds > 0.0 && args.seconds <= 3600.0) {
         return Err(Failure::Usage(format!("--seconds {}: wanted more than 0 and at most 3600", args.seconds)));
@@ -145,7 +117,8 @@ fn run_env(args: &EnvArgs) -> Result<(), Failure> {
     let mut envs = entry.build(&settings, &options)?;
     let spec = envs.spec().clone();
     let mut rng = HostRng::new(args.seed, u32::MAX, 0, 0);
-    let batches: Vec<Batch> = (0..ACTION_BATCHES).map(|_| Batch::random(&spec, args.num_envs, &mut rng)).collect();
+    let batches: Vec<ActionsBuf> =
+        (0..ACTION_BATCHES).map(|_| ActionsBuf::random(&spec, args.num_envs, &mut rng)).collect();
     let mut row = RowBuf::new(&spec, args.num_envs);
     envs.reset(Seeds::One(args.seed), None, row.row());
     let mut step = |i: usize| envs.step(batches[i % ACTION_BATCHES].actions(), row.row());

@@ -3,7 +3,7 @@
 use super::{Action, ActionSpace, Canvas, Channel, Env, Spec, Step, draw};
 use crate::lanes::{Float, Int, Lanes, Rng, Scalar, select};
 use crate::{columns, params};
-use std::f32::consts::{FRAC_PI_2, PI, TAU};
+use std::f32::consts::{PI, TAU};
 
 params! {
     /// Acrobot-v1. Sutton, "Generalization in reinforcement learning", 1996; equations of the book.
@@ -67,9 +67,10 @@ impl Acrobot {
         let (sin2, cos2) = theta2.sin_cos();
         let d1 = cos2 * (2.0 * m2 * l1 * lc2) + (m1 * lc1 * lc1 + m2 * (l1 * l1 + lc2 * lc2) + 2.0 * inertia);
         let d2 = cos2 * (m2 * l1 * lc2) + (m2 * lc2 * lc2 + inertia);
-        let phi2 = (theta1 + theta2 - FRAC_PI_2).cos() * (m2 * lc2 * g);
+        // The reference writes cos(x − π/2) for these sines.
+        let phi2 = (theta1 + theta2).sin() * (m2 * lc2 * g);
         let coriolis = sin2 * (m2 * l1 * lc2);
-        let phi1 = phi2 + (theta1 - FRAC_PI_2).cos() * ((m1 * lc1 + m2 * l1) * g)
+        let phi1 = phi2 + theta1.sin() * ((m1 * lc1 + m2 * l1) * g)
             - coriolis * dtheta2 * dtheta2
             - coriolis * dtheta2 * dtheta1 * 2.0;
         let ddtheta2 = (torque + d2 / d1 * phi1 - coriolis * dtheta1 * dtheta1 - phi2)
@@ -122,8 +123,13 @@ impl Env for Acrobot {
 
     #[inline(always)]
     fn reset<L: Lanes>(&self, rng: &mut Rng<L>) -> State<L> {
-        let mut draw = || rng.uniform(self.low, self.high);
-        State { theta1: draw(), theta2: draw(), theta1_dot: draw(), theta2_dot: draw() }
+        let (low, high) = (self.low, self.high);
+        State {
+            theta1: rng.uniform(low, high),
+            theta2: rng.uniform(low, high),
+            theta1_dot: rng.uniform(low, high),
+            theta2_dot: rng.uniform(low, high),
+        }
     }
 
     #[inline(always)]

@@ -2,6 +2,7 @@
 
 use super::spec::{ActionSpace, Spec};
 use crate::error::{Error, Result};
+use crate::lanes::rng::HostRng;
 
 /// Actions of all envs, `[N, A]` row-major, read where they lie.
 #[derive(Clone, Copy, Debug)]
@@ -148,5 +149,42 @@ impl<'a> Actions<'a> {
             bad / spec.action.dims(),
             spec.name
         ))
+    }
+}
+
+/// Actions that own their memory.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ActionsBuf {
+    /// Choices, `[N, A]`.
+    Choices(Vec<i32>),
+    /// Real numbers, `[N, A]`.
+    Numbers(Vec<f32>),
+}
+
+impl ActionsBuf {
+    /// Uniformly random actions for `num_envs` envs of `spec`, legal or not.
+    pub fn random(spec: &Spec, num_envs: usize, rng: &mut HostRng) -> Self {
+        let dims = spec.action.dims();
+        match &spec.action {
+            ActionSpace::Discrete(n) => Self::Choices((0..num_envs).map(|_| rng.below(*n as u32) as i32).collect()),
+            ActionSpace::MultiDiscrete(n) => {
+                Self::Choices((0..num_envs * dims).map(|i| rng.below(n[i % dims] as u32) as i32).collect())
+            }
+            ActionSpace::Box(channels) => {
+                let numbers = (0..num_envs * dims).map(|i| {
+                    let channel = &channels[i % dims];
+                    channel.low + (channel.high - channel.low) * rng.unit()
+                });
+                Self::Numbers(numbers.collect())
+            }
+        }
+    }
+
+    /// The view that a step reads.
+    pub fn actions(&self) -> Actions<'_> {
+        match self {
+            Self::Choices(a) => Actions::I32(a),
+            Self::Numbers(a) => Actions::F32(a),
+        }
     }
 }

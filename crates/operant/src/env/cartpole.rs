@@ -74,8 +74,13 @@ impl Env for CartPole {
 
     #[inline(always)]
     fn reset<L: Lanes>(&self, rng: &mut Rng<L>) -> State<L> {
-        let mut draw = || rng.uniform(self.low, self.high);
-        State { x: draw(), x_dot: draw(), theta: draw(), theta_dot: draw() }
+        let (low, high) = (self.low, self.high);
+        State {
+            x: rng.uniform(low, high),
+            x_dot: rng.uniform(low, high),
+            theta: rng.uniform(low, high),
+            theta_dot: rng.uniform(low, high),
+        }
     }
 
     #[inline(always)]
@@ -84,7 +89,7 @@ impl Env for CartPole {
         let polemass_length = self.masspole * self.length;
         let force: L::F = select(action.index(0).eq(1), self.force_mag, -self.force_mag);
         let (sin, cos) = s.theta.sin_cos();
-        let temp = (s.theta_dot * s.theta_dot * sin).mul_add(polemass_length, force) / total_mass;
+        let temp = (s.theta_dot * s.theta_dot * sin).mul_add(polemass_length, force) * (1.0 / total_mass);
         let inertia = (cos * cos).mul_add(-self.masspole / total_mass, 4.0 / 3.0) * self.length;
         let thetaacc = (sin * self.gravity - cos * temp) / inertia;
         let xacc = temp - thetaacc * cos * (polemass_length / total_mass);

@@ -23,7 +23,7 @@ pub fn c_functions<E: Env>(env: &E) -> String {
     let name = spec.name;
     let state = <E::State<Sym> as Columns<Sym>>::COLUMNS.len();
     let obs = <E::Obs<Sym> as Block<F>>::LEN;
-    let word = |i: usize| I::input(format!("s[{i}]"));
+    let words = || (0..state).map(|i| I::input(format!("s[{i}]"))).collect::<Vec<I>>();
     let rng = |t: &str| {
         Rng::<Sym>::new([I::input("seed[0]"), I::input("seed[1]")], I::input("env"), I::input("episode"), I::input(t))
     };
@@ -33,32 +33,32 @@ pub fn c_functions<E: Env>(env: &E) -> String {
     let _ =
         writeln!(text, "enum {{ {name}_state = {state}, {name}_obs = {obs}, {name}_actions = {} }};", E::ACTION_DIMS);
 
-    let (recording, words) = Recording::record(|| {
-        let mut words = vec![I::from(0); state];
-        env.reset::<Sym>(&mut rng("0")).write(|i, w| words[i] = w);
-        words
+    let (recording, after) = Recording::record(|| {
+        let mut after = vec![I::from(0); state];
+        env.reset::<Sym>(&mut rng("0")).write(&mut after);
+        after
     });
-    let body = recording.print(&places(words));
+    let body = recording.print(&places(after));
     let _ = writeln!(
         text,
         "FN void {name}_reset(const int32_t seed[2], int32_t env, int32_t episode, int32_t *s) {{\n    (void)seed, (void)env, (void)episode;\n{body}}}"
     );
 
-    let (recording, (words, reward, terminated)): (_, (Vec<I>, F, M)) = Recording::record(|| {
+    let (recording, (after, reward, terminated)): (_, (Vec<I>, F, M)) = Recording::record(|| {
         let indices: Vec<I> = (0..E::ACTION_DIMS).map(|i| I::input(format!("a[{i}]"))).collect();
         let values: Vec<F> = indices.iter().map(|&bits| F::from_bits(bits)).collect();
         let step = env.step::<Sym>(
-            <E::State<Sym> as Columns<Sym>>::read(word),
+            <E::State<Sym> as Columns<Sym>>::read(&words()),
             Action { indices: &indices, values: &values },
             &mut rng("t"),
         );
-        let mut words = vec![I::from(0); state];
-        step.state.write(|i, w| words[i] = w);
-        (words, step.reward, step.terminated)
+        let mut after = vec![I::from(0); state];
+        step.state.write(&mut after);
+        (after, step.reward, step.terminated)
     });
     // The inputs s[i] are read while s[i] is written: every output goes through a temporary first.
     let mut outputs: Vec<_> =
-        words.iter().enumerate().map(|(i, &w)| (format!("const int32_t n{i}"), w.into())).collect();
+        after.iter().enumerate().map(|(i, &w)| (format!("const int32_t n{i}"), w.into())).collect();
     outputs.push(("*reward".into(), reward.into()));
     outputs.push(("const int terminated".into(), terminated.into()));
     let mut body = recording.print(&outputs);
@@ -71,7 +71,7 @@ pub fn c_functions<E: Env>(env: &E) -> String {
     );
 
     let (recording, values): (_, Vec<F>) =
-        Recording::record(|| env.observe::<Sym>(&<E::State<Sym> as Columns<Sym>>::read(word)).as_ref().to_vec());
+        Recording::record(|| env.observe::<Sym>(&<E::State<Sym> as Columns<Sym>>::read(&words())).as_ref().to_vec());
     let outputs: Vec<_> = values.into_iter().enumerate().map(|(i, v)| (format!("obs[{i}]"), v.into())).collect();
     let _ = writeln!(
         text,
@@ -82,7 +82,7 @@ pub fn c_functions<E: Env>(env: &E) -> String {
     if spec.masked {
         let (recording, legal) = Recording::record(|| {
             let mut legal = vec![M::splat(false); spec.action.choices()];
-            env.legal::<Sym>(&<E::State<Sym> as Columns<Sym>>::read(word), &mut legal);
+            env.legal::<Sym>(&<E::State<Sym> as Columns<Sym>>::read(&words()), &mut legal);
             legal
         });
         let outputs: Vec<_> = legal.into_iter().enumerate().map(|(i, m)| (format!("legal[{i}]"), m.into())).collect();

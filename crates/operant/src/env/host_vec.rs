@@ -20,6 +20,7 @@ pub struct HostVec<E: HostEnv> {
     first_env: u32,
     autoreset: AutoReset,
     pool: Arc<CpuPool>,
+    always_split: bool,
     slots: Vec<Slot<E>>,
 }
 
@@ -71,6 +72,7 @@ impl<E: HostEnv> HostVec<E> {
             first_env: options.first_env,
             autoreset: options.autoreset,
             pool: options.pool.clone(),
+            always_split: options.always_split,
             slots: vec![slot; options.num_envs],
         })
     }
@@ -159,7 +161,8 @@ impl<E: HostEnv> VecEnv for HostVec<E> {
         let (num_envs, dims) = (self.slots.len(), self.spec.action.dims());
         out.assert_fits(&self.spec, num_envs);
         assert_eq!(actions.len(), num_envs * dims, "actions of {}", self.spec.name);
-        let parts = self.pool.threads().min(MAX_PARTS).min(num_envs / MIN_ENVS_PER_PART).max(1);
+        let worth = if self.always_split { num_envs } else { num_envs / MIN_ENVS_PER_PART };
+        let parts = self.pool.threads().min(MAX_PARTS).min(worth).max(1);
         let per_part = num_envs.div_ceil(parts);
         let (width, legal_width) = (self.spec.observation.len(), self.legal_width());
         let (spec, first_env, autoreset) = (&self.spec, self.first_env, self.autoreset);

@@ -17,6 +17,8 @@ use std::time::Instant;
 const BLOCK: usize = 16;
 /// Most numbers per action, and most choices of a masked action.
 const MAX_ACTION_DIMS: usize = 8;
+/// Most columns of a state.
+const MAX_STATE: usize = 32;
 const MAX_CHOICES: usize = 32;
 /// Most parts that a step is split into.
 const MAX_PARTS: usize = 64;
@@ -56,10 +58,13 @@ pub struct LaneVec<E: Env> {
     autoreset: AutoReset,
     backend: Backend,
     pool: Arc<CpuPool>,
+    always_split: bool,
     /// `[N / 16, COLUMNS, 16]`
     lines: Vec<Line>,
-    /// `[N]` scratch: envs to reset in this step, by number within their part.
-    ended: Vec<u32>,
+    /// `[N rounded up to 16]` scratch: envs whose episode ended in this step, by number within their part.
+    ended: Vec<i32>,
+    /// The same for envs that this step resets although it did not end them (`AutoReset::NextStep`); else empty.
+    waiting: Vec<i32>,
     /// Fastest inline step so far, nanoseconds, and how many were timed.
     step_ns: f64,
     timed_steps: u32,
@@ -70,7 +75,8 @@ struct Part<'a> {
     first_env: u32,
     count: usize,
     lines: &'a mut [Line],
-    ended: &'a mut [u32],
+    ended: &'a mut [i32],
+    waiting: &'a mut [i32],
     actions: Actions<'a>,
     out: Row<'a>,
 }
@@ -84,6 +90,7 @@ impl<E: Env> LaneVec<E> {
         }
         options.check(&spec)?;
         let discrete = spec.action.choices();
+        assert!(Layout::<E>::STATE <= MAX_STATE, "{}: more than {MAX_STATE} state columns", spec.name);
         assert!(
             spec.action.dims() == E::ACTION_DIMS && E::ACTION_DIMS <= MAX_ACTION_DIMS,
             "{}: ACTION_DIMS",
@@ -103,8 +110,10 @@ impl<E: Env> LaneVec<E> {
             autoreset: options.autoreset,
             backend: options.backend,
             pool: options.pool.clone(),
+            always_split: options.always_split,
             lines: vec![Line([0; BLOCK]); blocks * Layout::<E>::COLUMNS],
-            ended: vec![0; options.num_envs],
+            ended: vec![0; blocks * BLOCK],
+            waiting: vec![0; if options.autoreset == AutoReset::NextStep { blocks * BLOCK } else { 0 }],
             step_ns: f64::INFINITY,
             timed_steps: 0,
         })
@@ -130,11 +139,14 @@ impl<E: Env> LaneVec<E> {
 
     /// Parts that a step is worth splitting into, by the time that steps took.
     fn parts(&self) -> usize {
-        if self.timed_steps < TIMED_STEPS {
-            return 1;
+        let most = self.pool.threads().min(MAX_PARTS).min(self.lines.len() / Layout::<E>::COLUMNS);
+        if self.always_split {
+            most
+        } else if self.timed_steps < TIMED_STEPS {
+            1
+        } else {
+            most.min((self.step_ns / MIN_PART_NS) as usize).max(1)
         }
-        let worth = (self.step_ns / MIN_PART_NS) as usize;
-        self.pool.threads().min(MAX_PARTS).min(worth).min(self.lines.len() / Layout::<E>::COLUMNS).max(1)
     }
 
     /// All envs as one part.
@@ -144,6 +156,7 @@ impl<E: Env> LaneVec<E> {
             count: self.num_envs,
             lines: &mut self.lines,
             ended: &mut self.ended,
+            waiting: &mut self.waiting,
             actions,
             out,
         }
@@ -177,12 +190,12 @@ impl<E: Env> VecEnv for LaneVec<E> {
                 // The reset moves on to episode 0.
                 self.set_word(Layout::<E>::EPISODE, env, -1);
             }
-            self.ended[count] = env as u32;
+            self.ended[count] = env as i32;
             count += 1;
         }
         let (backend, work) = (self.backend, self.work());
         let mut part = self.whole(Actions::I32(&[]), out);
-        backend.run(ResetKernel { work, part: &mut part, count });
+        backend.run(ResetKernel { work, part: &mut part, list: List::Ended, count });
         if which.is_some() {
             backend.run(ObserveKernel { work, lines: part.lines, count: part.count, out: &mut part.out });
         }
@@ -205,17 +218,21 @@ impl<E: Env> VecEnv for LaneVec<E> {
         let blocks_per_part = (self.lines.len() / Layout::<E>::COLUMNS).div_ceil(parts);
         let mut slots: [Option<Part<'_>>; MAX_PARTS] = [const { None }; MAX_PARTS];
         let (mut lines, mut ended, mut first) = (self.lines.as_mut_slice(), self.ended.as_mut_slice(), 0);
+        let mut waiting = self.waiting.as_mut_slice();
         let mut used = 0;
         while first < self.num_envs {
             let count = (blocks_per_part * BLOCK).min(self.num_envs - first);
             let (part_lines, other_lines) = lines.split_at_mut(count.div_ceil(BLOCK) * Layout::<E>::COLUMNS);
-            let (part_ended, other_ended) = ended.split_at_mut(count);
-            (lines, ended) = (other_lines, other_ended);
+            let padded = count.next_multiple_of(BLOCK);
+            let (part_ended, other_ended) = ended.split_at_mut(padded);
+            let (part_waiting, other_waiting) = waiting.split_at_mut(padded.min(waiting.len()));
+            (lines, ended, waiting) = (other_lines, other_ended, other_waiting);
             slots[used] = Some(Part {
                 first_env: self.first_env.wrapping_add(first as u32),
                 count,
                 lines: part_lines,
                 ended: part_ended,
+                waiting: part_waiting,
                 actions: actions.range(first * E::ACTION_DIMS, (first + count) * E::ACTION_DIMS),
                 out: out.split_front(count, Layout::<E>::OBS, if work.masked { work.discrete } else { 0 }),
             });
@@ -276,8 +293,9 @@ impl<E: Env> VecEnv for LaneVec<E> {
     }
 
     fn draw(&self, env: usize) -> Option<Canvas> {
-        let word = |column| <Scalar as Lanes>::I::from(self.word(column, env));
-        self.env.draw(&<E::State<Scalar> as Columns<Scalar>>::read(word))
+        let words: Vec<_> =
+            (0..Layout::<E>::STATE).map(|column| <Scalar as Lanes>::I::from(self.word(column, env))).collect();
+        self.env.draw(&<E::State<Scalar> as Columns<Scalar>>::read(&words))
     }
 
     fn params(&self) -> Vec<Param> {
@@ -386,17 +404,44 @@ type Step<E, L> = super::Step<L, <E as Env>::State<L>>;
 /// The state of the group that begins at `offset` of a block.
 #[inline(always)]
 fn read_state<E: Env, L: Simd>(block: &[Line], offset: usize) -> E::State<L> {
-    <E::State<L> as Columns<L>>::read(|column| L::load(&block[column].0[offset..]))
+    let mut words = [L::I::from(0); MAX_STATE];
+    for column in 0..Layout::<E>::STATE {
+        words[column] = L::load(&block[column].0[offset..]);
+    }
+    <E::State<L> as Columns<L>>::read(&words[..Layout::<E>::STATE])
 }
 
-/// Writes one byte or number per lane; `lanes` says how many exist.
 #[inline(always)]
-fn store_partial<T: Copy + Default>(out: &mut [T], base: usize, lanes: usize, width: usize, store: impl Fn(&mut [T])) {
-    if lanes == width {
-        store(&mut out[base..base + width]);
+fn column<L: Simd>(block: &[Line], column: usize, offset: usize) -> L::I {
+    L::load(&block[column].0[offset..])
+}
+
+/// The words of a state's columns; those beyond its columns are 0.
+#[inline(always)]
+fn words_of<E: Env, L: Simd>(state: E::State<L>) -> [L::I; MAX_STATE] {
+    let mut words = [L::I::from(0); MAX_STATE];
+    state.write(&mut words[..Layout::<E>::STATE]);
+    words
+}
+
+#[inline(always)]
+fn store_floats<L: Simd>(value: L::F, out: &mut [f32], base: usize, lanes: usize) {
+    if lanes == L::WIDTH {
+        L::store_f(value, &mut out[base..base + L::WIDTH]);
     } else {
-        let mut all = [T::default(); BLOCK];
-        store(&mut all);
+        let mut all = [0.0; BLOCK];
+        L::store_f(value, &mut all);
+        out[base..base + lanes].copy_from_slice(&all[..lanes]);
+    }
+}
+
+#[inline(always)]
+fn store_flags<L: Simd>(mask: L::M, out: &mut [u8], base: usize, lanes: usize) {
+    if lanes == L::WIDTH {
+        L::store_mask(mask, &mut out[base..base + L::WIDTH]);
+    } else {
+        let mut all = [0; BLOCK];
+        L::store_mask(mask, &mut all);
         out[base..base + lanes].copy_from_slice(&all[..lanes]);
     }
 }
@@ -413,7 +458,7 @@ impl<E: Env> Kernel for StepKernel<'_, '_, E> {
     fn run<L: Simd>(self) {
         let Self { work, part } = self;
         let next_step = work.autoreset == AutoReset::NextStep;
-        let mut ended = 0;
+        let (mut ended, mut waiting) = (0, 0);
         for (number, block) in part.lines.chunks_exact_mut(Layout::<E>::COLUMNS).enumerate() {
             for offset in (0..BLOCK).step_by(L::WIDTH) {
                 let base = number * BLOCK + offset;
@@ -421,12 +466,11 @@ impl<E: Env> Kernel for StepKernel<'_, '_, E> {
                     break;
                 }
                 let lanes = (part.count - base).min(L::WIDTH);
-                let load = |column: usize| L::load(&block[column].0[offset..]);
-                let elapsed = load(Layout::<E>::ELAPSED) + 1;
+                let elapsed = column::<L>(block, Layout::<E>::ELAPSED, offset) + 1;
                 let mut rng = Rng::<L>::new(
-                    [load(Layout::<E>::SEED), load(Layout::<E>::SEED + 1)],
+                    [column::<L>(block, Layout::<E>::SEED, offset), column::<L>(block, Layout::<E>::SEED + 1, offset)],
                     env_numbers::<L>(part.first_env, base),
-                    load(Layout::<E>::EPISODE),
+                    column::<L>(block, Layout::<E>::EPISODE, offset),
                     elapsed,
                 );
                 let before = read_state::<E, L>(block, offset);
@@ -435,61 +479,53 @@ impl<E: Env> Kernel for StepKernel<'_, '_, E> {
                 let mut truncated = elapsed.ge(work.limit);
                 let mut pending_bits = 0;
                 if next_step {
-                    let pending = load(Layout::<E>::PENDING).eq(1);
+                    let pending = column::<L>(block, Layout::<E>::PENDING, offset).eq(1);
                     pending_bits = L::mask_bits(pending);
                     state = merge::<E, L>(pending, before, state);
                     reward = select(pending, L::F::from(0.0), reward);
                     terminated = terminated & !pending;
                     truncated = truncated & !pending;
                 }
-                let returned = L::F::from_bits(load(Layout::<E>::RETURN)) + reward;
-                state.write(|column, word| L::store(word, &mut block[column].0[offset..]));
+                let returned = L::F::from_bits(column::<L>(block, Layout::<E>::RETURN, offset)) + reward;
+                let words = words_of::<E, L>(state);
+                for column in 0..Layout::<E>::STATE {
+                    L::store(words[column], &mut block[column].0[offset..]);
+                }
                 L::store(elapsed, &mut block[Layout::<E>::ELAPSED].0[offset..]);
                 L::store(returned.bits(), &mut block[Layout::<E>::RETURN].0[offset..]);
-                store_partial(part.out.reward, base, lanes, L::WIDTH, |out| L::store_f(reward, out));
-                store_partial(part.out.terminated, base, lanes, L::WIDTH, |out| L::store_mask(terminated, out));
-                store_partial(part.out.truncated, base, lanes, L::WIDTH, |out| L::store_mask(truncated, out));
+                store_floats::<L>(reward, part.out.reward, base, lanes);
+                store_flags::<L>(terminated, part.out.terminated, base, lanes);
+                store_flags::<L>(truncated, part.out.truncated, base, lanes);
                 work.publish::<L>(&state, base, lanes, &mut part.out);
 
-                let exist = if lanes == 32 { u32::MAX } else { (1 << lanes) - 1 };
+                // A branch on whether an episode ended would be mispredicted every second group: lists are made without.
+                let exist = (1u32 << lanes) - 1;
+                let numbers = env_numbers::<L>(0, base);
                 let done = L::mask_bits(terminated | truncated) & exist;
-                for lane in set_bits(done) {
-                    let (env, width) = (base + lane, Layout::<E>::OBS);
-                    part.out.episode_return[env] = f32::from_bits(block[Layout::<E>::RETURN].0[offset + lane] as u32);
-                    part.out.episode_length[env] = block[Layout::<E>::ELAPSED].0[offset + lane];
-                    part.out.final_obs[env * width..(env + 1) * width]
-                        .copy_from_slice(&part.out.obs[env * width..(env + 1) * width]);
-                    if next_step {
-                        block[Layout::<E>::PENDING].0[offset + lane] = 1;
-                    }
-                }
-                let to_reset = match work.autoreset {
-                    AutoReset::SameStep => done,
-                    AutoReset::NextStep => pending_bits & exist,
-                    AutoReset::Disabled => 0,
-                };
-                for lane in set_bits(to_reset) {
-                    part.ended[ended] = (base + lane) as u32;
-                    ended += 1;
+                ended += L::store_packed(numbers, done, &mut part.ended[ended..]);
+                if next_step {
+                    waiting += L::store_packed(numbers, pending_bits & exist, &mut part.waiting[waiting..]);
                 }
             }
         }
-        if ended > 0 {
-            ResetKernel { work, part, count: ended }.run::<L>();
+        let width = Layout::<E>::OBS;
+        for &env in &part.ended[..ended] {
+            let env = env as usize;
+            let (block, place) = (env / BLOCK * Layout::<E>::COLUMNS, env % BLOCK);
+            part.out.episode_return[env] = f32::from_bits(part.lines[block + Layout::<E>::RETURN].0[place] as u32);
+            part.out.episode_length[env] = part.lines[block + Layout::<E>::ELAPSED].0[place];
+            let row = env * width..(env + 1) * width;
+            part.out.final_obs[row.clone()].copy_from_slice(&part.out.obs[row]);
+            if next_step {
+                part.lines[block + Layout::<E>::PENDING].0[place] = 1;
+            }
+        }
+        match work.autoreset {
+            AutoReset::SameStep => ResetKernel { work, part, list: List::Ended, count: ended }.run::<L>(),
+            AutoReset::NextStep => ResetKernel { work, part, list: List::Waiting, count: waiting }.run::<L>(),
+            AutoReset::Disabled => {}
         }
     }
-}
-
-/// The positions of the set bits, lowest first.
-#[inline(always)]
-fn set_bits(mut bits: u32) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        let lane = bits.trailing_zeros() as usize;
-        (bits != 0).then(|| {
-            bits &= bits - 1;
-            lane
-        })
-    })
 }
 
 /// `first_env + base + lane` in every lane.
@@ -502,16 +538,25 @@ fn env_numbers<L: Simd>(first_env: u32, base: usize) -> L::I {
 /// `yes` where `mask` holds, else `no`, column by column.
 #[inline(always)]
 fn merge<E: Env, L: Simd>(mask: L::M, yes: E::State<L>, no: E::State<L>) -> E::State<L> {
-    let mut words = [L::I::from(0); 64];
-    no.write(|column, word| words[column] = word);
-    yes.write(|column, word| words[column] = L::I::select(mask, word, words[column]));
-    <E::State<L> as Columns<L>>::read(|column| words[column])
+    let (mut words, no) = (words_of::<E, L>(yes), words_of::<E, L>(no));
+    for column in 0..Layout::<E>::STATE {
+        words[column] = L::I::select(mask, words[column], no[column]);
+    }
+    <E::State<L> as Columns<L>>::read(&words[..Layout::<E>::STATE])
 }
 
-/// Begins a new episode in the first `count` envs of `part.ended`.
+/// Which list of a part.
+#[derive(Clone, Copy)]
+enum List {
+    Ended,
+    Waiting,
+}
+
+/// Begins a new episode in the first `count` envs of a list.
 struct ResetKernel<'p, 'a, E> {
     work: Work<E>,
     part: &'p mut Part<'a>,
+    list: List,
     count: usize,
 }
 
@@ -520,16 +565,20 @@ impl<E: Env> Kernel for ResetKernel<'_, '_, E> {
 
     #[inline(always)]
     fn run<L: Simd>(self) {
-        let Self { work, part, count } = self;
+        let Self { work, part, list, count } = self;
+        let envs = match list {
+            List::Ended => &part.ended[..count],
+            List::Waiting => &part.waiting[..count],
+        };
         let columns = Layout::<E>::COLUMNS;
         let width = Layout::<E>::OBS;
-        for group in part.ended[..count].chunks(L::WIDTH) {
+        for group in envs.chunks(L::WIDTH) {
             let mut gathered = [[0; BLOCK]; 4];
             for (lane, &env) in group.iter().enumerate() {
                 let (block, place) = (env as usize / BLOCK * columns, env as usize % BLOCK);
                 gathered[0][lane] = part.lines[block + Layout::<E>::SEED].0[place];
                 gathered[1][lane] = part.lines[block + Layout::<E>::SEED + 1].0[place];
-                gathered[2][lane] = part.first_env.wrapping_add(env) as i32;
+                gathered[2][lane] = part.first_env.wrapping_add(env as u32) as i32;
                 let episode = part.lines[block + Layout::<E>::EPISODE].0[place].wrapping_add(1);
                 part.lines[block + Layout::<E>::EPISODE].0[place] = episode;
                 gathered[3][lane] = episode;
@@ -537,15 +586,17 @@ impl<E: Env> Kernel for ResetKernel<'_, '_, E> {
                 part.lines[block + Layout::<E>::RETURN].0[place] = 0;
                 part.lines[block + Layout::<E>::PENDING].0[place] = 0;
             }
-            let [seed0, seed1, env, episode] = gathered.map(|words| L::load(&words));
-            let state = work.env.reset::<L>(&mut Rng::<L>::new([seed0, seed1], env, episode, L::I::from(0)));
-            state.write(|column, word| {
+            let seed = [L::load(&gathered[0]), L::load(&gathered[1])];
+            let mut rng = Rng::<L>::new(seed, L::load(&gathered[2]), L::load(&gathered[3]), L::I::from(0));
+            let state = work.env.reset::<L>(&mut rng);
+            let state_words = words_of::<E, L>(state);
+            for column in 0..Layout::<E>::STATE {
                 let mut words = [0; BLOCK];
-                L::store(word, &mut words);
+                L::store(state_words[column], &mut words);
                 for (lane, &env) in group.iter().enumerate() {
                     part.lines[env as usize / BLOCK * columns + column].0[env as usize % BLOCK] = words[lane];
                 }
-            });
+            }
             for (c, &value) in work.env.observe::<L>(&state).as_ref().iter().enumerate() {
                 let mut column = [0.0; BLOCK];
                 L::store_f(value, &mut column);

@@ -25,7 +25,7 @@ mod saved;
 mod spec;
 
 pub use acrobot::Acrobot;
-pub use actions::Actions;
+pub use actions::{Actions, ActionsBuf};
 pub use canvas::{Canvas, Color};
 pub use cartpole::CartPole;
 pub use gridworld::GridWorld;
@@ -178,6 +178,8 @@ pub struct Options {
     pub first_env: u32,
     /// Time limit in place of the env's own; `Some(None)` for none.
     pub time_limit: Option<Option<u32>>,
+    /// Use all threads even where one is faster: for tests of the splitting itself.
+    pub always_split: bool,
 }
 
 /// The most envs that one vector env may hold; a number above is a mistake and not a memory request.

@@ -122,6 +122,7 @@ impl Options {
             autoreset: AutoReset::default(),
             first_env: 0,
             time_limit: None,
+            always_split: false,
         }
     }
 

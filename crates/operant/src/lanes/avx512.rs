@@ -264,6 +264,15 @@ impl<const FUSE: bool> Simd for Avx512<FUSE> {
         u32::from(mask.0)
     }
     #[inline(always)]
+    fn store_packed(value: I<FUSE>, bits: u32, out: &mut [i32]) -> usize {
+        let out = &mut out[..16];
+        simd!({
+            let packed = _mm512_maskz_compress_epi32(bits as u16, value.0);
+            _mm512_storeu_si512(out.as_mut_ptr().cast(), packed);
+        });
+        bits.count_ones() as usize
+    }
+    #[inline(always)]
     fn store_mask(mask: M, out: &mut [u8]) {
         let out = &mut out[..16];
         simd!(_mm_storeu_si128(out.as_mut_ptr().cast(), _mm_maskz_set1_epi8(mask.0, 1)));

@@ -24,10 +24,10 @@ pub struct Column {
 pub trait Columns<L: Lanes>: Copy {
     /// The columns, in storage order.
     const COLUMNS: &'static [Column];
-    /// Builds a state from the bits of each column.
-    fn read(column: impl FnMut(usize) -> L::I) -> Self;
-    /// Hands out the bits of each column.
-    fn write(self, column: impl FnMut(usize, L::I));
+    /// Builds a state from the bits of its columns.
+    fn read(words: &[L::I]) -> Self;
+    /// Writes the bits of its columns.
+    fn write(self, words: &mut [L::I]);
 }
 
 /// A fixed number of lane values: `[L::F; N]`.
@@ -54,15 +54,13 @@ macro_rules! columns {
                 $($crate::lanes::Column { name: stringify!($field), kind: $crate::columns!(@kind $kind) }),+
             ];
             #[inline(always)]
-            fn read(mut column: impl FnMut(usize) -> L::I) -> Self {
-                let mut next = 0..;
-                let mut bits = || column(next.next().unwrap_or_default());
-                Self { $($field: $crate::columns!(@from_bits $kind, bits())),+ }
+            fn read(words: &[L::I]) -> Self {
+                let [$($field),+] = *words else { panic!("a state has one word per column") };
+                Self { $($field: $crate::columns!(@from_bits $kind, $field)),+ }
             }
             #[inline(always)]
-            fn write(self, mut column: impl FnMut(usize, L::I)) {
-                let mut next = 0..;
-                $(column(next.next().unwrap_or_default(), $crate::columns!(@bits $kind, self.$field));)+
+            fn write(self, words: &mut [L::I]) {
+                words.copy_from_slice(&[$($crate::columns!(@bits $kind, self.$field)),+]);
             }
         }
     };

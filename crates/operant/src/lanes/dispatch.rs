@@ -59,7 +59,10 @@ pub struct Backend {
 
 #[cfg(target_arch = "x86_64")]
 fn has_avx2() -> bool {
-    is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("bmi2")
+    is_x86_feature_detected!("avx2")
+        && is_x86_feature_detected!("fma")
+        && is_x86_feature_detected!("bmi2")
+        && is_x86_feature_detected!("popcnt")
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -160,13 +163,13 @@ impl Backend {
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma,bmi2")]
+#[target_feature(enable = "avx2,fma,bmi2,popcnt")]
 fn run_avx2<K: Kernel, const FUSE: bool>(kernel: K) -> K::Out {
     kernel.run::<Avx2<FUSE>>()
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma,bmi2,avx512f,avx512dq,avx512bw,avx512vl")]
+#[target_feature(enable = "avx2,fma,bmi2,popcnt,avx512f,avx512dq,avx512bw,avx512vl")]
 fn run_avx512<K: Kernel, const FUSE: bool>(kernel: K) -> K::Out {
     kernel.run::<Avx512<FUSE>>()
 }

@@ -227,6 +227,20 @@ pub trait Simd: Lanes {
     fn store_f(value: Self::F, out: &mut [f32]);
     /// Bit j tells whether lane j holds.
     fn mask_bits(mask: Self::M) -> u32;
+    /// Writes the lanes whose bit is set, packed, to the front of `out` and tells how many they are; of the rest of the
+    /// first `WIDTH` places it may change any. Without a branch: which lanes are set is anyone's guess.
+    #[inline(always)]
+    fn store_packed(value: Self::I, bits: u32, out: &mut [i32]) -> usize {
+        let mut words = [0; 16];
+        Self::store(value, &mut words);
+        let out = &mut out[..Self::WIDTH];
+        let mut count = 0;
+        for (lane, &word) in words[..Self::WIDTH].iter().enumerate() {
+            out[count.min(lane)] = word;
+            count += (bits >> lane & 1) as usize;
+        }
+        count
+    }
     /// Writes 1 or 0 to the first `WIDTH` places.
     fn store_mask(mask: Self::M, out: &mut [u8]);
     /// Writes columns as rows: `out[lane * columns.len() + c] = columns[c][lane]`. `out` holds exactly `WIDTH` rows.

@@ -1,0 +1,56 @@
+//! Every env of the registry passes every check. One test per check, so that a failure names it.
+
+use operant::env::check::CHECKS;
+use operant::env::{REGISTRY, find};
+
+fn run(name: &str) {
+    let (_, check) = CHECKS.iter().find(|(known, _)| *known == name).expect("a check of this name");
+    let failed: Vec<String> = REGISTRY
+        .iter()
+        .filter_map(|entry| check(entry).err().map(|found| format!("{}: {found}", entry.spec().name)))
+        .collect();
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
+
+macro_rules! checks {
+    ($($test:ident $name:literal)+) => {
+        $(#[test] fn $test() { run($name); })+
+        /// A check that was added without a test here fails this one.
+        #[test]
+        fn every_check_has_a_test() {
+            let tested = [$($name),+];
+            CHECKS.iter().for_each(|(name, _)| assert!(tested.contains(name), "add a test for: {name}"));
+        }
+    };
+}
+
+checks! {
+    spec "describes itself consistently"
+    params "parameters can be set, and only to allowed values"
+    lanes "gives the same bits on every lane width"
+    fast_math "stays near strict mode in fast mode"
+    threads "gives the same bits on any number of threads"
+    seeds "repeats with its seed and differs without"
+    alone "replays any env alone"
+    bounds "keeps observations finite and within bounds"
+    legal "leaves a legal choice"
+    autoreset "ends episodes alike in every auto-reset mode"
+    time_limit "truncates at the time limit and not before"
+    statistics "sums rewards into returns"
+    save_load "goes on exactly after save and load"
+    state "goes on exactly after its state was read and written"
+    draw "draws a picture if it says so"
+}
+
+#[test]
+fn names_are_unique_and_found_in_any_case() {
+    for (i, entry) in REGISTRY.iter().enumerate() {
+        let spec = entry.spec();
+        for name in [spec.name, spec.id, &spec.id.to_uppercase()] {
+            assert_eq!(find(name).unwrap().spec().name, spec.name);
+        }
+        assert!(REGISTRY[..i].iter().all(|other| !other.answers_to(spec.name) && !other.answers_to(spec.id)));
+    }
+    let message = find("cartpol").unwrap_err().to_string();
+    assert_eq!(message, "unknown env \"cartpol\"; did you mean \"cartpole\"? (operant list)");
+}
