@@ -1,1 +1,33 @@
+//! The Python edge of Operant: the module `operant._operant`, which the package `operant` wraps.
+//!
+//! - `error`: engine errors as Python exceptions
+//! - `describe`: specs and parameters as dictionaries
+//! - `actions`: NumPy arrays as actions, read where they lie
+//! - `memory`: the memory that steps write and NumPy shows
+//! - `state`: the vector env, two blocks of memory and what infos need
+//! - `engine`: the class that steps
+//!
+//! The engine does not know that Python exists; all that does is here.
 
+mod actions;
+mod describe;
+mod engine;
+mod error;
+mod memory;
+mod state;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+mod _operant {
+    #[pymodule_export]
+    use super::describe::{env_info, list_envs};
+    #[pymodule_export]
+    use super::engine::Engine;
+    #[pymodule_export]
+    use super::memory::Memory;
+
+    #[pymodule_export]
+    #[allow(non_upper_case_globals)]
+    const __version__: &str = env!("CARGO_PKG_VERSION");
+}

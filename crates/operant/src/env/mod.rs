@@ -13,6 +13,7 @@ mod draw;
 pub mod emit;
 mod gridworld;
 mod host_vec;
+mod lane_kernels;
 mod lane_vec;
 mod mountaincar;
 mod mountaincar_continuous;

@@ -2,6 +2,13 @@
 
 use super::spec::Spec;
 
+/// The first `count` of a slice, which keeps the rest.
+pub(super) fn front<'a, T>(slice: &mut &'a mut [T], count: usize) -> &'a mut [T] {
+    let (head, tail) = std::mem::take(slice).split_at_mut(count);
+    *slice = tail;
+    head
+}
+
 /// The results of one step of all envs. Only envs that ended an episode in this step write `final_obs`,
 /// `episode_return` and `episode_length`; elsewhere those keep what they held.
 #[derive(Debug, Default)]
@@ -27,11 +34,6 @@ pub struct Row<'a> {
 impl<'a> Row<'a> {
     /// The first `count` envs of the row, leaving the rest behind.
     pub(super) fn split_front(&mut self, count: usize, obs: usize, choices: usize) -> Row<'a> {
-        fn front<'a, T>(slice: &mut &'a mut [T], count: usize) -> &'a mut [T] {
-            let (head, tail) = std::mem::take(slice).split_at_mut(count);
-            *slice = tail;
-            head
-        }
         Row {
             obs: front(&mut self.obs, count * obs),
             reward: front(&mut self.reward, count),
@@ -42,6 +44,15 @@ impl<'a> Row<'a> {
             episode_length: front(&mut self.episode_length, count),
             legal: front(&mut self.legal, count * choices),
         }
+    }
+
+    /// Copies what every step writes (not what only ended episodes write) from the front of a larger row.
+    pub(super) fn copy_front(&mut self, from: &RowBuf) {
+        self.obs.copy_from_slice(&from.obs[..self.obs.len()]);
+        self.reward.copy_from_slice(&from.reward[..self.reward.len()]);
+        self.terminated.copy_from_slice(&from.terminated[..self.terminated.len()]);
+        self.truncated.copy_from_slice(&from.truncated[..self.truncated.len()]);
+        self.legal.copy_from_slice(&from.legal[..self.legal.len()]);
     }
 
     /// Panics unless every slice has the size that `num_envs` envs of `spec` need.

@@ -1,6 +1,6 @@
 //! Lanes as plain arrays: the reference at one lane, and the code for CPUs without AVX2 at 8 and 16.
 
-use super::{Float, Int, Lanes, Mask, Select, Simd};
+use super::{Float, Int, Lanes, Mask, Select, Simd, math};
 use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Sub};
 
 /// `N` lanes held in arrays; `N` divides 16.
@@ -148,6 +148,23 @@ impl<const N: usize> Float for F<N> {
     #[inline(always)]
     fn from_bits(bits: I<N>) -> Self {
         Self(bits.0.map(|x| f32::from_bits(x as u32)))
+    }
+    // Out of line: repeated for every use and lane, these would take most of the time of a build.
+    #[inline(never)]
+    fn sin_cos(self) -> (Self, Self) {
+        math::sin_cos::<Portable<N>>(self)
+    }
+    #[inline(never)]
+    fn exp(self) -> Self {
+        math::exp::<Portable<N>>(self)
+    }
+    #[inline(never)]
+    fn log(self) -> Self {
+        math::log::<Portable<N>>(self)
+    }
+    #[inline(never)]
+    fn tanh(self) -> Self {
+        math::tanh::<Portable<N>>(self)
     }
 }
 

@@ -1,0 +1,43 @@
+"""Operant: environments at the speed of the hardware, as Gymnasium knows them.
+
+>>> import operant
+>>> envs = operant.make_vec("CartPole-v1", num_envs=8192, seed=0)
+>>> observations, infos = envs.reset()
+
+Importing the package also registers every environment with Gymnasium, as ``operant/CartPole-v1`` and so on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from operant._operant import __version__, list_envs
+from operant.registration import register_envs
+from operant.single import OperantEnv
+from operant.spaces import UnknownEnvError, env_info
+from operant.vector import OperantVectorEnv, make_vec
+
+if TYPE_CHECKING:
+    from operant import sb3
+
+__all__ = [
+    "OperantEnv",
+    "OperantVectorEnv",
+    "UnknownEnvError",
+    "__version__",
+    "env_info",
+    "list_envs",
+    "make_vec",
+    "sb3",
+]
+
+register_envs()
+
+
+def __getattr__(name: str) -> Any:
+    # Stable-Baselines3 brings torch with it, so its adapter is imported when it is asked for.
+    if name == "sb3":
+        import importlib
+
+        return importlib.import_module("operant.sb3")
+    raise AttributeError(f"module 'operant' has no attribute {name!r}")

@@ -1,0 +1,81 @@
+"""The compiled part. Use the package `operant`, which wraps it."""
+
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+__version__: str
+
+def list_envs() -> list[str]:
+    """The ids of all environments."""
+
+def env_info(name: str, /) -> dict[str, Any]:
+    """All that is known of one environment with its default parameters."""
+
+@final
+class Memory:
+    """The memory of one step's arrays: the base object of the views."""
+
+@final
+class Engine:
+    """A vector env with its memory. All methods raise RuntimeError while another thread is stepping it."""
+
+    def __new__(
+        cls,
+        env_id: str,
+        num_envs: int,
+        *,
+        seed: int,
+        threads: int | None,
+        lanes: int,
+        fast_math: bool,
+        autoreset: str,
+        max_episode_steps: int | None,
+        first_env: int,
+        copy: bool,
+        episode_stats: bool,
+        guarded: bool,
+        params: list[tuple[str, float]],
+    ) -> Engine: ...
+    def step(
+        self, actions: npt.ArrayLike, /
+    ) -> tuple[
+        npt.NDArray[np.float32], npt.NDArray[np.float32], npt.NDArray[np.bool_], npt.NDArray[np.bool_], dict[str, Any]
+    ]:
+        """Steps all envs: observations, rewards, terminations, truncations, infos."""
+
+    def reset(
+        self,
+        seed: int | list[int | None] | None,
+        mask: npt.NDArray[np.bool_] | None,
+        bounds: list[tuple[str, float]],
+    ) -> tuple[npt.NDArray[np.float32], dict[str, Any]]:
+        """Begins episodes in all envs or where the mask holds."""
+
+    def observe(self) -> npt.NDArray[np.float32]:
+        """Observations of the states as they are."""
+
+    def get_state(self) -> dict[str, npt.NDArray[np.float32] | npt.NDArray[np.int32]]:
+        """Copies of the state's columns, by name."""
+
+    def set_state(self, columns: dict[str, Any], /) -> None:
+        """Replaces columns of the state: all or nothing."""
+
+    def save(self) -> bytes:
+        """Everything needed to go on exactly from here."""
+
+    def load(self, saved: bytes, /) -> None:
+        """Goes on from saved bytes."""
+
+    def draw(self, env: int, /) -> npt.NDArray[np.uint8] | None:
+        """A picture of one env, or None if it draws none."""
+
+    def spec(self) -> dict[str, Any]:
+        """What the envs are, with their parameters as they are."""
+
+    def params(self) -> dict[str, float]:
+        """The parameters by name."""
+
+    def close(self) -> None:
+        """Ends the worker threads and gives the memory back, save what views still show."""

@@ -1,0 +1,39 @@
+"""Every environment of the engine in Gymnasium's registry."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+
+from operant import spaces
+from operant._operant import list_envs
+from operant.vector import OperantVectorEnv, make_vec
+
+
+def register_envs() -> None:
+    """Registers ``operant/<id>`` for every environment that is not there yet."""
+    for env_id in list_envs():
+        name = spaces.gymnasium_id(env_id)
+        if name in gymnasium.registry:
+            continue
+        info = spaces.env_info(env_id)
+        gymnasium.register(
+            id=name,
+            entry_point="operant.single:OperantEnv",
+            vector_entry_point="operant.registration:make_registered_vec",
+            max_episode_steps=info["time_limit"],
+            reward_threshold=info["solved_at"],
+            kwargs={"env_id": env_id},
+        )
+
+
+def make_registered_vec(
+    env_id: str, num_envs: int = 1, *, episode_stats: bool = False, **options: Any
+) -> OperantVectorEnv:
+    """What ``gymnasium.make_vec("operant/CartPole-v1")`` calls: :func:`operant.make_vec`, but without statistics.
+
+    Scripts written for Gymnasium wrap a vector env in ``RecordEpisodeStatistics``, which refuses infos that have
+    statistics already; so here they are off unless asked for.
+    """
+    return make_vec(env_id, num_envs, episode_stats=episode_stats, **options)

@@ -1,0 +1,18 @@
+//! Engine errors as Python exceptions. Texts are the engine's: what, got, wanted, next step.
+
+use operant::Error;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::{PyErr, import_exception};
+
+import_exception!(gymnasium.error, ClosedEnvironmentError);
+import_exception!(gymnasium.error, ResetNeeded);
+
+/// The exception that a Python user expects for this error.
+pub(crate) fn raise(error: Error) -> PyErr {
+    match error {
+        Error::Unknown(text) | Error::Invalid(text) | Error::Action(text) | Error::Saved(text) => {
+            PyValueError::new_err(text)
+        }
+        Error::Usage(text) => PyRuntimeError::new_err(text),
+    }
+}
