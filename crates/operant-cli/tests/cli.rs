@@ -1,0 +1,120 @@
+//! The command as a user types it: the README's commands word for word, JSON keys, messages and exit codes.
+
+use serde_json::Value;
+use std::process::{Command, Output};
+
+fn operant(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_operant")).args(arguments).output().unwrap()
+}
+
+fn text(output: &Output) -> String {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn json(arguments: &[&str]) -> Value {
+    serde_json::from_str(&text(&operant(arguments))).unwrap()
+}
+
+/// Exit code and message of a command that must fail, without a panic.
+fn failure(arguments: &[&str]) -> (i32, String) {
+    let output = operant(arguments);
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(output.stdout.is_empty() && !message.contains("panicked"), "{message}");
+    (output.status.code().unwrap(), message)
+}
+
+#[test]
+fn readme_commands_work_as_written() {
+    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md")).unwrap();
+    let commands: Vec<&str> = readme
+        .lines()
+        .filter_map(|line| line.strip_prefix("cargo run --release -- ").or_else(|| line.strip_prefix("operant ")))
+        .collect();
+    assert!(commands.contains(&"bench env cartpole"), "the README shows the main command");
+    for command in commands {
+        let words: Vec<&str> = command.split('#').next().unwrap().split_whitespace().collect();
+        // A test has no two seconds to spare for each; everything else is as written.
+        let quick: &[&str] = if words[0] == "bench" { &["--seconds", "0.05"] } else { &[] };
+        text(&operant(&[&words[..], quick].concat()));
+    }
+    assert!(readme.contains("cargo xtask test"), "the README shows the test command");
+}
+
+#[test]
+fn bench_reports_its_conditions() {
+    let report = json(&[
+        "bench",
+        "env",
+        "CartPole-v1",
+        "--num-envs",
+        "256",
+        "--threads",
+        "2",
+        "--lanes",
+        "8",
+        "--seconds",
+        "0.05",
+        "--json",
+    ]);
+    for key in ["env", "num_envs", "threads", "lanes", "steps_per_s", "steps_per_cpu_s", "allocs_per_step", "machine"] {
+        assert!(!report[key].is_null(), "{key} in {report}");
+    }
+    assert_eq!(report["env"], "cartpole");
+    assert_eq!((report["lanes"].as_u64(), report["threads"].as_u64()), (Some(8), Some(2)));
+    assert_eq!(report["allocs_per_step"], 0.0);
+    assert!(report["steps_per_s"].as_f64().unwrap() > 1e5);
+    let shown = text(&operant(&["bench", "env", "gridworld", "--num-envs", "16", "--seconds", "0.05"]));
+    assert!(shown.contains("steps/CPU-s") && shown.contains("machine"), "{shown}");
+}
+
+#[test]
+fn every_env_can_be_listed_and_measured() {
+    let all = json(&["list", "--json"]);
+    let envs = all["environments"].as_array().unwrap();
+    assert!(envs.len() >= 11);
+    let table = text(&operant(&["list"]));
+    for env in envs {
+        let (name, id) = (env["name"].as_str().unwrap(), env["id"].as_str().unwrap());
+        assert!(table.contains(name) && table.contains(id));
+        assert_eq!(&json(&["list", id, "--json"]), env);
+        assert!(text(&operant(&["list", name])).contains(env["reference"].as_str().unwrap()));
+        assert!(
+            json(&["bench", "env", name, "--num-envs", "33", "--seconds", "0.01", "--json"])["steps_per_s"].is_number()
+        );
+    }
+    let cartpole = text(&operant(&["list", "cartpole"]));
+    for part in ["gravity", "9.8 m/s²", "time limit: 500", "solved at: 475", "Gymnasium CartPoleEnv", "-4.8 .. 4.8"] {
+        assert!(cartpole.contains(part), "{part} in {cartpole}");
+    }
+}
+
+#[test]
+fn mistakes_get_a_message_and_exit_code_2() {
+    let cases: [(&[&str], &str); 9] = [
+        (&["bench", "env", "cartpol"], "unknown env \"cartpol\"; did you mean \"cartpole\"? (operant list)"),
+        (&["list", "Pendlum-v1"], "did you mean \"Pendulum-v1\"?"),
+        (&["bench", "env", "cartpole", "--num-envs", "0"], "num_envs = 0: wanted 1..="),
+        (&["bench", "env", "cartpole", "--set", "gravty=1"], "did you mean \"gravity\"?"),
+        (
+            &["bench", "env", "cartpole", "--set", "gravity=nan"],
+            "parameter gravity = NaN: wanted a number in 0..=1000 m/s²",
+        ),
+        (&["bench", "env", "cartpole", "--set", "gravity"], "wanted NAME=VALUE"),
+        (&["bench", "env", "cartpole", "--seconds", "-1"], "--seconds"),
+        (&["bench", "env", "cartpole", "--threads", "0"], "--threads 0: wanted 1..=1024"),
+        (&["bench", "env", "cartpole", "--lanes", "4"], "auto, 1, 8, 16"),
+    ];
+    for (arguments, wanted) in cases {
+        let (code, message) = failure(arguments);
+        assert!(code == 2 && message.contains(wanted), "{arguments:?} gave {code}: {message}");
+    }
+}
+
+#[test]
+fn help_is_there_for_every_verb() {
+    for arguments in [&["--help"][..], &["bench", "--help"], &["bench", "env", "--help"], &["list", "--help"]] {
+        assert!(text(&operant(arguments)).contains("Usage:"));
+    }
+    assert!(text(&operant(&["--version"])).starts_with("operant "));
+}
