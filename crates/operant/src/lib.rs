@@ -23,3 +23,8 @@ pub mod error;
 pub mod lanes;
 
 pub use error::{Error, Result};
+
+/// The env in CONTRIBUTING.md, compiled and checked with the documentation tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../CONTRIBUTING.md")]
+pub struct Contributing;

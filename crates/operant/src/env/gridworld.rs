@@ -231,3 +231,93 @@ impl HostEnv for GridWorld {
         Some(canvas)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Actions, Options, Params, RowBuf, Seeds, find};
+    use super::*;
+
+    fn with(settings: &[(&str, f64)]) -> GridWorld {
+        let mut env = GridWorld::default();
+        settings.iter().for_each(|&(name, value)| env.set(name, value).unwrap());
+        env
+    }
+
+    /// The shortest walk from `from` to `to`, breadth first.
+    fn walk(grid: &Grid, from: usize, to: usize) -> Vec<usize> {
+        let mut seen = vec![false; grid.wall.len()];
+        let mut queue = std::collections::VecDeque::from([(from, Vec::new())]);
+        while let Some((cell, path)) = queue.pop_front() {
+            if cell == to {
+                return path;
+            }
+            for action in 0..4 {
+                let next = grid.neighbour(cell, action);
+                if !std::mem::replace(&mut seen[next], true) {
+                    queue.push_back((next, path.iter().copied().chain([action]).collect()));
+                }
+            }
+        }
+        panic!("{to} can't be reached from {from}")
+    }
+
+    #[test]
+    fn every_layout_can_be_solved_and_not_before_its_keys_are_held() {
+        for layout in 0..30 {
+            let mut env = with(&[("size", 6.0), ("keys", 3.0), ("walls", 0.4), ("layout", f64::from(layout))]);
+            env.reset(&mut HostRng::new(1, layout, 0, 0));
+            let stops: Vec<usize> =
+                [env.grid.goal].iter().chain(&env.grid.keys).chain([&env.grid.goal]).copied().collect();
+            for (visit, &stop) in stops.iter().enumerate() {
+                let path = walk(&env.grid, env.agent, stop);
+                for (i, &action) in path.iter().enumerate() {
+                    let mut legal = [0; 4];
+                    env.legal(&mut legal);
+                    assert_eq!(legal[action], 1);
+                    let action = [action as i32];
+                    let action = HostAction { actions: Actions::I32(&action), first: 0 };
+                    let (reward, done) = env.step(action, &mut HostRng::new(0, 0, 0, 0));
+                    let last = visit + 1 == stops.len() && i + 1 == path.len();
+                    // A walk to the last key may pass the goal with all keys held only as its own last step.
+                    if done {
+                        assert!(reward == 1.0 && env.held == 7, "layout {layout}");
+                        break;
+                    }
+                    assert!(!last, "layout {layout}: all keys held and the goal reached");
+                }
+                if env.held == 7 && env.agent == env.grid.goal {
+                    break;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn walls_stop_the_agent_and_are_not_legal() {
+        let env = with(&[("walls", 0.5), ("layout", 3.0)]);
+        let (mut legal, mut blocked) = ([0; 4], 0);
+        for &cell in &env.grid.starts {
+            let here = GridWorld { agent: cell, ..env.clone() };
+            here.legal(&mut legal);
+            for (action, &legal) in legal.iter().enumerate() {
+                let next = env.grid.neighbour(cell, action);
+                assert!(!env.grid.wall[next] && (legal == 1) == (next != cell));
+                blocked += usize::from(legal == 0);
+            }
+        }
+        assert!(blocked > 0);
+    }
+
+    #[test]
+    fn states_that_cannot_be_are_refused() {
+        let mut envs = find("gridworld").unwrap().build(&[], &Options::new(2)).unwrap();
+        let mut row = RowBuf::new(envs.spec(), 2);
+        envs.reset(Seeds::One(0), None, row.row());
+        let before = envs.save();
+        for (column, words) in [(0, [0, 8]), (1, [-1, 0]), (2, [0, 2]), (3, [0, -1])] {
+            assert!(envs.write(&[(column, &words)]).is_err(), "{column} {words:?}");
+        }
+        assert_eq!(envs.save(), before, "a refused write changes nothing");
+        assert!(envs.set_param("size", 4.0).is_err(), "another size has other spaces");
+    }
+}
