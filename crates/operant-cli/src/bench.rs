@@ -39,7 +39,7 @@ struct EnvArgs {
     #[arg(long, value_enum, default_value_t = MathArg::Strict)]
     math: MathArg,
     /// How long to measure.
-    #[arg(long, default_value_t = 2.0)]
+    #[arg(long, default_value_t = 2.0, allow_negative_numbers = true)]
     seconds: f64,
     /// Set a parameter of the env: `--set gravity=3.7`. Repeatable.
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = parse_setting)]

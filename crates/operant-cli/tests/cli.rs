@@ -101,7 +101,7 @@ fn mistakes_get_a_message_and_exit_code_2() {
             "parameter gravity = NaN: wanted a number in 0..=1000 m/s²",
         ),
         (&["bench", "env", "cartpole", "--set", "gravity"], "wanted NAME=VALUE"),
-        (&["bench", "env", "cartpole", "--seconds", "-1"], "--seconds"),
+        (&["bench", "env", "cartpole", "--seconds", "-1"], "--seconds -1: wanted more than 0"),
         (&["bench", "env", "cartpole", "--threads", "0"], "--threads 0: wanted 1..=1024"),
         (&["bench", "env", "cartpole", "--lanes", "4"], "auto, 1, 8, 16"),
     ];

@@ -84,10 +84,13 @@ def test_make_vec_through_gymnasium() -> None:
     assert isinstance(env, operant.OperantVectorEnv)
     assert env.spec is not None
     assert env.spec.id == "operant/CartPole-v1"
+    assert env.metadata["autoreset_mode"] is gymnasium.vector.AutoresetMode.NEXT_STEP
     env = RecordEpisodeStatistics(env)
     env.reset(seed=1)
     infos = [env.step(np.array([0, 1, 0, 1]))[4] for _ in range(10)]
-    assert (infos[-1]["episode"]["l"] > 0).any()
+    ended = [info["episode"]["l"][info["_episode"]] for info in infos if "episode" in info]
+    assert ended
+    assert (np.concatenate(ended) > 0).all()
     assert repr(operant.make_vec("cartpole", 2)) == "OperantVectorEnv(operant/CartPole-v1, num_envs=2)"
     sync = gymnasium.make_vec("operant/CartPole-v1", num_envs=2, vectorization_mode="sync")
     assert sync.reset(seed=0)[0].shape == (2, 4)

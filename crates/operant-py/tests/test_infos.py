@@ -9,11 +9,14 @@ import pytest
 from gymnasium.wrappers.vector import DictInfoToList, RecordEpisodeStatistics
 
 N = 64
+OLD = tuple(map(int, gymnasium.__version__.split(".")[:2])) < (1, 4)
 
 
 @pytest.mark.parametrize("mode", ["same_step", "next_step"])
 @pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1", "gridworld"])
 def test_statistics_are_those_of_gymnasiums_wrapper(env_id: str, mode: str) -> None:
+    if OLD and mode == "same_step":
+        pytest.skip("before Gymnasium 1.4 the wrapper counts every episode as if it were reset in the next step")
     options = {"seed": 0, "autoreset_mode": mode, "max_episode_steps": 25}
     ours = operant.make_vec(env_id, N, **options)
     theirs = RecordEpisodeStatistics(operant.make_vec(env_id, N, episode_stats=False, **options))
@@ -86,6 +89,7 @@ def test_action_masks(env_id: str, mode: str) -> None:
             assert (rewards >= 0).all()
 
 
+@pytest.mark.skipif(OLD, reason="the wrapper wants a mask for every nested key")
 def test_gymnasiums_list_wrapper_reads_the_infos() -> None:
     env = DictInfoToList(operant.make_vec("gridworld", 3, seed=0, max_episode_steps=2))
     env.reset()

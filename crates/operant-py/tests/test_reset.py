@@ -130,7 +130,7 @@ def test_wrong_masks_are_refused_as_by_gymnasium(mask: Any, error: type[Exceptio
     sync = gymnasium.vector.SyncVectorEnv([lambda: gymnasium.make("CartPole-v1")] * 4)
     for env in (make(4, seed=0), sync):
         env.reset()
-        # Gymnasium before 1.2 asserts.
+        # Gymnasium before 1.4 asserts.
         with pytest.raises((error, AssertionError) if env is sync else error, match="reset_mask"):
             env.reset(options={"reset_mask": mask})
 

@@ -57,7 +57,7 @@ def test_a_long_step_lets_other_threads_run() -> None:
             time.sleep(0.0005)
 
     thread = threading.Thread(target=count)
-    # With this interval a step that kept the interpreter would let the counter run once per step and no more.
+    # With this interval the interpreter changes threads only where a call releases it.
     interval = sys.getswitchinterval()
     sys.setswitchinterval(10)
     try:

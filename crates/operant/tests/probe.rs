@@ -53,8 +53,5 @@ fn masked_shows_only_in_the_mask() {
 
 #[test]
 fn memory_needs_memory() {
-    assert!(
-        (mean_return("probe_memory", |_, _| 1) - 0.5).abs() < 0.03,
-        "what is seen at the question says nothing"
-    );
+    assert!((mean_return("probe_memory", |_, _| 1) - 0.5).abs() < 0.03, "what is seen at the question says nothing");
 }

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import gymnasium
+from gymnasium.vector import AutoresetMode
 
 from operant import spaces
 from operant._operant import list_envs
-from operant.vector import OperantVectorEnv, make_vec
+from operant.vector import OperantVectorEnv
 
 
 def register_envs() -> None:
@@ -29,11 +30,17 @@ def register_envs() -> None:
 
 
 def make_registered_vec(
-    env_id: str, num_envs: int = 1, *, episode_stats: bool = False, **options: Any
+    env_id: str,
+    num_envs: int = 1,
+    *,
+    autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
+    episode_stats: bool = False,
+    **options: Any,
 ) -> OperantVectorEnv:
-    """What ``gymnasium.make_vec("operant/CartPole-v1")`` calls: :func:`operant.make_vec`, but without statistics.
+    """What ``gymnasium.make_vec("operant/CartPole-v1")`` calls: :func:`operant.make_vec` with Gymnasium's defaults.
 
-    Scripts written for Gymnasium wrap a vector env in ``RecordEpisodeStatistics``, which refuses infos that have
-    statistics already; so here they are off unless asked for.
+    Scripts written for Gymnasium expect next-step autoreset and wrap a vector env in ``RecordEpisodeStatistics``,
+    which refuses infos that have statistics already; so here that is the mode and statistics are off, unless asked
+    for otherwise.
     """
-    return make_vec(env_id, num_envs, episode_stats=episode_stats, **options)
+    return OperantVectorEnv(env_id, num_envs, autoreset_mode=autoreset_mode, episode_stats=episode_stats, **options)

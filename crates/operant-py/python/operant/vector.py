@@ -205,7 +205,7 @@ class OperantVectorEnv(VectorEnv[Observations, npt.ArrayLike, np.ndarray]):
 
     def close_extras(self, **kwargs: Any) -> None:
         """Ends the worker threads and gives the memory back, save what arrays still show."""
-        # Gymnasium before 1.2 also closes an env whose constructor raised.
+        # Gymnasium before 1.3 also closes an env whose constructor raised.
         if "_engine" in self.__dict__:
             self._engine.close()
 
@@ -239,7 +239,8 @@ def make_vec(
             the same bits on every machine.
         copy: whether to return fresh arrays in place of views; see :class:`OperantVectorEnv` for their lifetime.
         episode_stats: whether infos have the statistics of ended episodes. Say False to use Gymnasium's
-            ``RecordEpisodeStatistics``, which refuses infos that have them already.
+            ``RecordEpisodeStatistics``, which refuses infos that have them already (and before Gymnasium 1.4
+            miscounts with same-step autoreset).
         max_episode_steps: time limit in place of the environment's own; -1 for none.
         first_env: number of the first env. Env ``i`` of a vector has the random stream of number ``first_env + i``,
             so that several vectors can share out one large one.

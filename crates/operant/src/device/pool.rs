@@ -108,6 +108,8 @@ pub struct CpuPool {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
     turn: Mutex<()>,
+    /// The process that started the workers: a forked child has none of them.
+    process: u32,
 }
 
 impl std::fmt::Debug for CpuPool {
@@ -117,7 +119,7 @@ impl std::fmt::Debug for CpuPool {
 }
 
 impl CpuPool {
-    /// `threads` counts the calling thread; zero means one. Panics if a thread cannot be started.
+    /// `threads` counts the calling thread; zero means one. Fewer if the system starts no more.
     pub fn new(threads: usize) -> CpuPool {
         let threads = threads.clamp(1, INSIDE as usize);
         // Where threads outnumber cores, one that spins keeps another from working.
@@ -132,10 +134,14 @@ impl CpuPool {
         let spawn = |me| {
             let shared = Arc::clone(&shared);
             let builder = thread::Builder::new().name(format!("operant-{me}"));
-            let worker = builder.spawn(move || shared.worker(me));
-            worker.expect("the system starts a worker thread")
+            builder.spawn(move || shared.worker(me)).ok()
         };
-        CpuPool { workers: (1..threads).map(spawn).collect(), turn: Mutex::new(()), shared }
+        CpuPool {
+            workers: (1..threads).map_while(spawn).collect(),
+            turn: Mutex::new(()),
+            process: std::process::id(),
+            shared,
+        }
     }
 
     /// Threads that work, the caller's included.
@@ -196,6 +202,10 @@ impl CpuPool {
 
 impl Drop for CpuPool {
     fn drop(&mut self) {
+        if self.process != std::process::id() {
+            // Joining a thread of the parent process would fail or never end.
+            return std::mem::forget(std::mem::take(&mut self.workers));
+        }
         self.shared.gate.store(SHUTDOWN, SeqCst);
         for worker in self.workers.drain(..) {
             worker.thread().unpark();

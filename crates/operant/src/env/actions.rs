@@ -73,22 +73,16 @@ impl<'a> Actions<'a> {
             return Err(Error::Action(format!("{} got {} action numbers, wanted {wanted}", spec.name, self.len())));
         }
         match (&spec.action, self) {
+            // The sign of x | (n − 1 − x) tells whether x is outside 0..n: two operations that vectorise on any CPU.
             (ActionSpace::Discrete(n), Self::I32(a)) => {
-                // The reduction vectorises; the search for the culprit runs only when there is one.
-                let n = *n as u32;
-                if a.iter().fold(false, |bad, &x| bad | (x as u32 >= n)) {
-                    Err(self.out_of_range(spec, &[n as usize]))
-                } else {
-                    Ok(())
-                }
+                let last = *n as i32 - 1;
+                let signs = a.iter().fold(0, |signs, &x| signs | x | last.wrapping_sub(x));
+                if signs < 0 { Err(self.out_of_range(spec, &[*n])) } else { Ok(()) }
             }
             (ActionSpace::Discrete(n), Self::I64(a)) => {
-                let n = *n as u64;
-                if a.iter().fold(false, |bad, &x| bad | (x as u64 >= n)) {
-                    Err(self.out_of_range(spec, &[n as usize]))
-                } else {
-                    Ok(())
-                }
+                let last = *n as i64 - 1;
+                let signs = a.iter().fold(0, |signs, &x| signs | x | last.wrapping_sub(x));
+                if signs < 0 { Err(self.out_of_range(spec, &[*n])) } else { Ok(()) }
             }
             (ActionSpace::MultiDiscrete(choices), Self::I32(_) | Self::I64(_)) => {
                 let fits = (0..self.len()).all(|i| self.choice(i).is_some_and(|x| x < choices[i % dims]));
@@ -186,5 +180,57 @@ impl ActionsBuf {
             Self::Choices(a) => Actions::I32(a),
             Self::Numbers(a) => Actions::F32(a),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::find;
+    use super::*;
+
+    fn spec(name: &str) -> Spec {
+        find(name).unwrap().spec()
+    }
+
+    #[test]
+    fn choices_outside_the_space_are_found() {
+        let (two, three) = (spec("cartpole"), spec("acrobot"));
+        assert!(Actions::I32(&[0, 1, 1]).check(&two, 3).is_ok() && Actions::I64(&[2, 0, 1]).check(&three, 3).is_ok());
+        for bad in [-1, 3, i32::MIN, i32::MAX] {
+            let message = Actions::I32(&[0, bad]).check(&three, 2).unwrap_err().to_string();
+            assert_eq!(message, format!("action {bad} of env 1 is out of range: acrobot takes 0..=2"));
+        }
+        for bad in [-1, 2, 1 << 32, i64::MIN, i64::MAX] {
+            let message = Actions::I64(&[bad, 0]).check(&two, 2).unwrap_err().to_string();
+            assert_eq!(message, format!("action {bad} of env 0 is out of range: cartpole takes 0..=1"));
+        }
+    }
+
+    #[test]
+    fn wrong_count_kind_and_nan_are_found() {
+        let (cartpole, pendulum) = (spec("cartpole"), spec("pendulum"));
+        assert!(
+            Actions::I32(&[0; 3])
+                .check(&cartpole, 4)
+                .unwrap_err()
+                .to_string()
+                .contains("got 3 action numbers, wanted 4")
+        );
+        assert!(
+            Actions::F32(&[0.0; 4]).check(&cartpole, 4).is_err() && Actions::I32(&[0; 4]).check(&pendulum, 4).is_err()
+        );
+        for bad in [f32::NAN, f32::INFINITY] {
+            assert!(
+                Actions::F32(&[0.0, bad])
+                    .check(&pendulum, 2)
+                    .unwrap_err()
+                    .to_string()
+                    .contains("of env 1 is not finite")
+            );
+        }
+        // Finite in f64 but not in the f32 that the env computes with.
+        assert!(
+            Actions::F64(&[1e300]).check(&pendulum, 1).is_err() && Actions::F64(&[1.0]).check(&pendulum, 1).is_ok()
+        );
     }
 }

@@ -11,8 +11,11 @@ use std::sync::Arc;
 /// What a check found wrong.
 pub type Finding = std::result::Result<(), String>;
 
+/// What a check promises of an env, and the check.
+pub type Check = (&'static str, fn(&Entry) -> Finding);
+
 /// The checks by name.
-pub const CHECKS: &[(&str, fn(&Entry) -> Finding)] = &[
+pub const CHECKS: &[Check] = &[
     ("describes itself consistently", spec),
     ("parameters can be set, and only to allowed values", params),
     ("gives the same bits on every lane width", lanes),
@@ -326,7 +329,7 @@ fn autoreset(entry: &Entry) -> Finding {
 fn time_limit(entry: &Entry) -> Finding {
     let limit = 7;
     let options = Options { time_limit: Some(Some(limit)), ..Options::new(ENVS) };
-    let mut lengths = vec![0; ENVS];
+    let mut lengths = [0; ENVS];
     for (t, row) in Run::new(entry, &options, 11)?.rows(STEPS).iter().enumerate().skip(1) {
         for (i, length) in lengths.iter_mut().enumerate() {
             *length += 1;

@@ -225,7 +225,7 @@ impl<E: HostEnv> VecEnv for HostVec<E> {
                 }
             }
             slot.env.write(&state)?;
-            slot.pending = false;
+            (slot.pending, slot.returned) = (false, 0.0);
         }
         self.slots = changed;
         Ok(())

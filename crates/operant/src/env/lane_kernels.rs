@@ -4,7 +4,7 @@
 //! State lies in blocks of 16 envs, one cache line per column, so a block serves any lane width and columns that a step
 //! does not use cost nothing.
 
-use super::{Action, Actions, Env, Row};
+use super::{Action, Actions, AutoReset, Env, Row};
 use crate::lanes::{Block, Columns, Float, Int, Kernel, Lanes, Mask, Rng, Scalar, Select, Simd, select};
 
 /// Envs per block.
@@ -68,7 +68,7 @@ impl Own {
 pub(super) struct Work<E> {
     pub(super) env: E,
     pub(super) limit: i32,
-    pub(super) next_step: bool,
+    pub(super) autoreset: AutoReset,
     /// Choices of a discrete action; 0 for a continuous one.
     pub(super) choices: usize,
     pub(super) masked: bool,
@@ -84,7 +84,7 @@ pub(super) struct StepKernel<'k, 'a, E> {
     pub(super) out: &'k mut Row<'a>,
     /// At least as many places as envs.
     pub(super) ended: &'k mut [i32],
-    /// The same, or empty unless `next_step`.
+    /// The same, or empty unless `AutoReset::NextStep`.
     pub(super) waiting: &'k mut [i32],
 }
 
@@ -97,7 +97,13 @@ impl<E: Env> Kernel for StepKernel<'_, '_, E> {
         let own = Layout::<E>::OWN;
         let width = Layout::<E>::OBS;
         let (mut ended, mut waiting) = (0, 0);
-        for (number, block) in lines.chunks_exact_mut(own.columns()).enumerate() {
+        let blocks = lines.chunks_exact_mut(own.columns()).zip(out.obs.chunks_exact_mut(BLOCK * width));
+        let blocks = blocks.zip(out.reward.chunks_exact_mut(BLOCK));
+        let totals = out.episode_return.chunks_exact_mut(BLOCK).zip(out.episode_length.chunks_exact_mut(BLOCK));
+        let flags = out.terminated.chunks_exact_mut(BLOCK).zip(out.truncated.chunks_exact_mut(BLOCK));
+        for (number, ((((block, obs), reward_out), (terminated_out, truncated_out)), (return_out, length_out))) in
+            blocks.zip(flags).zip(totals).enumerate()
+        {
             for offset in (0..BLOCK).step_by(L::WIDTH) {
                 let base = number * BLOCK + offset;
                 let elapsed = column::<L>(block, own.elapsed(), offset) + 1;
@@ -114,32 +120,46 @@ impl<E: Env> Kernel for StepKernel<'_, '_, E> {
                 let (mut state, mut reward, mut terminated) = (step.state, step.reward, step.terminated);
                 let mut truncated = elapsed.ge(work.limit);
                 let numbers = env_numbers::<L>(0, base);
-                if work.next_step {
-                    let pending = column::<L>(block, own.pending(), offset).eq(1);
-                    state = merge::<E, L>(pending, before, state);
-                    reward = select(pending, L::F::from(0.0), reward);
-                    terminated = terminated & !pending;
-                    truncated = truncated & !pending;
-                    waiting += L::store_packed(numbers, L::mask_bits(pending), &mut waiting_list[waiting..]);
+                // Whose statistics begin again with this step.
+                let mut restarts = L::M::splat(false);
+                if work.autoreset == AutoReset::NextStep {
+                    restarts = column::<L>(block, own.pending(), offset).eq(1);
+                    state = merge::<E, L>(restarts, before, state);
+                    reward = select(restarts, L::F::from(0.0), reward);
+                    terminated = terminated & !restarts;
+                    truncated = truncated & !restarts;
+                    waiting += L::store_packed(numbers, L::mask_bits(restarts), &mut waiting_list[waiting..]);
                 }
+                let done = terminated | truncated;
                 let returned = L::F::from_bits(column::<L>(block, own.returned(), offset)) + reward;
-                let words = words_of::<E, L>(state);
-                for column in 0..Layout::<E>::STATE {
-                    L::store(words[column], &mut block[column].0[offset..]);
+                L::store_f_where(returned, done, &mut return_out[offset..]);
+                L::store_where(elapsed, done, &mut length_out[offset..]);
+                match work.autoreset {
+                    AutoReset::SameStep => restarts = done,
+                    AutoReset::NextStep => {
+                        let pending: L::I = select(done, 1, 0);
+                        L::store(pending, &mut block[own.pending()].0[offset..]);
+                    }
+                    AutoReset::Disabled => {}
                 }
-                L::store(elapsed, &mut block[own.elapsed()].0[offset..]);
-                L::store(returned.bits(), &mut block[own.returned()].0[offset..]);
-                L::store_f(reward, &mut out.reward[base..base + L::WIDTH]);
-                L::store_mask(terminated, &mut out.terminated[base..base + L::WIDTH]);
-                L::store_mask(truncated, &mut out.truncated[base..base + L::WIDTH]);
-                let obs = work.env.observe::<L>(&state);
-                L::store_rows(&obs.as_ref()[..width], &mut out.obs[base * width..(base + L::WIDTH) * width]);
+                let words = words_of::<E, L>(state);
+                for (line, &word) in block.iter_mut().zip(&words[..Layout::<E>::STATE]) {
+                    L::store(word, &mut line.0[offset..]);
+                }
+                let zero = L::I::from(0);
+                L::store(L::I::select(restarts, zero, elapsed), &mut block[own.elapsed()].0[offset..]);
+                L::store(L::I::select(restarts, zero, returned.bits()), &mut block[own.returned()].0[offset..]);
+                L::store_f(reward, &mut reward_out[offset..]);
+                L::store_mask(terminated, &mut terminated_out[offset..]);
+                L::store_mask(truncated, &mut truncated_out[offset..]);
+                let seen = work.env.observe::<L>(&state);
+                L::store_rows(&seen.as_ref()[..width], &mut obs[offset * width..(offset + L::WIDTH) * width]);
                 if work.masked {
                     let legal = legal_bits::<E, L>(&work, &state);
                     store_legal(&legal[..work.choices], &mut out.legal[base * work.choices..], L::WIDTH);
                 }
                 // A branch on whether an episode ended would be mispredicted every second group: lists are made without.
-                ended += L::store_packed(numbers, L::mask_bits(terminated | truncated), &mut ended_list[ended..]);
+                ended += L::store_packed(numbers, L::mask_bits(done), &mut ended_list[ended..]);
             }
         }
         (ended, waiting)
@@ -171,22 +191,24 @@ impl<E: Env> Kernel for ResetKernel<'_, E> {
     fn run<L: Simd>(self) {
         let Self { work, group, obs } = self;
         let width = Layout::<E>::OBS;
-        group.legal = [0; MAX_CHOICES];
+        if work.masked {
+            group.legal = [0; MAX_CHOICES];
+        }
         for offset in (0..BLOCK).step_by(L::WIDTH) {
             let [seed0, seed1, env, episode] = &group.streams;
             let seed = [L::load(&seed0[offset..]), L::load(&seed1[offset..])];
             let mut rng = Rng::<L>::new(seed, L::load(&env[offset..]), L::load(&episode[offset..]), L::I::from(0));
             let state = work.env.reset::<L>(&mut rng);
             let words = words_of::<E, L>(state);
-            for column in 0..Layout::<E>::STATE {
-                L::store(words[column], &mut group.state[column].0[offset..]);
+            for (line, &word) in group.state.iter_mut().zip(&words[..Layout::<E>::STATE]) {
+                L::store(word, &mut line.0[offset..]);
             }
             let seen = work.env.observe::<L>(&state);
             L::store_rows(&seen.as_ref()[..width], &mut obs[offset * width..(offset + L::WIDTH) * width]);
             if work.masked {
                 let bits = legal_bits::<E, L>(&work, &state);
-                for choice in 0..MAX_CHOICES {
-                    group.legal[choice] |= bits[choice] << offset;
+                for (legal, bits) in group.legal.iter_mut().zip(bits) {
+                    *legal |= bits << offset;
                 }
             }
         }
@@ -202,8 +224,8 @@ fn column<L: Simd>(block: &[Line], column: usize, offset: usize) -> L::I {
 #[inline(always)]
 pub(super) fn read_state<E: Env, L: Simd>(block: &[Line], offset: usize) -> E::State<L> {
     let mut words = [L::I::from(0); MAX_STATE];
-    for i in 0..Layout::<E>::STATE {
-        words[i] = column::<L>(block, i, offset);
+    for (word, line) in words[..Layout::<E>::STATE].iter_mut().zip(block) {
+        *word = L::load(&line.0[offset..]);
     }
     <E::State<L> as Columns<L>>::read(&words[..Layout::<E>::STATE])
 }
@@ -220,8 +242,8 @@ fn words_of<E: Env, L: Simd>(state: E::State<L>) -> [L::I; MAX_STATE] {
 #[inline(always)]
 fn merge<E: Env, L: Simd>(mask: L::M, yes: E::State<L>, no: E::State<L>) -> E::State<L> {
     let (mut words, no) = (words_of::<E, L>(yes), words_of::<E, L>(no));
-    for column in 0..Layout::<E>::STATE {
-        words[column] = L::I::select(mask, words[column], no[column]);
+    for (word, no) in words[..Layout::<E>::STATE].iter_mut().zip(no) {
+        *word = L::I::select(mask, *word, no);
     }
     <E::State<L> as Columns<L>>::read(&words[..Layout::<E>::STATE])
 }
@@ -250,14 +272,14 @@ fn load_action<E: Env, L: Simd>(
             }
             Actions::I64(a) if discrete && E::ACTION_DIMS == 1 => {
                 let a = &a[base..base + L::WIDTH];
-                for lane in 0..L::WIDTH {
-                    words[lane] = a[lane] as i32;
+                for (word, &x) in words.iter_mut().zip(a) {
+                    *word = x as i32;
                 }
             }
             Actions::F32(a) if !discrete && E::ACTION_DIMS == 1 => {
                 let a = &a[base..base + L::WIDTH];
-                for lane in 0..L::WIDTH {
-                    words[lane] = a[lane].to_bits() as i32;
+                for (word, x) in words.iter_mut().zip(a) {
+                    *word = x.to_bits() as i32;
                 }
             }
             _ => gather_action(actions, discrete, base * E::ACTION_DIMS + dim, E::ACTION_DIMS, &mut words[..L::WIDTH]),
@@ -283,8 +305,8 @@ fn legal_bits<E: Env, L: Simd>(work: &Work<E>, state: &E::State<L>) -> [u32; MAX
     let mut legal = [L::M::splat(false); MAX_CHOICES];
     work.env.legal::<L>(state, &mut legal[..work.choices]);
     let mut bits = [0; MAX_CHOICES];
-    for choice in 0..MAX_CHOICES {
-        bits[choice] = L::mask_bits(legal[choice]);
+    for (bits, &mask) in bits.iter_mut().zip(&legal) {
+        *bits = L::mask_bits(mask);
     }
     bits
 }

@@ -5,8 +5,7 @@
 //! take their actions from, and leave their results in, a block of scratch memory.
 
 use super::lane_kernels::{
-    BLOCK, Layout, Line, MAX_ACTION_DIMS, MAX_CHOICES, MAX_STATE, Own, ResetGroup, ResetKernel, StepKernel, Work,
-    read_state,
+    BLOCK, Layout, Line, MAX_ACTION_DIMS, MAX_CHOICES, MAX_STATE, ResetGroup, ResetKernel, StepKernel, Work, read_state,
 };
 use super::row::front;
 use super::{Actions, AutoReset, Canvas, Env, Options, Param, Row, RowBuf, Seeds, Spec, VecEnv, saved};
@@ -142,7 +141,7 @@ impl<E: Env> LaneVec<E> {
         Work {
             env: self.env,
             limit: self.spec.time_limit.map_or(i32::MAX, |limit| limit.min(i32::MAX as u32) as i32),
-            next_step: self.autoreset == AutoReset::NextStep,
+            autoreset: self.autoreset,
             choices: self.spec.action.choices(),
             masked: self.spec.masked,
         }
@@ -208,7 +207,7 @@ impl<'a> Rest<'a> {
 }
 
 /// Both passes over one part.
-fn step_part<E: Env>(backend: Backend, work: Work<E>, autoreset: AutoReset, part: &mut Part<'_>) {
+fn step_part<E: Env>(backend: Backend, work: Work<E>, part: &mut Part<'_>) {
     let Part { first_env, count, lines, ended, waiting, scratch, tail, actions, out } = part;
     let (mut ended_count, mut waiting_count);
     if let Some(tail) = tail {
@@ -222,17 +221,21 @@ fn step_part<E: Env>(backend: Backend, work: Work<E>, autoreset: AutoReset, part
         let mut row = tail.row.row();
         let kernel = StepKernel { work, first_env: *first_env, lines, actions: padded, out: &mut row, ended, waiting };
         (ended_count, waiting_count) = backend.run(kernel);
-        out.copy_front(&tail.row);
         // The lanes beyond the last env step too; nobody asks how they fare.
         ended_count = keep_below(&mut ended[..ended_count], *count);
         waiting_count = keep_below(&mut waiting[..waiting_count], *count);
+        out.copy_front(&tail.row);
+        for &env in &ended[..ended_count] {
+            let env = env as usize;
+            out.episode_return[env] = tail.row.episode_return[env];
+            out.episode_length[env] = tail.row.episode_length[env];
+        }
     } else {
         let kernel = StepKernel { work, first_env: *first_env, lines, actions: *actions, out, ended, waiting };
         (ended_count, waiting_count) = backend.run(kernel);
     }
-    let own = Layout::<E>::OWN;
-    finish(own, lines, &ended[..ended_count], work.next_step, Layout::<E>::OBS, out);
-    let resets = match autoreset {
+    keep_final_obs::<E>(&ended[..ended_count], out);
+    let resets = match work.autoreset {
         AutoReset::SameStep => &ended[..ended_count],
         AutoReset::NextStep => &waiting[..waiting_count],
         AutoReset::Disabled => &[],
@@ -252,19 +255,11 @@ fn keep_below(list: &mut [i32], count: usize) -> usize {
     kept
 }
 
-/// Reports the episodes that ended.
-fn finish(own: Own, lines: &mut [Line], ended: &[i32], next_step: bool, width: usize, out: &mut Row<'_>) {
+/// Keeps the last observation of each episode that ended, before a reset writes over it.
+fn keep_final_obs<E: Env>(ended: &[i32], out: &mut Row<'_>) {
     for &env in ended {
-        let env = env as usize;
-        let block = &mut lines[env / BLOCK * own.columns()..][..own.columns()];
-        let place = env % BLOCK;
-        out.episode_return[env] = f32::from_bits(block[own.returned()].0[place] as u32);
-        out.episode_length[env] = block[own.elapsed()].0[place];
-        let row = env * width..(env + 1) * width;
+        let row = env as usize * Layout::<E>::OBS..(env as usize + 1) * Layout::<E>::OBS;
         out.final_obs[row.clone()].copy_from_slice(&out.obs[row]);
-        if next_step {
-            block[own.pending()].0[place] = 1;
-        }
     }
 }
 
@@ -279,22 +274,20 @@ fn reset<E: Env>(
     out: &mut Row<'_>,
 ) {
     for envs in envs.chunks(BLOCK) {
-        begin(Layout::<E>::OWN, lines, first_env, envs, &mut scratch.group);
+        begin::<E>(lines, first_env, envs, &mut scratch.group);
         backend.run(ResetKernel { work, group: &mut scratch.group, obs: &mut scratch.obs });
-        scatter(Layout::<E>::OWN, lines, envs, scratch, out);
+        scatter::<E>(lines, envs, scratch, out);
     }
 }
 
 /// Moves each env's stream on to its next episode.
-fn begin(own: Own, lines: &mut [Line], first_env: u32, envs: &[i32], group: &mut ResetGroup) {
+fn begin<E: Env>(lines: &mut [Line], first_env: u32, envs: &[i32], group: &mut ResetGroup) {
+    let own = Layout::<E>::OWN;
     for (lane, &env) in envs.iter().enumerate() {
         let block = &mut lines[env as usize / BLOCK * own.columns()..][..own.columns()];
         let place = env as usize % BLOCK;
         let episode = block[own.episode()].0[place].wrapping_add(1);
         block[own.episode()].0[place] = episode;
-        for column in [own.elapsed(), own.returned(), own.pending()] {
-            block[column].0[place] = 0;
-        }
         group.streams[0][lane] = block[own.seed()[0]].0[place];
         group.streams[1][lane] = block[own.seed()[1]].0[place];
         group.streams[2][lane] = first_env.wrapping_add(env as u32) as i32;
@@ -303,12 +296,12 @@ fn begin(own: Own, lines: &mut [Line], first_env: u32, envs: &[i32], group: &mut
 }
 
 /// Puts the results of a group of resets where their envs lie.
-fn scatter(own: Own, lines: &mut [Line], envs: &[i32], scratch: &Scratch, out: &mut Row<'_>) {
+fn scatter<E: Env>(lines: &mut [Line], envs: &[i32], scratch: &Scratch, out: &mut Row<'_>) {
     let Scratch { group, obs, legal_width } = scratch;
-    let width = obs.len() / BLOCK;
+    let (own, width) = (Layout::<E>::OWN, Layout::<E>::OBS);
     for (lane, &env) in envs.iter().enumerate() {
         let env = env as usize;
-        let block = &mut lines[env / BLOCK * own.columns()..][..own.state];
+        let block = &mut lines[env / BLOCK * own.columns()..][..Layout::<E>::STATE];
         for (column, line) in block.iter_mut().enumerate() {
             line.0[env % BLOCK] = group.state[column].0[lane];
         }
@@ -347,6 +340,9 @@ impl<E: Env> VecEnv for LaneVec<E> {
                 // The reset moves on to episode 0.
                 self.set_word(own.episode(), env, -1);
             }
+            for column in [own.elapsed(), own.returned(), own.pending()] {
+                self.set_word(column, env, 0);
+            }
             self.ended[count] = env as i32;
             count += 1;
         }
@@ -362,7 +358,7 @@ impl<E: Env> VecEnv for LaneVec<E> {
         assert_eq!(actions.len(), self.num_envs * E::ACTION_DIMS, "actions of {}", self.spec.name);
         let timed = !self.always_split && self.timed_steps < TIMED_STEPS && self.pool.threads() > 1;
         let start = timed.then(Instant::now);
-        let (backend, work, autoreset) = (self.backend, self.work(), self.autoreset);
+        let (backend, work) = (self.backend, self.work());
         let (parts, legal_width) = (self.parts(), self.legal_width());
         let mut rest = Rest {
             first_env: self.first_env,
@@ -379,7 +375,7 @@ impl<E: Env> VecEnv for LaneVec<E> {
         let blocks_per_part = (rest.count / BLOCK).div_ceil(parts);
         if parts == 1 {
             while let Some(mut part) = rest.next(blocks_per_part) {
-                step_part(backend, work, autoreset, &mut part);
+                step_part(backend, work, &mut part);
             }
         } else {
             let mut slots: [Option<Part<'_>>; MAX_PARTS + 1] = [const { None }; MAX_PARTS + 1];
@@ -390,7 +386,7 @@ impl<E: Env> VecEnv for LaneVec<E> {
             }
             self.pool.for_each_mut(&mut slots[..used], |_, slot| {
                 if let Some(part) = slot {
-                    step_part(backend, work, autoreset, part);
+                    step_part(backend, work, part);
                 }
             });
         }
@@ -440,6 +436,7 @@ impl<E: Env> VecEnv for LaneVec<E> {
         }
         for env in 0..self.num_envs {
             self.set_word(own.pending(), env, 0);
+            self.set_word(own.returned(), env, 0);
         }
         Ok(())
     }

@@ -213,11 +213,11 @@ pub trait VecEnv: Send {
     fn columns(&self) -> &[Column];
     /// Copies the bits of a column, `[N]`.
     fn read(&self, column: usize, out: &mut [i32]);
-    /// Replaces the bits of columns, each `[N]`. All or nothing.
+    /// Replaces the bits of columns, each `[N]`, and counts returns from 0 again. All or nothing.
     fn write(&mut self, columns: &[(usize, &[i32])]) -> Result<()>;
     /// Everything needed to go on exactly from here.
     fn save(&self) -> Vec<u8>;
-    /// Goes on from `save`d bytes of the same env, parameters and N.
+    /// Goes on from `save`d bytes of the same env and N; parameters and time limit are this one's own.
     fn load(&mut self, bytes: &[u8]) -> Result<()>;
     /// A picture of one env, if it draws one.
     fn draw(&self, env: usize) -> Option<Canvas>;

@@ -41,14 +41,21 @@ pub enum Door {
     Host,
 }
 
+/// Parameters by name.
+type Settings<'a> = [(&'a str, f64)];
+/// Builds N envs.
+type Build = fn(&Settings<'_>, &Options) -> Result<Box<dyn VecEnv>>;
+/// Prints an env as C.
+type Print = fn(&Settings<'_>) -> Result<String>;
+
 /// A registered env: how to describe, build and print it.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
     door: Door,
     spec: fn() -> Spec,
     params: fn() -> Vec<Param>,
-    build: fn(&[(&str, f64)], &Options) -> Result<Box<dyn VecEnv>>,
-    source: Option<fn(&[(&str, f64)]) -> Result<String>>,
+    build: Build,
+    source: Option<Print>,
 }
 
 fn with_params<E: Params + Default>(params: &[(&str, f64)]) -> Result<E> {

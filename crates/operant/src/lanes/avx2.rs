@@ -260,6 +260,16 @@ impl<const FUSE: bool> Simd for Avx2<FUSE> {
         simd!(_mm256_storeu_ps(out.as_mut_ptr(), value.0));
     }
     #[inline(always)]
+    fn store_where(value: I<FUSE>, mask: M, words: &mut [i32]) {
+        let words = &mut words[..8];
+        simd!(_mm256_maskstore_epi32(words.as_mut_ptr(), mask.0, value.0));
+    }
+    #[inline(always)]
+    fn store_f_where(value: F<FUSE>, mask: M, out: &mut [f32]) {
+        let out = &mut out[..8];
+        simd!(_mm256_maskstore_ps(out.as_mut_ptr(), mask.0, value.0));
+    }
+    #[inline(always)]
     fn mask_bits(mask: M) -> u32 {
         simd!(_mm256_movemask_ps(_mm256_castsi256_ps(mask.0))) as u32
     }

@@ -260,6 +260,16 @@ impl<const FUSE: bool> Simd for Avx512<FUSE> {
         simd!(_mm512_storeu_ps(out.as_mut_ptr(), value.0));
     }
     #[inline(always)]
+    fn store_where(value: I<FUSE>, mask: M, words: &mut [i32]) {
+        let words = &mut words[..16];
+        simd!(_mm512_mask_storeu_epi32(words.as_mut_ptr(), mask.0, value.0));
+    }
+    #[inline(always)]
+    fn store_f_where(value: F<FUSE>, mask: M, out: &mut [f32]) {
+        let out = &mut out[..16];
+        simd!(_mm512_mask_storeu_ps(out.as_mut_ptr(), mask.0, value.0));
+    }
+    #[inline(always)]
     fn mask_bits(mask: M) -> u32 {
         u32::from(mask.0)
     }
@@ -296,13 +306,17 @@ impl<const FUSE: bool> Simd for Avx512<FUSE> {
             return;
         }
         for (v, part) in out.chunks_exact_mut(16).enumerate() {
-            // Output place p = 16·v + i holds lane p / width of column p % width.
+            // Output place p = 16·v + i holds lane p / width of column p % width; two columns come by one permutation.
             let plan = &ROW_PLANS[width - 2][v];
             simd!({
-                let lane = _mm512_loadu_si512(plan.lane.as_ptr().cast());
-                let mut row = _mm512_permutexvar_ps(lane, columns[0].0);
-                for (c, column) in columns.iter().enumerate().skip(1) {
-                    row = _mm512_mask_permutexvar_ps(row, plan.from[c], lane, column.0);
+                let lane = _mm512_load_si512(plan.lane.as_ptr().cast());
+                let mut row = _mm512_permutex2var_ps(columns[0].0, lane, columns[1].0);
+                for (pair, columns) in columns.chunks(2).enumerate().skip(1) {
+                    let next = match *columns {
+                        [a, b] => _mm512_permutex2var_ps(a.0, lane, b.0),
+                        _ => _mm512_permutexvar_ps(lane, columns[0].0),
+                    };
+                    row = _mm512_mask_blend_ps(plan.from[pair], row, next);
                 }
                 _mm512_storeu_ps(part.as_mut_ptr(), row);
             });
@@ -310,23 +324,27 @@ impl<const FUSE: bool> Simd for Avx512<FUSE> {
     }
 }
 
-/// How 16 consecutive places of a row-major block are fed from its columns.
+/// How 16 consecutive places of a row-major block are fed from pairs of its columns.
 #[derive(Clone, Copy)]
+#[repr(align(64))]
 struct RowPlan {
+    /// Lane, and 16 more if it is the second column of its pair.
     lane: [i32; 16],
-    from: [u16; 8],
+    /// Which places each pair feeds.
+    from: [u16; 4],
 }
 
 /// `ROW_PLANS[width - 2][v]` for rows of 2 to 8 columns.
 static ROW_PLANS: [[RowPlan; 8]; 7] = {
-    let mut plans = [[RowPlan { lane: [0; 16], from: [0; 8] }; 8]; 7];
+    let mut plans = [[RowPlan { lane: [0; 16], from: [0; 4] }; 8]; 7];
     let mut width = 2;
     while width <= 8 {
         let mut place = 0;
         while place < 16 * width {
             let plan = &mut plans[width - 2][place / 16];
-            plan.lane[place % 16] = (place / width) as i32;
-            plan.from[place % width] |= 1 << (place % 16);
+            let column = place % width;
+            plan.lane[place % 16] = (place / width + column % 2 * 16) as i32;
+            plan.from[column / 2] |= 1 << (place % 16);
             place += 1;
         }
         width += 1;

@@ -55,7 +55,7 @@ pub fn exp<L: Lanes>(x: L::F) -> L::F {
     let x = x.clamp(-104.0, 89.0);
     let n = (x * std::f32::consts::LOG2_E).round();
     let r = n.mul_add(2.121_944_4e-4, n.mul_add(-0.693_359_4, x));
-    let p = polynomial(r, [5.000_000_1e-1, 1.666_666_5e-1, 4.166_579_6e-2, 8.333_452e-3, 1.398_2e-3, 1.987_569_1e-4]);
+    let p = polynomial(r, [0.5, 1.666_666_5e-1, 4.166_579_6e-2, 8.333_452e-3, 1.398_2e-3, 1.987_569_1e-4]);
     let y = (r * r).mul_add(p, r) + 1.0;
     // Two factors, because 2ⁿ alone leaves the range of normal numbers before the result does.
     let n = n.to_int();
@@ -77,7 +77,7 @@ pub fn log<L: Lanes>(x: L::F) -> L::F {
     let p = polynomial(
         r,
         [
-            3.333_333_1e-1,
+            3.333_333e-1,
             -2.499_999_4e-1,
             2.000_071_5e-1,
             -1.666_805_8e-1,
@@ -101,7 +101,7 @@ pub fn log<L: Lanes>(x: L::F) -> L::F {
 #[inline(always)]
 pub fn tanh<L: Lanes>(x: L::F) -> L::F {
     let z = x * x;
-    let p = polynomial(z, [-3.333_328_2e-1, 1.333_144_2e-1, -5.373_971_6e-2, 2.063_908_9e-2, -5.704_988_7e-3]);
+    let p = polynomial(z, [-3.333_328e-1, 1.333_144_2e-1, -5.373_971_6e-2, 2.063_909e-2, -5.704_988_7e-3]);
     let small = (z * p).mul_add(x, x);
     let magnitude = L::F::from(1.0) - L::F::from(2.0) / (exp::<L>(x.abs() * 2.0) + 1.0);
     let large = select::<_, L::F>(x.lt(0.0), -magnitude, magnitude);

@@ -227,6 +227,10 @@ pub trait Simd: Lanes {
     fn store_f(value: Self::F, out: &mut [f32]);
     /// Bit j tells whether lane j holds.
     fn mask_bits(mask: Self::M) -> u32;
+    /// Writes the lanes where `mask` holds to their places among the first `WIDTH`; the others keep what they held.
+    fn store_where(value: Self::I, mask: Self::M, words: &mut [i32]);
+    /// The same for f32 lanes.
+    fn store_f_where(value: Self::F, mask: Self::M, out: &mut [f32]);
     /// Writes the lanes whose bit is set, packed, to the front of `out` and tells how many they are; of the rest of the
     /// first `WIDTH` places it may change any. Without a branch: which lanes are set is anyone's guess.
     #[inline(always)]

@@ -259,6 +259,18 @@ impl<const N: usize> Simd for Portable<N> {
         out[..N].copy_from_slice(&value.0);
     }
     #[inline(always)]
+    fn store_where(value: I<N>, mask: M<N>, words: &mut [i32]) {
+        for ((word, value), set) in words[..N].iter_mut().zip(value.0).zip(mask.0) {
+            *word = if set { value } else { *word };
+        }
+    }
+    #[inline(always)]
+    fn store_f_where(value: F<N>, mask: M<N>, out: &mut [f32]) {
+        for ((x, value), set) in out[..N].iter_mut().zip(value.0).zip(mask.0) {
+            *x = if set { value } else { *x };
+        }
+    }
+    #[inline(always)]
     fn mask_bits(mask: M<N>) -> u32 {
         mask.0.iter().enumerate().fold(0, |bits, (i, &set)| bits | u32::from(set) << i)
     }

@@ -49,8 +49,10 @@ enum Node {
 /// The C functions behind the recorded operations, in strict mode. `FN` is the qualifier of a device function.
 pub const PRELUDE: &str = include_str!("prelude.c");
 
+type Function = fn(F) -> F;
+
 /// The elementary functions that recorded code calls, themselves printed from [`math`].
-const FUNCTIONS: [(&str, fn(F) -> F); 5] = [
+const FUNCTIONS: [(&str, Function); 5] = [
     ("sin_f", |x| math::sin_cos::<Sym>(x).0),
     ("cos_f", |x| math::sin_cos::<Sym>(x).1),
     ("exp_f", math::exp::<Sym>),
