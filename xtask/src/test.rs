@@ -33,6 +33,14 @@ pub(crate) fn run(words: &[String]) -> Result<(), Failure> {
             Ok((Tally::default(), execute(&mut cargo(&words))?))
         });
     }
+    if filters.is_empty() {
+        stages.run("the engine as other CPUs have it", || {
+            let words = ["check", "--package", "operant", "--all-targets", "--target-dir"];
+            let mut check = cargo(&words);
+            check.arg(target().join("portable")).env("RUSTFLAGS", "--cfg operant_portable -D warnings");
+            Ok((Tally::default(), execute(&mut check)?))
+        });
+    }
     stages.run("cargo test", || {
         let words = ["test", "--workspace", "--no-fail-fast", "--"];
         count(cargo(&words).args(&filters), Tally::of_cargo, &[0])

@@ -86,8 +86,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// Batches of actions made before the clock starts, used in turn: making them is not what is measured.
-const ACTION_BATCHES: usize = 64;
+/// Batches of actions made before the clock starts and used in turn: making them is not what is measured. As many as
+/// stay in cache, where a policy would have left them.
+fn action_batches(num_envs: usize) -> usize {
+    (1 << 17).div_ceil(num_envs).clamp(4, 64)
+}
 
 fn run_env(args: &EnvArgs) -> Result<(), Failure> {
     if !(args.seconds.is_finite() && args.seconds > 0.0 && args.seconds <= 3600.0) {
@@ -118,10 +121,10 @@ fn run_env(args: &EnvArgs) -> Result<(), Failure> {
     let spec = envs.spec().clone();
     let mut rng = HostRng::new(args.seed, u32::MAX, 0, 0);
     let batches: Vec<ActionsBuf> =
-        (0..ACTION_BATCHES).map(|_| ActionsBuf::random(&spec, args.num_envs, &mut rng)).collect();
+        (0..action_batches(args.num_envs)).map(|_| ActionsBuf::random(&spec, args.num_envs, &mut rng)).collect();
     let mut row = RowBuf::new(&spec, args.num_envs);
     envs.reset(Seeds::One(args.seed), None, row.row());
-    let mut step = |i: usize| envs.step(batches[i % ACTION_BATCHES].actions(), row.row());
+    let mut step = |i: usize| envs.step(batches[i % batches.len()].actions(), row.row());
 
     let warm_up = Instant::now();
     let mut calls = 0;

@@ -28,8 +28,6 @@ pub(crate) struct Engine {
     id: &'static str,
     /// `None` once closed.
     state: Mutex<Option<State>>,
-    /// The process that made it: a forked child has none of the worker threads.
-    process: u32,
 }
 
 /// An open engine, locked.
@@ -65,22 +63,6 @@ impl Engine {
                 Err(PyRuntimeError::new_err(format!("{} broke in an earlier call; make a new one", self.id)))
             }
         }
-    }
-}
-
-impl Engine {
-    /// Drops a state, except in a forked child: the pool would wait there for threads that the child does not have.
-    fn discard(&self, state: Option<State>) {
-        if std::process::id() != self.process {
-            std::mem::forget(state);
-        }
-    }
-}
-
-impl Drop for Engine {
-    fn drop(&mut self) {
-        let state = self.state.get_mut().map_or(None, Option::take);
-        self.discard(state);
     }
 }
 
@@ -174,7 +156,7 @@ impl Engine {
             clock: Instant::now(),
             everywhere,
         };
-        Ok(Self { id: entry.spec().id, state: Mutex::new(Some(state)), process: std::process::id() })
+        Ok(Self { id: entry.spec().id, state: Mutex::new(Some(state)) })
     }
 
     /// Steps all envs: observations, rewards, terminations, truncations, infos.
@@ -331,8 +313,7 @@ impl Engine {
 
     /// Ends the worker threads and gives the memory back, save what views still show.
     fn close(&self) -> PyResult<()> {
-        let state = self.lock()?.0.take();
-        self.discard(state);
+        self.lock()?.0.take();
         Ok(())
     }
 }

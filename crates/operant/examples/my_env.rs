@@ -68,7 +68,8 @@ impl Env for Beam {
     }
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// Checks the env, then steps it.
+pub fn main() -> Result<(), Box<dyn std::error::Error>> {
     let entry = Entry::lanes::<Beam>();
     check::all(&entry)?;
     println!("passed {} checks: {:?}", check::CHECKS.len(), check::CHECKS.iter().map(|c| c.0).collect::<Vec<_>>());

@@ -1,9 +1,11 @@
 //! Which lanes a program runs on: asked once of the CPU, then a call per range of work.
+//!
+//! `--cfg operant_portable` leaves the x86 instructions out: the engine as other CPUs have it, compiled in the tests.
 #![allow(unsafe_code)]
 
 use super::Simd;
 use super::portable::Portable;
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(operant_portable)))]
 use super::{avx2::Avx2, avx512::Avx512};
 
 /// Work that runs at whatever width it is given. Mark `run` and all that it calls `#[inline(always)]`: that is what
@@ -44,9 +46,9 @@ enum Isa {
     Portable1,
     Portable8,
     Portable16,
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(operant_portable)))]
     Avx2,
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(operant_portable)))]
     Avx512,
 }
 
@@ -57,7 +59,7 @@ pub struct Backend {
     math: Math,
 }
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(operant_portable)))]
 fn has_avx2() -> bool {
     is_x86_feature_detected!("avx2")
         && is_x86_feature_detected!("fma")
@@ -65,7 +67,7 @@ fn has_avx2() -> bool {
         && is_x86_feature_detected!("popcnt")
 }
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(operant_portable)))]
 fn has_avx512() -> bool {
     has_avx2()
         && is_x86_feature_detected!("avx512f")
@@ -80,7 +82,7 @@ impl Backend {
         Self { isa: Self::best(width), math }
     }
 
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(operant_portable)))]
     fn best(width: Width) -> Isa {
         match width {
             Width::One => Isa::Portable1,
@@ -91,7 +93,7 @@ impl Backend {
         }
     }
 
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(any(not(target_arch = "x86_64"), operant_portable))]
     fn best(width: Width) -> Isa {
         match width {
             Width::One => Isa::Portable1,
@@ -116,9 +118,9 @@ impl Backend {
             Isa::Portable1 => 1,
             Isa::Portable8 => 8,
             Isa::Portable16 => 16,
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(all(target_arch = "x86_64", not(operant_portable)))]
             Isa::Avx2 => 8,
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(all(target_arch = "x86_64", not(operant_portable)))]
             Isa::Avx512 => 16,
         }
     }
@@ -133,9 +135,9 @@ impl Backend {
         match self.isa {
             Isa::Portable1 => "scalar",
             Isa::Portable8 | Isa::Portable16 => "portable",
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(all(target_arch = "x86_64", not(operant_portable)))]
             Isa::Avx2 => "avx2",
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(all(target_arch = "x86_64", not(operant_portable)))]
             Isa::Avx512 => "avx512",
         }
     }
@@ -147,28 +149,28 @@ impl Backend {
             (Isa::Portable8, _) => kernel.run::<Portable<8>>(),
             (Isa::Portable16, _) => kernel.run::<Portable<16>>(),
             // SAFETY: a `Backend` with this set is only made after the CPU was asked for these features.
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(all(target_arch = "x86_64", not(operant_portable)))]
             (Isa::Avx2, Math::Strict) => unsafe { run_avx2::<K, false>(kernel) },
             // SAFETY: as above.
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(all(target_arch = "x86_64", not(operant_portable)))]
             (Isa::Avx2, Math::Fast) => unsafe { run_avx2::<K, true>(kernel) },
             // SAFETY: as above.
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(all(target_arch = "x86_64", not(operant_portable)))]
             (Isa::Avx512, Math::Strict) => unsafe { run_avx512::<K, false>(kernel) },
             // SAFETY: as above.
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(all(target_arch = "x86_64", not(operant_portable)))]
             (Isa::Avx512, Math::Fast) => unsafe { run_avx512::<K, true>(kernel) },
         }
     }
 }
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(operant_portable)))]
 #[target_feature(enable = "avx2,fma,bmi2,popcnt")]
 fn run_avx2<K: Kernel, const FUSE: bool>(kernel: K) -> K::Out {
     kernel.run::<Avx2<FUSE>>()
 }
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(operant_portable)))]
 #[target_feature(enable = "avx2,fma,bmi2,popcnt,avx512f,avx512dq,avx512bw,avx512vl")]
 fn run_avx512<K: Kernel, const FUSE: bool>(kernel: K) -> K::Out {
     kernel.run::<Avx512<FUSE>>()

@@ -6,9 +6,9 @@
 //!
 //! Branches do not exist here: compare into a mask and [`select`].
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(operant_portable)))]
 mod avx2;
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(operant_portable)))]
 mod avx512;
 mod columns;
 mod dispatch;
