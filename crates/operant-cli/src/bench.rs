@@ -89,7 +89,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 /// Batches of actions made before the clock starts and used in turn: making them is not what is measured. As many as
 /// stay in cache, where a policy would have left them.
 fn action_batches(num_envs: usize) -> usize {
-    (1 << 17).div_ceil(num_envs).clamp(4, 64)
+    (1usize << 17).div_ceil(num_envs).clamp(4, 64)
 }
 
 fn run_env(args: &EnvArgs) -> Result<(), Failure> {
