@@ -343,7 +343,13 @@ fn time_limit(entry: &Entry) -> Finding {
     }
     let unlimited = Options { time_limit: Some(None), ..Options::new(ENVS) };
     let never = Run::new(entry, &unlimited, 12)?.rows(STEPS).iter().all(|row| row.truncated.iter().all(|&x| x == 0));
-    ensure(never, || "truncates without a time limit".into())
+    ensure(never, || "truncates without a time limit".into())?;
+    // Nor when the count of steps reaches the end of its range.
+    let mut run = Run::new(entry, &unlimited, 12)?;
+    let elapsed = run.envs.columns().len() - 1;
+    run.envs.write(&[(elapsed, &[i32::MAX - 1; ENVS])]).map_err(|error| error.to_string())?;
+    let never = (0..3).all(|_| run.step().truncated.iter().all(|&x| x == 0));
+    ensure(never, || "truncates when the count of steps wraps".into())
 }
 
 fn statistics(entry: &Entry) -> Finding {

@@ -108,7 +108,7 @@ fn step_part<E: HostEnv>(part: &mut Part<'_, E>, spec: &Spec, first_env: u32, au
             publish(&slot.env, spec, i, out);
             continue;
         }
-        slot.elapsed += 1;
+        slot.elapsed = slot.elapsed.wrapping_add(1);
         let mut rng = HostRng::new(slot.seed, number, slot.episode, slot.elapsed);
         let (reward, terminated) = slot.env.step(HostAction { actions: part.actions, first: i * dims }, &mut rng);
         let truncated = spec.time_limit.is_some_and(|limit| slot.elapsed >= limit);

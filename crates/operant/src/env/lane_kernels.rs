@@ -67,7 +67,8 @@ impl Own {
 #[derive(Clone, Copy)]
 pub(super) struct Work<E> {
     pub(super) env: E,
-    pub(super) limit: i32,
+    /// Time limit in steps.
+    pub(super) limit: Option<i32>,
     pub(super) autoreset: AutoReset,
     /// Choices of a discrete action; 0 for a continuous one.
     pub(super) choices: usize,
@@ -96,6 +97,8 @@ impl<E: Env> Kernel for StepKernel<'_, '_, E> {
         let Self { work, first_env, lines, actions, out, ended: ended_list, waiting: waiting_list } = self;
         let own = Layout::<E>::OWN;
         let width = Layout::<E>::OBS;
+        // Without a limit no count of steps truncates, not even one that has wrapped.
+        let (limited, limit) = (L::M::splat(work.limit.is_some()), L::I::from(work.limit.unwrap_or(0)));
         let (mut ended, mut waiting) = (0, 0);
         let blocks = lines.chunks_exact_mut(own.columns()).zip(out.obs.chunks_exact_mut(BLOCK * width));
         let blocks = blocks.zip(out.reward.chunks_exact_mut(BLOCK));
@@ -118,7 +121,7 @@ impl<E: Env> Kernel for StepKernel<'_, '_, E> {
                 let action = Action { indices: &indices[..E::ACTION_DIMS], values: &values[..E::ACTION_DIMS] };
                 let step = work.env.step::<L>(before, action, &mut rng);
                 let (mut state, mut reward, mut terminated) = (step.state, step.reward, step.terminated);
-                let mut truncated = elapsed.ge(work.limit);
+                let mut truncated = elapsed.ge(limit) & limited;
                 let numbers = env_numbers::<L>(0, base);
                 // Whose statistics begin again with this step.
                 let mut restarts = L::M::splat(false);

@@ -140,7 +140,7 @@ impl<E: Env> LaneVec<E> {
     fn work(&self) -> Work<E> {
         Work {
             env: self.env,
-            limit: self.spec.time_limit.map_or(i32::MAX, |limit| limit.min(i32::MAX as u32) as i32),
+            limit: self.spec.time_limit.map(|limit| limit.min(i32::MAX as u32) as i32),
             autoreset: self.autoreset,
             choices: self.spec.action.choices(),
             masked: self.spec.masked,

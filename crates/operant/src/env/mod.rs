@@ -184,7 +184,7 @@ pub struct Options {
 }
 
 /// The most envs that one vector env may hold; a number above is a mistake and not a memory request.
-pub const MAX_ENVS: usize = 1 << 27;
+pub const MAX_ENVS: usize = 1 << 24;
 
 /// Which random streams a reset begins.
 #[derive(Clone, Copy, Debug)]
