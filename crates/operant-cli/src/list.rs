@@ -1,7 +1,7 @@
 //! `operant list`: what there is, and one env in full.
 
 use crate::output::{Failure, print};
-use operant::env::{self, ActionSpace, Channel, Door, Entry, Param};
+use operant::env::{self, ActionSpace, Channel, Entry, Param};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
@@ -45,13 +45,6 @@ fn or_none<T: ToString>(value: Option<T>) -> String {
     value.map_or_else(|| "none".into(), |value| value.to_string())
 }
 
-fn door(entry: &Entry) -> &'static str {
-    match entry.door() {
-        Door::Lanes => "lanes",
-        Door::Host => "host",
-    }
-}
-
 fn table() -> String {
     let header = ["environment", "id", "observation", "action", "limit", "solved at", "door", "devices"];
     let rows = env::REGISTRY.iter().map(|entry| {
@@ -63,7 +56,7 @@ fn table() -> String {
             action(&spec.action),
             or_none(spec.time_limit),
             or_none(spec.solved_at),
-            door(entry).to_owned(),
+            entry.door().name().to_owned(),
             DEVICES.join(" "),
         ]
     });
@@ -121,7 +114,7 @@ fn in_full(entry: &Entry) -> String {
     let _ = writeln!(text, "time limit: {}", or_none(spec.time_limit));
     let _ = writeln!(text, "solved at: {} (mean return of 100 episodes)", or_none(spec.solved_at));
     let _ = writeln!(text, "reference: {}", spec.reference);
-    let _ = writeln!(text, "door: {}", door(entry));
+    let _ = writeln!(text, "door: {}", entry.door().name());
     let _ = writeln!(text, "devices: {}", DEVICES.join(" "));
     let params = entry.params();
     if !params.is_empty() {
@@ -168,7 +161,7 @@ fn as_json(entry: &Entry) -> Value {
         "masked": spec.masked,
         "time_limit": spec.time_limit,
         "solved_at": spec.solved_at,
-        "door": door(entry),
+        "door": entry.door().name(),
         "devices": DEVICES,
         "algorithms": ALGORITHMS,
         "params": params,

@@ -1,8 +1,7 @@
 //! Specs and parameters as dictionaries: what `env_info` gives and what the Python side builds spaces from.
 
 use crate::error::raise;
-use operant::Error;
-use operant::env::{ActionSpace, Channel, Door, Entry, Param, REGISTRY, Spec};
+use operant::env::{self, ActionSpace, Channel, Entry, Param, REGISTRY, Spec};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
@@ -18,17 +17,13 @@ pub(crate) fn list_envs() -> Vec<&'static str> {
 pub(crate) fn env_info<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyDict>> {
     let entry = find(name)?;
     let info = describe(py, &entry.spec(), &entry.params())?;
-    info.set_item("door", if entry.door() == Door::Lanes { "lanes" } else { "host" })?;
+    info.set_item("door", entry.door().name())?;
     Ok(info)
 }
 
-/// The env of this short name or id; ids in Gymnasium's registry, which all begin with `operant/`, count too.
+/// The env of this short name or id.
 pub(crate) fn find(name: &str) -> PyResult<&'static Entry> {
-    let bare = name.strip_prefix("operant/").unwrap_or(name);
-    REGISTRY.iter().find(|entry| entry.answers_to(name) || entry.answers_to(bare)).ok_or_else(|| {
-        let names: Vec<&str> = REGISTRY.iter().flat_map(|entry| [entry.spec().name, entry.spec().id]).collect();
-        raise(Error::unknown("env", name, names, "operant.list_envs() names all"))
-    })
+    env::find(name).map_err(raise)
 }
 
 /// A spec and its parameters as a dictionary.

@@ -1,7 +1,7 @@
 //! Engine errors as Python exceptions. Texts are the engine's: what, got, wanted, next step.
 
 use operant::Error;
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::{PyErr, import_exception};
 
 import_exception!(gymnasium.error, ClosedEnvironmentError);
@@ -13,6 +13,5 @@ pub(crate) fn raise(error: Error) -> PyErr {
         Error::Unknown(text) | Error::Invalid(text) | Error::Action(text) | Error::Saved(text) => {
             PyValueError::new_err(text)
         }
-        Error::Usage(text) => PyRuntimeError::new_err(text),
     }
 }

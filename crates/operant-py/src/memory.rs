@@ -71,7 +71,7 @@ impl Memory {
     /// Zeroed memory for `num_envs` envs of `spec`.
     pub(crate) fn new(spec: &Spec, num_envs: usize) -> PyResult<Self> {
         let width = spec.observation.len();
-        let choices = if spec.masked { spec.action.choices() } else { 0 };
+        let choices = spec.legal_width();
         let mut size = 0usize;
         // The offset of an array of `count` numbers of 4 bytes or 1 per env.
         let mut place = |count: usize, bytes: usize| {

@@ -14,8 +14,6 @@ pub enum Error {
     Invalid(String),
     /// Actions of the wrong shape, kind or range.
     Action(String),
-    /// A call at the wrong moment: step before reset, use after close.
-    Usage(String),
     /// Saved bytes that do not fit or are damaged.
     Saved(String),
 }
@@ -32,8 +30,7 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::Unknown(text) | Self::Invalid(text) | Self::Action(text) | Self::Usage(text) | Self::Saved(text)) =
-            self;
+        let (Self::Unknown(text) | Self::Invalid(text) | Self::Action(text) | Self::Saved(text)) = self;
         f.write_str(text)
     }
 }

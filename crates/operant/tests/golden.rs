@@ -91,7 +91,17 @@ fn step(envs: &mut dyn VecEnv, actions: &[f64], row: &mut RowBuf) {
 
 /// Size of a state column below which error counts as absolute; 1 for most, the speed limit for a mountain car.
 fn units(name: &str) -> [f64; 4] {
-    if name.starts_with("mountaincar") { [1.0, 0.07, 1.0, 1.0] } else { [1.0; 4] }
+    match name {
+        "cartpole" => [1.0, 1.0, 0.2, 1.0],
+        _ if name.starts_with("mountaincar") => [1.0, 0.07, 1.0, 1.0],
+        _ => [1.0; 4],
+    }
+}
+
+/// The same for observations, which are the state itself for some envs.
+fn obs_units(name: &str) -> [f64; 6] {
+    let [a, b, c, d] = units(name);
+    if matches!(name, "pendulum" | "acrobot") { [1.0; 6] } else { [a, b, c, d, 1.0, 1.0] }
 }
 
 /// One step from each of a thousand injected states; `outliers` of them may be off by up to 5e-5.
@@ -111,7 +121,8 @@ fn one_step(name: &str, outliers: usize) {
         let mut off = Vec::new();
         for i in 0..rows {
             let pairs = (0..width).map(|c| (after[i * width + c], next[i * width + c], units(name)[c]));
-            let pairs = pairs.chain((0..channels).map(|c| (row.obs[i * channels + c], obs[i * channels + c], 1.0)));
+            let pairs = pairs
+                .chain((0..channels).map(|c| (row.obs[i * channels + c], obs[i * channels + c], obs_units(name)[c])));
             let pairs: Vec<_> = pairs.chain([(row.reward[i], reward[i], 1.0)]).collect();
             let label = format!("{name}, {} lanes ({}), row {i}: {pairs:?}", backend.width(), backend.name());
             assert!(pairs.iter().all(|&(got, wanted, unit)| close(got, wanted, unit, 5e-5)), "{label}");
@@ -149,7 +160,7 @@ fn trajectory(name: &str) {
             }
             for (c, &got) in row.obs.iter().enumerate() {
                 let wanted = obs[t * channels + c];
-                assert!(close(got, wanted, 1.0, 1e-5), "{} {got} {wanted}", label("obs"));
+                assert!(close(got, wanted, obs_units(name)[c], 1e-5), "{} {got} {wanted}", label("obs"));
             }
             assert!(close(row.reward[0], reward[t], 1.0, 1e-5), "{}", label("reward"));
             assert_eq!(f64::from(row.terminated[0]), terminated[t], "{}", label("terminated"));

@@ -1,6 +1,6 @@
 //! Every lane operation gives the bits of the one-lane reference, on ordinary and on strange inputs, at every width.
 
-use operant::lanes::{Backend, Float, Int, Kernel, Lanes, Math, Select, Simd, Width, math};
+use operant::lanes::{Backend, Float, Int, Kernel, Lanes, Math, PRELUDE, Recording, Select, Simd, Sym, Width};
 use proptest::prelude::*;
 
 static WORDS: [i32; 5] = [7, -1, i32::MAX, 0, 12];
@@ -75,6 +75,72 @@ const NAMES: [&str; 55] = [
     "pow",
 ];
 
+/// Every operation on three words, each read as an integer and as a float.
+#[inline(always)]
+fn results<L: Lanes>(i: L::I, j: L::I, k: L::I) -> [L::I; NAMES.len()] {
+    let (x, y, z) = (L::F::from_bits(i), L::F::from_bits(j), L::F::from_bits(k));
+    let (high, low) = i.mul_wide(j);
+    let (sin, cos) = x.sin_cos();
+    let (p, q) = (x.lt(y), i.lt(k));
+    [
+        (x + y).bits(),
+        (x - y).bits(),
+        (x * y).bits(),
+        (x / y).bits(),
+        (-x).bits(),
+        flag::<L>(x.lt(y)),
+        flag::<L>(x.le(y)),
+        flag::<L>(x.eq(y)),
+        flag::<L>(x.gt(y)),
+        flag::<L>(x.ge(y)),
+        x.min(y).bits(),
+        x.max(y).bits(),
+        x.clamp(-1.5, z).bits(),
+        x.abs().bits(),
+        x.sqrt().bits(),
+        x.floor().bits(),
+        x.round().bits(),
+        x.mul_add(y, z).bits(),
+        x.to_int(),
+        x.bits(),
+        L::F::from_bits(j).bits(),
+        L::F::select(p, y, z).bits(),
+        (x + 0.1).bits(),
+        (x / 3.0).bits(),
+        i + j,
+        i - j,
+        i * j,
+        i & j,
+        i | j,
+        i ^ j,
+        flag::<L>(i.eq(j)),
+        flag::<L>(i.lt(j)),
+        flag::<L>(i.gt(j)),
+        flag::<L>(i.ge(j)),
+        flag::<L>(i.le(j)),
+        flag::<L>(i.lt_unsigned(j)),
+        i.shl(5),
+        i.shr(5),
+        i.sar(5),
+        high,
+        low,
+        i.to_float().bits(),
+        (i & 7).lookup(&WORDS),
+        (j & 63).lookup_f(&FLOATS).bits(),
+        L::I::select(q, j, k),
+        flag::<L>(p & q),
+        flag::<L>(p | q),
+        flag::<L>(p ^ q),
+        flag::<L>(!p),
+        sin.bits(),
+        cos.bits(),
+        x.exp().bits(),
+        x.log().bits(),
+        x.tanh().bits(),
+        x.pow(y).bits(),
+    ]
+}
+
 impl Kernel for Operations<'_> {
     type Out = Vec<[i32; 16]>;
 
@@ -82,70 +148,9 @@ impl Kernel for Operations<'_> {
     fn run<L: Simd>(self) -> Vec<[i32; 16]> {
         let mut all = vec![[0; 16]; NAMES.len()];
         for offset in (0..16).step_by(L::WIDTH) {
-            let [i, j, k] =
-                [L::load(&self.0[0][offset..]), L::load(&self.0[1][offset..]), L::load(&self.0[2][offset..])];
-            let (x, y, z) = (L::F::from_bits(i), L::F::from_bits(j), L::F::from_bits(k));
-            let (high, low) = i.mul_wide(j);
-            let (sin, cos) = math::sin_cos::<L>(x);
-            let (p, q) = (x.lt(y), i.lt(k));
-            let results = [
-                (x + y).bits(),
-                (x - y).bits(),
-                (x * y).bits(),
-                (x / y).bits(),
-                (-x).bits(),
-                flag::<L>(x.lt(y)),
-                flag::<L>(x.le(y)),
-                flag::<L>(x.eq(y)),
-                flag::<L>(x.gt(y)),
-                flag::<L>(x.ge(y)),
-                x.min(y).bits(),
-                x.max(y).bits(),
-                x.clamp(-1.5, z).bits(),
-                x.abs().bits(),
-                x.sqrt().bits(),
-                x.floor().bits(),
-                x.round().bits(),
-                x.mul_add(y, z).bits(),
-                x.to_int(),
-                x.bits(),
-                L::F::from_bits(j).bits(),
-                L::F::select(p, y, z).bits(),
-                (x + 0.1).bits(),
-                (x / 3.0).bits(),
-                i + j,
-                i - j,
-                i * j,
-                i & j,
-                i | j,
-                i ^ j,
-                flag::<L>(i.eq(j)),
-                flag::<L>(i.lt(j)),
-                flag::<L>(i.gt(j)),
-                flag::<L>(i.ge(j)),
-                flag::<L>(i.le(j)),
-                flag::<L>(i.lt_unsigned(j)),
-                i.shl(5),
-                i.shr(5),
-                i.sar(5),
-                high,
-                low,
-                i.to_float().bits(),
-                (i & 7).lookup(&WORDS),
-                (j & 63).lookup_f(&FLOATS).bits(),
-                L::I::select(q, j, k),
-                flag::<L>(p & q),
-                flag::<L>(p | q),
-                flag::<L>(p ^ q),
-                flag::<L>(!p),
-                sin.bits(),
-                cos.bits(),
-                math::exp::<L>(x).bits(),
-                math::log::<L>(x).bits(),
-                math::tanh::<L>(x).bits(),
-                math::pow::<L>(x, y).bits(),
-            ];
-            for (out, value) in all.iter_mut().zip(results) {
+            let [i, j, k] = self.0;
+            let values = results::<L>(L::load(&i[offset..]), L::load(&j[offset..]), L::load(&k[offset..]));
+            for (out, value) in all.iter_mut().zip(values) {
                 L::store(value, &mut out[offset..]);
             }
         }
@@ -318,6 +323,51 @@ fn fast_mode_fuses_and_strict_mode_does_not() {
         assert_eq!(result(Backend::new(width, Math::Strict)), rounded);
         if Backend::new(width, Math::Fast).name() != "portable" {
             assert_eq!(result(Backend::new(width, Math::Fast)), fused);
+        }
+    }
+}
+
+/// The recorder prints every operation as C that gives the reference's bits.
+#[test]
+fn printed_operations_agree() {
+    type I = <Sym as Lanes>::I;
+    let (recording, values) =
+        Recording::record(|| results::<Sym>(I::input("in[0]"), I::input("in[1]"), I::input("in[2]")));
+    let outputs: Vec<_> = values.iter().enumerate().map(|(n, &value)| (format!("out[{n}]"), value.into())).collect();
+    let count = NAMES.len();
+    let source = format!(
+        "{PRELUDE}\n{}\n#include <stdio.h>\nstatic void run(const int32_t *in, int32_t *out) {{\n{}}}\n\
+         int main(void) {{ int32_t in[3], out[{count}]; \
+         while (fread(in, 4, 3, stdin) == 3) {{ run(in, out); fwrite(out, 4, {count}, stdout); }} return 0; }}\n",
+        Recording::functions(),
+        recording.print(&outputs)
+    );
+    let folder = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("lanes-c");
+    std::fs::create_dir_all(&folder).unwrap();
+    let (file, program, inputs) = (folder.join("ops.c"), folder.join("ops"), folder.join("inputs"));
+    std::fs::write(&file, source).unwrap();
+    let compiler = std::process::Command::new("cc")
+        .args(["-std=c11", "-O2", "-ffp-contract=off", "-o"])
+        .args([&program, &file])
+        .arg("-lm")
+        .output()
+        .expect("the system's C compiler, cc, proves the printed code: install gcc or clang");
+    assert!(compiler.status.success(), "{}", String::from_utf8_lossy(&compiler.stderr));
+
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let mut draw = || proptest::strategy::ValueTree::current(&word().new_tree(&mut runner).unwrap());
+    let triples: Vec<[i32; 3]> = (0..4000).map(|_| [draw(), draw(), draw()]).collect();
+    let bytes: Vec<u8> = triples.iter().flatten().flat_map(|word| word.to_le_bytes()).collect();
+    std::fs::write(&inputs, bytes).unwrap();
+    let output = std::process::Command::new(program).stdin(std::fs::File::open(inputs).unwrap()).output().unwrap();
+    assert_eq!(output.stdout.len(), triples.len() * count * 4);
+    for (triple, printed) in triples.iter().zip(output.stdout.chunks_exact(count * 4)) {
+        let [a, b, c] = triple.map(|word| [word; 16]);
+        let reference = Backend::portable(Width::One).run(Operations([&a, &b, &c]));
+        for ((name, wanted), got) in NAMES.iter().zip(&reference).zip(printed.as_chunks::<4>().0) {
+            let (got, wanted) = (i32::from_le_bytes(*got), wanted[0]);
+            let (got, wanted) = if is_float(name) { (canonical(got), canonical(wanted)) } else { (got, wanted) };
+            assert_eq!(got, wanted, "{name} of {triple:x?}");
         }
     }
 }

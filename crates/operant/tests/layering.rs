@@ -41,10 +41,18 @@ fn rooms_use_only_lower_rooms() {
             .unwrap_or_else(|| panic!("{path}: give its room a place in ROOMS and in ARCHITECTURE.md"));
         files += 1;
         for (at, _) in text.match_indices("crate::") {
-            let name: String = text[at + 7..].chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
-            if let Some(other) = rank(&name) {
-                uses += 1;
-                assert!(other <= own, "{path} uses crate::{name}, a room above its own");
+            let used = &text[at + 7..];
+            // `crate::{a::…, b}` names several rooms: every word in the braces is looked at.
+            let used = if used.starts_with('{') {
+                &used[..used.find('}').unwrap()]
+            } else {
+                used.split([':', ';', '(', ' ']).next().unwrap()
+            };
+            for name in used.split(|c: char| !c.is_alphanumeric() && c != '_') {
+                if let Some(other) = rank(name) {
+                    uses += 1;
+                    assert!(other <= own, "{path} uses crate::{name}, a room above its own");
+                }
             }
         }
     }

@@ -121,6 +121,11 @@ impl std::fmt::Debug for CpuPool {
 impl CpuPool {
     /// `threads` counts the calling thread; zero means one. Fewer if the system starts no more.
     pub fn new(threads: usize) -> CpuPool {
+        Self::starting_at_most(threads, usize::MAX)
+    }
+
+    /// A pool of which the system starts at most `limit` workers.
+    fn starting_at_most(threads: usize, limit: usize) -> CpuPool {
         let threads = threads.clamp(1, INSIDE as usize);
         // Where threads outnumber cores, one that spins keeps another from working.
         let cores = thread::available_parallelism().map_or(1, usize::from);
@@ -137,7 +142,7 @@ impl CpuPool {
             builder.spawn(move || shared.worker(me)).ok()
         };
         CpuPool {
-            workers: (1..threads).map_while(spawn).collect(),
+            workers: (1..threads).take(limit).map_while(spawn).collect(),
             turn: Mutex::new(()),
             process: std::process::id(),
             shared,
@@ -156,8 +161,8 @@ impl CpuPool {
     /// because `f` calls it. If `f` panics, the panic of the lowest index reaches the caller once
     /// no item is running; items above it may or may not have run.
     pub fn for_each_mut<T: Send, F: Fn(usize, &mut T) + Sync>(&self, items: &mut [T], f: F) {
-        let (shared, threads, len) = (&*self.shared, self.threads(), items.len());
-        let parallel = threads > 1 && len > 1;
+        let (shared, len) = (&*self.shared, items.len());
+        let parallel = self.threads() > 1 && len > 1;
         let Some(turn) = parallel.then(|| self.turn.try_lock().ok()).flatten() else {
             let items = items.iter_mut().enumerate();
             return items.for_each(|(i, item)| f(i, item));
@@ -167,8 +172,10 @@ impl CpuPool {
         // disjoint, and the slice is borrowed until all workers have left. `T: Send` lets an item
         // be used on another thread; joining and leaving the gate order that with the caller.
         let job: Job = &|i| f(i, unsafe { &mut *items.load(Relaxed).add(i) });
-        // Contiguous, near-equal lanes; with as many items as threads, lane i holds item i.
-        let start = |lane: usize| lane * (len / threads) + lane.min(len % threads);
+        // Contiguous, near-equal lanes that hold every item once, also those of workers that did not start; with as many
+        // items as threads, lane i holds item i.
+        let lanes = shared.lanes.len();
+        let start = |lane: usize| lane * (len / lanes) + lane.min(len % lanes);
         for (i, lane) in shared.lanes.iter().enumerate() {
             lane.next.store(start(i), Relaxed);
             lane.end.store(start(i + 1), Relaxed);
@@ -236,6 +243,19 @@ mod tests {
                 let mut items = vec![7; len];
                 pool.for_each_mut(&mut items, |i, item| *item = *item * 3 + i);
                 assert!(items.iter().enumerate().all(|(i, item)| *item == 21 + i));
+            }
+        }
+    }
+
+    #[test]
+    fn visits_every_item_once_when_the_system_starts_fewer_threads() {
+        for limit in 0..5 {
+            let pool = CpuPool::starting_at_most(9, limit);
+            assert_eq!(pool.threads(), limit + 1);
+            for len in 0..40 {
+                let mut items = vec![0; len];
+                pool.for_each_mut(&mut items, |i, item| *item += i + 1);
+                assert!(items.iter().enumerate().all(|(i, item)| *item == i + 1));
             }
         }
     }

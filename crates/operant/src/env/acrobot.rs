@@ -1,9 +1,10 @@
 //! Two links hanging from a pivot, driven at the joint between them.
 
 use super::{Action, ActionSpace, Canvas, Channel, Env, Spec, Step, draw};
+use crate::lanes::math::wrap_angle;
 use crate::lanes::{Float, Int, Lanes, Rng, Scalar, select};
 use crate::{columns, params};
-use std::f32::consts::{PI, TAU};
+use std::f32::consts::PI;
 
 params! {
     /// Acrobot-v1. Sutton, "Generalization in reinforcement learning", 1996; equations of the book.
@@ -14,7 +15,7 @@ params! {
         gravity: f32 = 9.8, 0.0..=1e3, "m/s²";
         /// length of the first link
         link_length_1: f32 = 1.0, 1e-2..=1e2, "m";
-        /// length of the second link; only drawn and part of the goal
+        /// length of the second link, in the picture; the goal line and the equations of motion do not use it
         link_length_2: f32 = 1.0, 1e-2..=1e2, "m";
         /// mass of the first link
         link_mass_1: f32 = 1.0, 1e-2..=1e2, "kg";
@@ -85,14 +86,10 @@ fn along<F: Float>(from: Four<F>, rates: Four<F>, time: f32) -> Four<F> {
     std::array::from_fn(|i| rates[i].mul_add(time, from[i]))
 }
 
-/// Brings an angle back to [−π, π]. One step turns a link by less than two full turns.
+/// Brings an angle back to [−π, π]; one that is there already stays as it is.
 #[inline(always)]
-fn wrap<L: Lanes>(mut angle: L::F) -> L::F {
-    for _ in 0..2 {
-        angle = select(angle.gt(PI), angle - TAU, angle);
-        angle = select(angle.lt(-PI), angle + TAU, angle);
-    }
-    angle
+fn wrap<L: Lanes>(angle: L::F) -> L::F {
+    select(angle.abs().gt(PI), wrap_angle::<L>(angle), angle)
 }
 
 impl Env for Acrobot {

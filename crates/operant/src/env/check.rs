@@ -162,6 +162,7 @@ fn fast_math(entry: &Entry) -> Finding {
         return Ok(());
     }
     let mut strict = Run::new(entry, &Options::new(ENVS), 2)?;
+    let mut edges = 0;
     for width in [Width::Eight, Width::Sixteen] {
         let fast = Options { backend: Backend::new(width, Math::Fast), ..Options::new(ENVS) };
         let mut fast = Run::new(entry, &fast, 2)?;
@@ -169,16 +170,21 @@ fn fast_math(entry: &Entry) -> Finding {
             fast.envs.load(&strict.envs.save()).map_err(|error| error.to_string())?;
             fast.rng = strict.rng;
             let (a, b) = (strict.step(), fast.step());
-            if a.terminated != b.terminated {
-                continue;
-            }
-            let pairs = a.obs.iter().zip(&b.obs).chain(a.reward.iter().zip(&b.reward));
-            for (x, y) in pairs {
-                ensure((x - y).abs() <= 2e-4 * x.abs().max(1.0), || format!("{x} and {y} at step {t}"))?;
+            let width = a.obs.len() / ENVS;
+            for i in 0..ENVS {
+                // On the very edge the two may differ in whether an episode ends; that must stay rare.
+                if ended(a, i) != ended(b, i) {
+                    edges += 1;
+                    continue;
+                }
+                let obs = a.obs[i * width..].iter().zip(&b.obs[i * width..]).take(width);
+                for (x, y) in obs.chain([(&a.reward[i], &b.reward[i])]) {
+                    ensure((x - y).abs() <= 5e-5 * x.abs().max(1.0), || format!("{x} and {y} at step {t}"))?;
+                }
             }
         }
     }
-    Ok(())
+    ensure(edges * 1000 <= 2 * STEPS * ENVS, || format!("{edges} of {} episodes end elsewhere", 2 * STEPS * ENVS))
 }
 
 fn threads(entry: &Entry) -> Finding {
@@ -344,12 +350,15 @@ fn time_limit(entry: &Entry) -> Finding {
     let unlimited = Options { time_limit: Some(None), ..Options::new(ENVS) };
     let never = Run::new(entry, &unlimited, 12)?.rows(STEPS).iter().all(|row| row.truncated.iter().all(|&x| x == 0));
     ensure(never, || "truncates without a time limit".into())?;
-    // Nor when the count of steps reaches the end of its range.
+    // Nor when the count of steps reaches the end of its range, where a limit still holds.
     let mut run = Run::new(entry, &unlimited, 12)?;
     let elapsed = run.envs.columns().len() - 1;
     run.envs.write(&[(elapsed, &[i32::MAX - 1; ENVS])]).map_err(|error| error.to_string())?;
     let never = (0..3).all(|_| run.step().truncated.iter().all(|&x| x == 0));
-    ensure(never, || "truncates when the count of steps wraps".into())
+    ensure(never, || "truncates when the count of steps wraps".into())?;
+    let mut run = Run::new(entry, &options, 12)?;
+    run.envs.write(&[(elapsed, &[i32::MAX - 1; ENVS])]).map_err(|error| error.to_string())?;
+    ensure(run.step().truncated.iter().all(|&x| x == 1), || "a time limit that is long past does not truncate".into())
 }
 
 fn statistics(entry: &Entry) -> Finding {
@@ -395,28 +404,58 @@ fn save_load(entry: &Entry) -> Finding {
         let mut damaged = saved.clone();
         damaged[saved.len() / 2] ^= 1;
         ensure(envs.load(&damaged).is_err(), || "damaged bytes are accepted".into())?;
-        let mut fewer = build(entry, &Options::new(ENVS - 1))?;
-        ensure(fewer.load(&saved).is_err(), || "bytes of another number of envs are accepted".into())?;
+        let other_mode = if autoreset == AutoReset::SameStep { AutoReset::NextStep } else { AutoReset::SameStep };
+        for (what, other) in [
+            ("number of envs", Options { autoreset, ..Options::new(ENVS - 1) }),
+            ("first env", Options { autoreset, first_env: 1, ..Options::new(ENVS) }),
+            ("auto-reset mode", Options { autoreset: other_mode, ..Options::new(ENVS) }),
+        ] {
+            ensure(build(entry, &other)?.load(&saved).is_err(), || format!("bytes of another {what} are accepted"))?;
+        }
     }
     Ok(())
+}
+
+/// Every column of the state.
+fn state_words(run: &Run) -> Vec<Vec<i32>> {
+    let read = |column| {
+        let mut words = vec![0; run.envs.num_envs()];
+        run.envs.read(column, &mut words);
+        words
+    };
+    (0..run.envs.columns().len()).map(read).collect()
 }
 
 fn state(entry: &Entry) -> Finding {
     let mut run = Run::new(entry, &Options::new(ENVS), 16)?;
     (0..20).for_each(|_| drop(run.step().clone()));
-    let columns = run.envs.columns().len();
-    let words: Vec<Vec<i32>> = (0..columns)
-        .map(|column| {
-            let mut words = vec![0; ENVS];
-            run.envs.read(column, &mut words);
-            words
-        })
-        .collect();
-    let mut other = Run::new(entry, &Options::new(ENVS), 17)?;
-    let columns: Vec<(usize, &[i32])> = words.iter().enumerate().map(|(i, words)| (i, words.as_slice())).collect();
-    other.envs.write(&columns).map_err(|error| error.to_string())?;
+    let words = state_words(&run);
+    // Streams as they are here, but another state, replaced by this one.
+    let mut other = Run::new(entry, &Options::new(ENVS), 16)?;
+    (0..20).for_each(|_| drop(other.step().clone()));
+    let foreign = Run::new(entry, &Options::new(ENVS), 17)?;
+    let exchange = |to: &mut Run, words: &[Vec<i32>]| {
+        let columns: Vec<(usize, &[i32])> = words.iter().enumerate().map(|(i, words)| (i, words.as_slice())).collect();
+        to.envs.write(&columns).map_err(|error| error.to_string())
+    };
+    exchange(&mut other, &state_words(&foreign))?;
+    exchange(&mut other, &words)?;
+    ensure(state_words(&other) == words, || "what is read is not what was written".into())?;
     other.envs.observe(other.row.row());
-    ensure(same(&run.row.obs, &other.row.obs), || "the written state looks different".into())
+    ensure(same(&run.row.obs, &other.row.obs), || "the written state looks different".into())?;
+    other.rng = run.rng;
+    for t in 0..20 {
+        let (a, b) = (run.step().clone(), other.step().clone());
+        let equal = same(&a.obs, &b.obs) && same(&a.reward, &b.reward) && a.terminated == b.terminated;
+        ensure(equal && a.truncated == b.truncated, || format!("step {t} after the write differs"))?;
+    }
+    let n = run.envs.num_envs();
+    for (column, count) in [(words.len(), n), (0, n - 1)] {
+        ensure(run.envs.write(&[(column, &vec![0; count])]).is_err(), || {
+            format!("column {column} of {count} values is accepted")
+        })?;
+    }
+    Ok(())
 }
 
 fn draw(entry: &Entry) -> Finding {

@@ -5,20 +5,21 @@ use crate::error::{Error, Result};
 use crate::lanes::rng::HostRng;
 use crate::lanes::{Column, Kind};
 use crate::params;
+use std::sync::Arc;
 
 params! {
     /// What kind of grid.
     struct Settings {
         /// cells along each side
-        size: u32 = 8, 3.0..=32.0, "cells";
+        size: u32 = 8, 4.0..=32.0, "cells";
         /// share of inner cells that are walls
         walls: f32 = 0.2, 0.0..=0.5, "";
         /// keys to collect before the goal opens
         keys: u32 = 1, 0.0..=8.0, "";
         /// which of the possible grids
         layout: u32 = 0, 0.0..=4294967295.0, "";
-        /// reward of a step that reaches nothing
-        step_reward: f32 = -0.01, -1.0..=1.0, "";
+        /// reward of a step that does not end at the open goal
+        step_reward: f32 = -0.01, -1.0..=0.0, "";
     }
 }
 
@@ -27,7 +28,7 @@ params! {
 #[derive(Clone, Debug)]
 pub struct GridWorld {
     settings: Settings,
-    grid: Grid,
+    grid: Arc<Grid>,
     agent: usize,
     held: u32,
 }
@@ -40,6 +41,8 @@ struct Grid {
     goal: usize,
     /// Cells where an episode may begin.
     starts: Vec<usize>,
+    /// Mean number of steps of the shortest solutions, over all starts.
+    shortest: f32,
 }
 
 impl Grid {
@@ -59,9 +62,40 @@ impl Grid {
             let goal = take();
             let keys = (0..settings.keys).map(|_| take()).collect();
             free.sort_unstable();
-            return Self { size, wall, keys, goal, starts: free };
+            let mut grid = Self { size, wall, keys, goal, starts: free, shortest: 0.0 };
+            grid.shortest = grid.mean_shortest();
+            return grid;
         }
-        unreachable!("with no walls left every grid is connected and has 9 cells or more")
+        unreachable!(
+            "with no walls left every grid is connected and has room: 16 cells or more for 8 keys, goal and start"
+        )
+    }
+
+    /// Breadth first, backwards from the open goal, over cells and sets of keys held.
+    fn mean_shortest(&self) -> f32 {
+        let (cells, all) = (self.wall.len(), (1usize << self.keys.len()) - 1);
+        // Holding every subset of keys that includes those of the cell, one may have come from a neighbour without them.
+        let mut distance = vec![u32::MAX; cells * (all + 1)];
+        let mut queue = std::collections::VecDeque::from([(self.goal, all)]);
+        distance[self.goal * (all + 1) + all] = 0;
+        while let Some((cell, held)) = queue.pop_front() {
+            let next = distance[cell * (all + 1) + held] + 1;
+            let key = self.keys.iter().position(|&at| at == cell).map_or(0, |key| 1 << key);
+            if held & key != key {
+                continue;
+            }
+            for from in (0..4).map(|action| self.neighbour(cell, action)).filter(|&from| from != cell) {
+                for before in [held, held & !key] {
+                    let place = from * (all + 1) + before;
+                    if distance[place] == u32::MAX {
+                        distance[place] = next;
+                        queue.push_back((from, before));
+                    }
+                }
+            }
+        }
+        let steps: u32 = self.starts.iter().map(|&start| distance[start * (all + 1)]).sum();
+        steps as f32 / self.starts.len() as f32
     }
 
     fn neighbour(&self, cell: usize, action: usize) -> usize {
@@ -103,7 +137,7 @@ fn connected(size: usize, wall: &[bool], first: usize, free: usize) -> bool {
 impl Default for GridWorld {
     fn default() -> Self {
         let settings = Settings::default();
-        let grid = Grid::new(&settings);
+        let grid = Arc::new(Grid::new(&settings));
         Self { settings, agent: grid.starts[0], grid, held: 0 }
     }
 }
@@ -115,7 +149,7 @@ impl super::Params for GridWorld {
 
     fn store(&mut self, index: usize, value: f64) {
         self.settings.store(index, value);
-        self.grid = Grid::new(&self.settings);
+        self.grid = Arc::new(Grid::new(&self.settings));
         self.agent = self.grid.starts[0];
         self.held = 0;
     }
@@ -136,8 +170,9 @@ impl HostEnv for GridWorld {
             observation: ["agent", "wall", "key", "goal"].into_iter().flat_map(cells).collect(),
             action: ActionSpace::Discrete(4),
             masked: true,
-            time_limit: Some(200),
-            solved_at: Some(0.9),
+            time_limit: Some(25 * self.settings.size),
+            // What a policy earns that takes a tenth more steps than the shortest way.
+            solved_at: Some(1.0 + self.settings.step_reward * (1.1 * self.grid.shortest - 1.0)),
             render_fps: 10,
         }
     }
@@ -289,6 +324,37 @@ mod tests {
                     break;
                 }
             }
+        }
+    }
+
+    /// The distance over all key sets is that of a plain search forwards.
+    #[test]
+    fn solved_at_can_be_reached_and_only_just() {
+        for layout in 0..20 {
+            let env = with(&[("size", 5.0), ("keys", 2.0), ("layout", f64::from(layout))]);
+            let forwards = |start: usize| {
+                let mut seen = std::collections::HashSet::from([(start, 0)]);
+                let mut queue = std::collections::VecDeque::from([(start, 0, 0)]);
+                while let Some((cell, held, steps)) = queue.pop_front() {
+                    for action in 0..4 {
+                        let next = env.grid.neighbour(cell, action);
+                        let key = env.grid.keys.iter().position(|&at| at == next).map_or(0, |key| 1 << key);
+                        if next == env.grid.goal && held == 3 {
+                            return steps + 1;
+                        }
+                        if seen.insert((next, held | key)) {
+                            queue.push_back((next, held | key, steps + 1));
+                        }
+                    }
+                }
+                unreachable!("the grid is connected")
+            };
+            let steps: Vec<i32> = env.grid.starts.iter().map(|&start| forwards(start)).collect();
+            let mean = steps.iter().sum::<i32>() as f32 / steps.len() as f32;
+            assert!((env.grid.shortest - mean).abs() < 1e-4, "layout {layout}: {} and {mean}", env.grid.shortest);
+            let best = 1.0 - 0.01 * (mean - 1.0);
+            let solved_at = env.spec().solved_at.unwrap();
+            assert!(solved_at < best && solved_at > best - 0.05);
         }
     }
 

@@ -1,8 +1,10 @@
 //! The adapter from [`HostEnv`] to [`VecEnv`]: one Rust value per env, stepped in order, shared among threads.
 
-use super::{Actions, AutoReset, Canvas, HostAction, HostEnv, Options, Param, Row, Seeds, Spec, VecEnv, saved};
+use super::{
+    Actions, AutoReset, Canvas, HostAction, HostEnv, Options, Param, Row, Seeds, Spec, VecEnv, check_columns, saved,
+};
 use crate::device::CpuPool;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::lanes::rng::HostRng;
 use crate::lanes::{Column, Kind};
 use std::sync::Arc;
@@ -67,22 +69,28 @@ impl<E: HostEnv> HostVec<E> {
         columns.push(Column { name: "elapsed", kind: Kind::I32 });
         let slot = Slot { env, seed: 0, episode: 0, elapsed: 0, returned: 0.0, pending: false };
         Ok(Self {
-            spec,
             columns,
             first_env: options.first_env,
             autoreset: options.autoreset,
             pool: options.pool.clone(),
             always_split: options.always_split,
-            slots: vec![slot; options.num_envs],
+            slots: options.allocate(&spec, options.num_envs, slot)?,
+            spec,
         })
+    }
+
+    fn saved_as(&self) -> saved::Header {
+        saved::Header {
+            id: self.spec.id,
+            num_envs: self.slots.len(),
+            columns: self.state_columns() + OWN_COLUMNS,
+            first_env: self.first_env,
+            autoreset: self.autoreset,
+        }
     }
 
     fn state_columns(&self) -> usize {
         self.columns.len() - 1
-    }
-
-    fn legal_width(&self) -> usize {
-        if self.spec.masked { self.spec.action.choices() } else { 0 }
     }
 }
 
@@ -108,7 +116,7 @@ fn step_part<E: HostEnv>(part: &mut Part<'_, E>, spec: &Spec, first_env: u32, au
             publish(&slot.env, spec, i, out);
             continue;
         }
-        slot.elapsed = slot.elapsed.wrapping_add(1);
+        slot.elapsed = slot.elapsed.saturating_add(1).min(i32::MAX as u32);
         let mut rng = HostRng::new(slot.seed, number, slot.episode, slot.elapsed);
         let (reward, terminated) = slot.env.step(HostAction { actions: part.actions, first: i * dims }, &mut rng);
         let truncated = spec.time_limit.is_some_and(|limit| slot.elapsed >= limit);
@@ -164,7 +172,7 @@ impl<E: HostEnv> VecEnv for HostVec<E> {
         let worth = if self.always_split { num_envs } else { num_envs / MIN_ENVS_PER_PART };
         let parts = self.pool.threads().min(MAX_PARTS).min(worth).max(1);
         let per_part = num_envs.div_ceil(parts);
-        let (width, legal_width) = (self.spec.observation.len(), self.legal_width());
+        let (width, legal_width) = (self.spec.observation.len(), self.spec.legal_width());
         let (spec, first_env, autoreset) = (&self.spec, self.first_env, self.autoreset);
         if parts == 1 {
             return step_part(&mut Part { first: 0, slots: &mut self.slots, actions, out }, spec, first_env, autoreset);
@@ -212,6 +220,7 @@ impl<E: HostEnv> VecEnv for HostVec<E> {
     }
 
     fn write(&mut self, columns: &[(usize, &[i32])]) -> Result<()> {
+        check_columns(&self.columns, self.slots.len(), columns)?;
         let mut changed = self.slots.clone();
         let mut state = vec![0; self.state_columns()];
         for (i, slot) in changed.iter_mut().enumerate() {
@@ -220,8 +229,7 @@ impl<E: HostEnv> VecEnv for HostVec<E> {
                 if column < state.len() {
                     state[column] = words[i];
                 } else {
-                    slot.elapsed = u32::try_from(words[i])
-                        .map_err(|_| Error::Invalid("state column elapsed: wanted steps >= 0".into()))?;
+                    slot.elapsed = words[i] as u32;
                 }
             }
             slot.env.write(&state)?;
@@ -240,12 +248,12 @@ impl<E: HostEnv> VecEnv for HostVec<E> {
             words.extend([i32::from(slot.pending), slot.seed as i32, (slot.seed >> 32) as i32]);
             words
         });
-        saved::pack(&self.spec, self.slots.len(), states + OWN_COLUMNS, words)
+        saved::pack(&self.saved_as(), words)
     }
 
     fn load(&mut self, bytes: &[u8]) -> Result<()> {
         let states = self.state_columns();
-        let words = saved::unpack(&self.spec, self.slots.len(), states + OWN_COLUMNS, bytes)?;
+        let words = saved::unpack(&self.saved_as(), bytes)?;
         let mut changed = self.slots.clone();
         for (slot, words) in changed.iter_mut().zip(words.chunks_exact(states + OWN_COLUMNS)) {
             let (state, own) = words.split_at(states);
@@ -268,17 +276,10 @@ impl<E: HostEnv> VecEnv for HostVec<E> {
     fn set_param(&mut self, name: &str, value: f64) -> Result<()> {
         let mut changed = self.slots[0].env.clone();
         changed.set(name, value)?;
-        let spec = Spec { time_limit: self.spec.time_limit, ..changed.spec() };
-        if spec.observation.len() != self.spec.observation.len() || spec.action != self.spec.action {
-            return Err(Error::Invalid(format!(
-                "parameter {name} changes the spaces of {}; build a new vector env with it",
-                spec.name
-            )));
-        }
+        self.spec.check_unchanged(&changed.spec(), name)?;
         for slot in &mut self.slots {
             slot.env.set(name, value)?;
         }
-        self.spec = spec;
         Ok(())
     }
 }

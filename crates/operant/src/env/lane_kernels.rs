@@ -97,7 +97,7 @@ impl<E: Env> Kernel for StepKernel<'_, '_, E> {
         let Self { work, first_env, lines, actions, out, ended: ended_list, waiting: waiting_list } = self;
         let own = Layout::<E>::OWN;
         let width = Layout::<E>::OBS;
-        // Without a limit no count of steps truncates, not even one that has wrapped.
+        // Without a limit no count of steps truncates.
         let (limited, limit) = (L::M::splat(work.limit.is_some()), L::I::from(work.limit.unwrap_or(0)));
         let (mut ended, mut waiting) = (0, 0);
         let blocks = lines.chunks_exact_mut(own.columns()).zip(out.obs.chunks_exact_mut(BLOCK * width));
@@ -109,7 +109,9 @@ impl<E: Env> Kernel for StepKernel<'_, '_, E> {
         {
             for offset in (0..BLOCK).step_by(L::WIDTH) {
                 let base = number * BLOCK + offset;
-                let elapsed = column::<L>(block, own.elapsed(), offset) + 1;
+                let before_step = column::<L>(block, own.elapsed(), offset);
+                // Saturates: a count that wrapped would never reach the limit.
+                let elapsed = L::I::select(before_step.eq(i32::MAX), before_step, before_step + 1);
                 let mut rng = Rng::<L>::new(
                     [column::<L>(block, own.seed()[0], offset), column::<L>(block, own.seed()[1], offset)],
                     env_numbers::<L>(first_env, base),
@@ -166,6 +168,35 @@ impl<E: Env> Kernel for StepKernel<'_, '_, E> {
             }
         }
         (ended, waiting)
+    }
+}
+
+/// Shows the states of whole blocks.
+pub(super) struct ObserveKernel<'k, 'a, E> {
+    pub(super) work: Work<E>,
+    pub(super) lines: &'k [Line],
+    pub(super) out: &'k mut Row<'a>,
+}
+
+impl<E: Env> Kernel for ObserveKernel<'_, '_, E> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<L: Simd>(self) {
+        let Self { work, lines, out } = self;
+        let width = Layout::<E>::OBS;
+        for (number, block) in lines.chunks_exact(Layout::<E>::OWN.columns()).enumerate() {
+            for offset in (0..BLOCK).step_by(L::WIDTH) {
+                let base = number * BLOCK + offset;
+                let state = read_state::<E, L>(block, offset);
+                let seen = work.env.observe::<L>(&state);
+                L::store_rows(&seen.as_ref()[..width], &mut out.obs[base * width..(base + L::WIDTH) * width]);
+                if work.masked {
+                    let legal = legal_bits::<E, L>(&work, &state);
+                    store_legal(&legal[..work.choices], &mut out.legal[base * work.choices..], L::WIDTH);
+                }
+            }
+        }
     }
 }
 

@@ -5,13 +5,14 @@
 //! take their actions from, and leave their results in, a block of scratch memory.
 
 use super::lane_kernels::{
-    BLOCK, Layout, Line, MAX_ACTION_DIMS, MAX_CHOICES, MAX_STATE, ResetGroup, ResetKernel, StepKernel, Work, read_state,
+    BLOCK, Layout, Line, MAX_ACTION_DIMS, MAX_CHOICES, MAX_STATE, ObserveKernel, ResetGroup, ResetKernel, StepKernel,
+    Work, read_state,
 };
 use super::row::front;
-use super::{Actions, AutoReset, Canvas, Env, Options, Param, Row, RowBuf, Seeds, Spec, VecEnv, saved};
+use super::{Actions, AutoReset, Canvas, Env, Options, Param, Row, RowBuf, Seeds, Spec, VecEnv, check_columns, saved};
 use crate::device::CpuPool;
 use crate::error::{Error, Result};
-use crate::lanes::{Backend, Column, Columns, Kind, Lanes, Mask, Scalar, Simd};
+use crate::lanes::{Backend, Column, Columns, Kind, Scalar};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -87,10 +88,26 @@ impl<E: Env> LaneVec<E> {
         }
         options.check(&spec)?;
         let (name, choices) = (spec.name, spec.action.choices());
-        assert!(Layout::<E>::STATE <= MAX_STATE, "{name}: more than {MAX_STATE} state columns");
-        assert!(spec.action.dims() == E::ACTION_DIMS && E::ACTION_DIMS <= MAX_ACTION_DIMS, "{name}: ACTION_DIMS");
-        assert!(spec.observation.len() == Layout::<E>::OBS, "{name}: observation channels and Obs differ");
-        assert!(!spec.masked || (1..=MAX_CHOICES).contains(&choices), "{name}: masked choices");
+        let wrong = |what: String| Err(Error::Invalid(format!("env {name}: {what}")));
+        if Layout::<E>::STATE > MAX_STATE {
+            return wrong(format!("{} state columns, wanted at most {MAX_STATE}", Layout::<E>::STATE));
+        }
+        if spec.action.dims() != E::ACTION_DIMS || E::ACTION_DIMS > MAX_ACTION_DIMS {
+            let (dims, wanted) = (spec.action.dims(), E::ACTION_DIMS);
+            return wrong(format!(
+                "the spec has {dims} numbers per action, ACTION_DIMS is {wanted} (at most {MAX_ACTION_DIMS})"
+            ));
+        }
+        if spec.observation.len() != Layout::<E>::OBS {
+            return wrong(format!(
+                "the spec has {} observation channels, Obs has {}",
+                spec.observation.len(),
+                Layout::<E>::OBS
+            ));
+        }
+        if spec.masked && !(1..=MAX_CHOICES).contains(&choices) {
+            return wrong(format!("{choices} choices of a masked action, wanted 1..={MAX_CHOICES}"));
+        }
         let mut columns = <E::State<Scalar> as Columns<Scalar>>::COLUMNS.to_vec();
         columns.push(Column { name: "elapsed", kind: Kind::I32 });
         let blocks = options.num_envs.div_ceil(BLOCK);
@@ -104,9 +121,9 @@ impl<E: Env> LaneVec<E> {
             backend: options.backend,
             pool: options.pool.clone(),
             always_split: options.always_split,
-            lines: vec![Line([0; BLOCK]); blocks * Layout::<E>::OWN.columns()],
-            ended: vec![0; blocks * BLOCK],
-            waiting: vec![0; if waits { blocks * BLOCK } else { 0 }],
+            lines: options.allocate(&spec, blocks * Layout::<E>::OWN.columns(), Line([0; BLOCK]))?,
+            ended: options.allocate(&spec, blocks * BLOCK, 0)?,
+            waiting: options.allocate(&spec, if waits { blocks * BLOCK } else { 0 }, 0)?,
             scratch: (0..=options.pool.threads().min(MAX_PARTS))
                 .map(|_| Scratch {
                     group: ResetGroup {
@@ -115,7 +132,7 @@ impl<E: Env> LaneVec<E> {
                         legal: [0; MAX_CHOICES],
                     },
                     obs: vec![0.0; BLOCK * Layout::<E>::OBS],
-                    legal_width: if spec.masked { choices } else { 0 },
+                    legal_width: spec.legal_width(),
                 })
                 .collect(),
             tail: Tail {
@@ -137,6 +154,16 @@ impl<E: Env> LaneVec<E> {
         self.lines[env / BLOCK * Layout::<E>::OWN.columns() + column].0[env % BLOCK] = word;
     }
 
+    fn saved_as(&self) -> saved::Header {
+        saved::Header {
+            id: self.spec.id,
+            num_envs: self.num_envs,
+            columns: Layout::<E>::OWN.columns(),
+            first_env: self.first_env,
+            autoreset: self.autoreset,
+        }
+    }
+
     fn work(&self) -> Work<E> {
         Work {
             env: self.env,
@@ -145,10 +172,6 @@ impl<E: Env> LaneVec<E> {
             choices: self.spec.action.choices(),
             masked: self.spec.masked,
         }
-    }
-
-    fn legal_width(&self) -> usize {
-        if self.spec.masked { self.spec.action.choices() } else { 0 }
     }
 
     /// Parts that a step is worth splitting into, by the time that steps took.
@@ -359,7 +382,7 @@ impl<E: Env> VecEnv for LaneVec<E> {
         let timed = !self.always_split && self.timed_steps < TIMED_STEPS && self.pool.threads() > 1;
         let start = timed.then(Instant::now);
         let (backend, work) = (self.backend, self.work());
-        let (parts, legal_width) = (self.parts(), self.legal_width());
+        let (parts, legal_width) = (self.parts(), self.spec.legal_width());
         let mut rest = Rest {
             first_env: self.first_env,
             count: self.num_envs,
@@ -396,21 +419,19 @@ impl<E: Env> VecEnv for LaneVec<E> {
         }
     }
 
-    fn observe(&self, out: Row<'_>) {
+    fn observe(&self, mut out: Row<'_>) {
         out.assert_fits(&self.spec, self.num_envs);
-        let (work, width, choices) = (self.work(), Layout::<E>::OBS, self.legal_width());
-        for env in 0..self.num_envs {
-            let block = &self.lines[env / BLOCK * Layout::<E>::OWN.columns()..];
-            let state = read_state::<E, Scalar>(block, env % BLOCK);
-            let obs = work.env.observe::<Scalar>(&state);
-            Scalar::store_rows(obs.as_ref(), &mut out.obs[env * width..(env + 1) * width]);
-            if work.masked {
-                let mut legal = [<Scalar as Lanes>::M::splat(false); MAX_CHOICES];
-                work.env.legal::<Scalar>(&state, &mut legal[..choices]);
-                for (byte, mask) in out.legal[env * choices..].iter_mut().zip(&legal[..choices]) {
-                    *byte = Scalar::mask_bits(*mask) as u8;
-                }
-            }
+        let work = self.work();
+        let whole = self.num_envs / BLOCK;
+        let (lines, tail) = self.lines.split_at(whole * Layout::<E>::OWN.columns());
+        let (count, width, choices) = (whole * BLOCK, Layout::<E>::OBS, self.spec.legal_width());
+        let mut front = out.split_front(count, width, choices);
+        self.backend.run(ObserveKernel { work, lines, out: &mut front });
+        if !tail.is_empty() {
+            let mut scratch = RowBuf::new(&self.spec, BLOCK);
+            self.backend.run(ObserveKernel { work, lines: tail, out: &mut scratch.row() });
+            out.obs.copy_from_slice(&scratch.obs[..out.obs.len()]);
+            out.legal.copy_from_slice(&scratch.legal[..out.legal.len()]);
         }
     }
 
@@ -426,9 +447,7 @@ impl<E: Env> VecEnv for LaneVec<E> {
 
     fn write(&mut self, columns: &[(usize, &[i32])]) -> Result<()> {
         let own = Layout::<E>::OWN;
-        if columns.iter().any(|&(column, words)| column == own.elapsed() && words.iter().any(|&w| w < 0)) {
-            return Err(Error::Invalid("state column elapsed: wanted steps >= 0".into()));
-        }
+        check_columns(&self.columns, self.num_envs, columns)?;
         for &(column, words) in columns {
             for (env, &word) in words.iter().enumerate() {
                 self.set_word(column, env, word);
@@ -444,12 +463,12 @@ impl<E: Env> VecEnv for LaneVec<E> {
     fn save(&self) -> Vec<u8> {
         let columns = Layout::<E>::OWN.columns();
         let words = (0..self.num_envs).flat_map(|env| (0..columns).map(move |column| self.word(column, env)));
-        saved::pack(&self.spec, self.num_envs, columns, words)
+        saved::pack(&self.saved_as(), words)
     }
 
     fn load(&mut self, bytes: &[u8]) -> Result<()> {
         let columns = Layout::<E>::OWN.columns();
-        let words = saved::unpack(&self.spec, self.num_envs, columns, bytes)?;
+        let words = saved::unpack(&self.saved_as(), bytes)?;
         for (i, &word) in words.iter().enumerate() {
             self.set_word(i % columns, i / columns, word);
         }
@@ -466,8 +485,10 @@ impl<E: Env> VecEnv for LaneVec<E> {
     }
 
     fn set_param(&mut self, name: &str, value: f64) -> Result<()> {
-        self.env.set(name, value)?;
-        self.spec = Spec { time_limit: self.spec.time_limit, ..self.env.spec() };
+        let mut changed = self.env;
+        changed.set(name, value)?;
+        self.spec.check_unchanged(&changed.spec(), name)?;
+        self.env = changed;
         Ok(())
     }
 }

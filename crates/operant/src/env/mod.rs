@@ -41,7 +41,7 @@ pub use row::{Row, RowBuf};
 pub use spec::{ActionSpace, Channel, Spec};
 
 use crate::device::CpuPool;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::lanes::rng::HostRng;
 use crate::lanes::{Backend, Block, Column, Columns, Lanes, Rng, Scalar};
 use std::sync::Arc;
@@ -186,6 +186,23 @@ pub struct Options {
 /// The most envs that one vector env may hold; a number above is a mistake and not a memory request.
 pub const MAX_ENVS: usize = 1 << 24;
 
+/// Whether `columns` can be written to a state of these columns: known, `[N]`, and no time below 0.
+fn check_columns(known: &[Column], num_envs: usize, columns: &[(usize, &[i32])]) -> Result<()> {
+    for &(column, words) in columns {
+        if column >= known.len() {
+            return Err(Error::Invalid(format!("state column {column}: wanted 0..={}", known.len() - 1)));
+        }
+        let name = known[column].name;
+        if words.len() != num_envs {
+            return Err(Error::Invalid(format!("state column {name} has {} values, wanted {num_envs}", words.len())));
+        }
+        if column + 1 == known.len() && words.iter().any(|&steps| steps < 0) {
+            return Err(Error::Invalid(format!("state column {name}: wanted steps >= 0")));
+        }
+    }
+    Ok(())
+}
+
 /// Which random streams a reset begins.
 #[derive(Clone, Copy, Debug)]
 pub enum Seeds<'a> {
@@ -203,7 +220,8 @@ pub trait VecEnv: Send {
     fn spec(&self) -> &Spec;
     /// N.
     fn num_envs(&self) -> usize;
-    /// Begins episodes in all envs, or where `which` is not 0, and writes `obs` and `legal` of all envs.
+    /// Begins episodes in all envs, or where `which` is not 0, and writes `obs` and `legal` of all envs. Panics if `which`
+    /// or the seeds are not `[N]`.
     fn reset(&mut self, seeds: Seeds<'_>, which: Option<&[u8]>, out: Row<'_>);
     /// One step of all envs. The edges call [`Actions::check`] first: here a wrong choice is some other choice.
     fn step(&mut self, actions: Actions<'_>, out: Row<'_>);
@@ -223,6 +241,6 @@ pub trait VecEnv: Send {
     fn draw(&self, env: usize) -> Option<Canvas>;
     /// The env's parameters.
     fn params(&self) -> Vec<Param>;
-    /// Sets a parameter for all envs, from the next step on.
+    /// Sets a parameter for all envs, from the next step on; refuses one that changes the spec.
     fn set_param(&mut self, name: &str, value: f64) -> Result<()>;
 }

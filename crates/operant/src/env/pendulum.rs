@@ -1,6 +1,7 @@
 //! A pendulum to swing up and hold, by a torque at its pivot.
 
 use super::{Action, ActionSpace, Canvas, Channel, Env, Spec, Step, draw};
+use crate::lanes::math::wrap_angle;
 use crate::lanes::{Float, Lanes, Mask, Rng, Scalar};
 use crate::{columns, params};
 
@@ -36,14 +37,6 @@ columns! {
     }
 }
 
-/// The angle's distance from the nearest full turn, in [−π, π]. 2π comes in two parts, the first of so few bits that
-/// its multiples are exact: the reward near upright needs it after many turns.
-#[inline(always)]
-fn angle_normalize<F: Float>(angle: F) -> F {
-    let turns = (angle * (1.0 / std::f32::consts::TAU)).round();
-    turns.mul_add(-1.935_307_2e-3, turns.mul_add(-6.28125, angle))
-}
-
 impl Env for Pendulum {
     type State<L: Lanes> = State<L>;
     type Obs<L: Lanes> = [L::F; 3];
@@ -75,7 +68,7 @@ impl Env for Pendulum {
     #[inline(always)]
     fn step<L: Lanes>(&self, s: State<L>, action: Action<L>, _: &mut Rng<L>) -> Step<L, State<L>> {
         let torque = action.value(0).clamp(-self.max_torque, self.max_torque);
-        let angle = angle_normalize(s.theta);
+        let angle = wrap_angle::<L>(s.theta);
         let cost = (angle * angle) + (s.theta_dot * s.theta_dot * 0.1) + (torque * torque * 0.001);
         let by_gravity = s.theta.sin() * (3.0 * self.g / (2.0 * self.l));
         let acceleration = torque.mul_add(3.0 / (self.m * self.l * self.l), by_gravity);

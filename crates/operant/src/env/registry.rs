@@ -41,6 +41,16 @@ pub enum Door {
     Host,
 }
 
+impl Door {
+    /// As a word for reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Lanes => "lanes",
+            Self::Host => "host",
+        }
+    }
+}
+
 /// Parameters by name.
 type Settings<'a> = [(&'a str, f64)];
 /// Builds N envs.
@@ -102,10 +112,11 @@ impl Entry {
         (self.params)()
     }
 
-    /// Whether `name` is its short name or its id, in any case.
+    /// Whether `name` is its short name or its id, in any case, with or without `operant/` before it.
     pub fn answers_to(&self, name: &str) -> bool {
         let spec = self.spec();
-        name.eq_ignore_ascii_case(spec.name) || name.eq_ignore_ascii_case(spec.id)
+        let bare = name.strip_prefix("operant/").unwrap_or(name);
+        bare.eq_ignore_ascii_case(spec.id) || name.eq_ignore_ascii_case(spec.name) || name.eq_ignore_ascii_case(spec.id)
     }
 
     /// N envs with these parameters.
@@ -131,6 +142,20 @@ impl Options {
             time_limit: None,
             always_split: false,
         }
+    }
+
+    /// `len` copies of `value`, or a message if there is no memory for them.
+    pub(super) fn allocate<T: Clone>(&self, spec: &Spec, len: usize, value: T) -> Result<Vec<T>> {
+        let mut memory = Vec::new();
+        memory.try_reserve_exact(len).map_err(|_| {
+            let bytes = len.saturating_mul(size_of::<T>());
+            Error::Invalid(format!(
+                "no memory for {} envs of {} ({bytes} bytes); lower num_envs",
+                self.num_envs, spec.name
+            ))
+        })?;
+        memory.resize(len, value);
+        Ok(memory)
     }
 
     /// Whether these options can be built at all.

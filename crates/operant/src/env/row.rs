@@ -58,7 +58,7 @@ impl<'a> Row<'a> {
     /// Panics unless every slice has the size that `num_envs` envs of `spec` need.
     pub(super) fn assert_fits(&self, spec: &Spec, num_envs: usize) {
         let obs = num_envs * spec.observation.len();
-        let legal = if spec.masked { num_envs * spec.action.choices() } else { 0 };
+        let legal = num_envs * spec.legal_width();
         assert_eq!(
             (self.obs.len(), self.reward.len(), self.terminated.len(), self.truncated.len()),
             (obs, num_envs, num_envs, num_envs),
@@ -105,7 +105,7 @@ impl RowBuf {
             final_obs: vec![0.0; obs],
             episode_return: vec![0.0; num_envs],
             episode_length: vec![0; num_envs],
-            legal: vec![0; if spec.masked { num_envs * spec.action.choices() } else { 0 }],
+            legal: vec![0; num_envs * spec.legal_width()],
         }
     }
 

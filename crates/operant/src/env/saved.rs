@@ -1,56 +1,61 @@
-//! The bytes of a saved vector env: a header that says what they are of, then the words.
+//! The bytes of a saved vector env: a header that says what they are of, then the words, then a checksum.
 
-use super::spec::Spec;
+use super::AutoReset;
 use crate::error::{Error, Result};
 
 const MAGIC: &[u8; 8] = b"OPRVEC01";
+
+/// What saved words are of; only the same can take them back.
+pub(super) struct Header {
+    pub(super) id: &'static str,
+    pub(super) num_envs: usize,
+    pub(super) columns: usize,
+    pub(super) first_env: u32,
+    pub(super) autoreset: AutoReset,
+}
+
+impl Header {
+    /// As text: readable in a message, and equal only for equal headers.
+    fn text(&self) -> String {
+        let Self { id, num_envs, columns, first_env, autoreset } = self;
+        format!("{num_envs} envs of {id} from number {first_env} on, {columns} columns, auto-reset {autoreset:?}")
+    }
+}
 
 /// FNV-1a of bytes: tells damaged or foreign bytes from our own.
 fn checksum(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &b| (hash ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3))
 }
 
-/// Words of `num_envs` envs with `columns` columns each, as bytes.
-pub(super) fn pack(spec: &Spec, num_envs: usize, columns: usize, words: impl Iterator<Item = i32>) -> Vec<u8> {
+/// Words, `[N, columns]`, as bytes.
+pub(super) fn pack(header: &Header, words: impl Iterator<Item = i32>) -> Vec<u8> {
+    let text = header.text();
     let mut bytes = MAGIC.to_vec();
-    bytes.extend((spec.id.len() as u32).to_le_bytes());
-    bytes.extend(spec.id.as_bytes());
-    bytes.extend((num_envs as u64).to_le_bytes());
-    bytes.extend((columns as u64).to_le_bytes());
+    bytes.extend((text.len() as u32).to_le_bytes());
+    bytes.extend(text.as_bytes());
     words.for_each(|w| bytes.extend(w.to_le_bytes()));
     let sum = checksum(&bytes);
     bytes.extend(sum.to_le_bytes());
     bytes
 }
 
-/// The words that `pack` was given, if the bytes are whole and of the same env, N and columns.
-pub(super) fn unpack(spec: &Spec, num_envs: usize, columns: usize, bytes: &[u8]) -> Result<Vec<i32>> {
+/// The words that `pack` was given, if the bytes are whole and of the same header.
+pub(super) fn unpack(header: &Header, bytes: &[u8]) -> Result<Vec<i32>> {
     let damaged = |what: &str| Error::Saved(format!("saved env state is {what}; load one that save() gave"));
     let Some((body, sum)) = bytes.split_last_chunk::<8>() else { return Err(damaged("too short")) };
-    if body.get(..8) != Some(MAGIC) {
-        return Err(damaged("not an Operant env state"));
-    }
+    let Some(rest) = body.strip_prefix(MAGIC) else { return Err(damaged("not an Operant env state")) };
     if checksum(body) != u64::from_le_bytes(*sum) {
         return Err(damaged("damaged (checksum)"));
     }
-    let mut rest = &body[8..];
-    let mut take = |count: usize| {
-        let (head, tail) = rest.split_at_checked(count).ok_or_else(|| damaged("cut short"))?;
-        rest = tail;
-        Ok::<_, Error>(head)
-    };
-    let number = |bytes: &[u8]| bytes.iter().rev().fold(0u64, |n, &b| n << 8 | u64::from(b));
-    let name_length = number(take(4)?) as usize;
-    let id = String::from_utf8_lossy(take(name_length)?).into_owned();
-    let (saved_envs, saved_columns) = (number(take(8)?), number(take(8)?));
-    if id != spec.id || saved_envs != num_envs as u64 || saved_columns != columns as u64 {
-        let wanted = format!("{num_envs} envs of {} with {columns} columns", spec.id);
-        return Err(Error::Saved(format!(
-            "saved state is of {saved_envs} envs of {id} with {saved_columns} columns, wanted {wanted}"
-        )));
+    let (length, rest) = rest.split_first_chunk::<4>().ok_or_else(|| damaged("cut short"))?;
+    let (text, words) =
+        rest.split_at_checked(u32::from_le_bytes(*length) as usize).ok_or_else(|| damaged("cut short"))?;
+    if text != header.text().as_bytes() {
+        let (got, wanted) = (String::from_utf8_lossy(text), header.text());
+        return Err(Error::Saved(format!("saved state is of {got}; wanted {wanted}")));
     }
-    if rest.len() != num_envs * columns * 4 {
+    if words.len() != header.num_envs * header.columns * 4 {
         return Err(damaged("cut short"));
     }
-    Ok(rest.as_chunks::<4>().0.iter().map(|w| i32::from_le_bytes(*w)).collect())
+    Ok(words.as_chunks::<4>().0.iter().map(|w| i32::from_le_bytes(*w)).collect())
 }

@@ -1,5 +1,7 @@
 //! What an env is, as data: names, spaces, limits. One place feeds the command line, Python, the docs and the tests.
 
+use crate::error::{Error, Result};
+
 /// One number of an observation or of a continuous action.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Channel {
@@ -77,4 +79,23 @@ pub struct Spec {
     pub solved_at: Option<f32>,
     /// Frames per second of its picture; 0 if it draws none.
     pub render_fps: u32,
+}
+
+impl Spec {
+    /// Whether a parameter that was set leaves everything that callers know as it was (the time limit is theirs).
+    pub(super) fn check_unchanged(&self, changed: &Spec, param: &str) -> Result<()> {
+        if (Spec { time_limit: self.time_limit, ..changed.clone() }) == *self {
+            Ok(())
+        } else {
+            Err(Error::Invalid(format!(
+                "parameter {param} changes the spec of {}; build a new vector env with it",
+                self.name
+            )))
+        }
+    }
+
+    /// Bytes of a legal row: one per choice if the spec is masked, else none.
+    pub fn legal_width(&self) -> usize {
+        if self.masked { self.action.choices() } else { 0 }
+    }
 }

@@ -1,10 +1,10 @@
 //! Eight lanes in AVX2 registers. `FUSE` is the fast mode: `mul_add` rounds once.
 //!
-//! Every function here is inlined into a `#[target_feature]` body of `dispatch`, the only place that names these
-//! types and only after asking the CPU; outside it no value of these types can be made.
+//! `dispatch` alone names these types, and only after asking the CPU, so no value of them exists on a CPU without the
+//! instructions. Every function is inlined into a `#[target_feature]` body there: that is for speed.
 #![allow(unsafe_code)]
 
-use super::{Float, Int, Lanes, Mask, Select, Simd};
+use super::{Float, Int, Lanes, Mask, Select, Simd, store_rows_by_element};
 use std::arch::x86_64::*;
 use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Sub};
 
@@ -30,8 +30,8 @@ impl<const FUSE: bool> Lanes for Avx2<FUSE> {
 /// Runs an intrinsic.
 macro_rules! simd {
     ($e:expr) => {
-        // SAFETY: this function is inlined into a body compiled for AVX2, entered only on CPUs that have it; pointers
-        // in `$e` come from slices whose length was checked just before.
+        // SAFETY: values of these types are made only by a kernel that a `Backend` runs, and a `Backend` of AVX2 is made only
+        // after the CPU was found to have it; pointers in `$e` come from slices whose length was checked just before.
         unsafe { $e }
     };
 }
@@ -203,11 +203,13 @@ impl<const FUSE: bool> Int for I<FUSE> {
     }
     #[inline(always)]
     fn lookup(self, table: &'static [i32]) -> Self {
+        assert!(!table.is_empty(), "an empty table has no entries");
         let last = Self::from(table.len() as i32 - 1);
         Self(simd!(_mm256_i32gather_epi32::<4>(table.as_ptr(), _mm256_min_epu32(self.0, last.0))))
     }
     #[inline(always)]
     fn lookup_f(self, table: &'static [f32]) -> F<FUSE> {
+        assert!(!table.is_empty(), "an empty table has no entries");
         let last = Self::from(table.len() as i32 - 1);
         F(simd!(_mm256_i32gather_ps::<4>(table.as_ptr(), _mm256_min_epu32(self.0, last.0))))
     }
@@ -306,15 +308,7 @@ impl<const FUSE: bool> Simd for Avx2<FUSE> {
                 _mm256_storeu_ps(p.add(16), _mm256_permute2f128_ps::<0x31>(r04, r15));
                 _mm256_storeu_ps(p.add(24), _mm256_permute2f128_ps::<0x31>(r26, r37));
             }),
-            _ => {
-                let mut column = [0.0; 8];
-                for (c, &value) in columns.iter().enumerate() {
-                    Self::store_f(value, &mut column);
-                    for (lane, &x) in column.iter().enumerate() {
-                        out[lane * columns.len() + c] = x;
-                    }
-                }
-            }
+            _ => store_rows_by_element::<Self>(columns, out),
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Sixteen lanes in AVX-512 registers. `FUSE` is the fast mode: `mul_add` rounds once.
 //!
-//! Every function here is inlined into a `#[target_feature]` body of `dispatch`, the only place that names these
-//! types and only after asking the CPU; outside it no value of these types can be made.
+//! `dispatch` alone names these types, and only after asking the CPU, so no value of them exists on a CPU without the
+//! instructions. Every function is inlined into a `#[target_feature]` body there: that is for speed.
 #![allow(unsafe_code)]
 
-use super::{Float, Int, Lanes, Mask, Select, Simd};
+use super::{Float, Int, Lanes, Mask, Select, Simd, store_rows_by_element};
 use std::arch::x86_64::*;
 use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Sub};
 
@@ -29,8 +29,8 @@ impl<const FUSE: bool> Lanes for Avx512<FUSE> {
 /// Runs an intrinsic.
 macro_rules! simd {
     ($e:expr) => {
-        // SAFETY: this function is inlined into a body compiled for AVX-512, entered only on CPUs that have it; pointers
-        // in `$e` come from slices whose length was checked just before.
+        // SAFETY: values of these types are made only by a kernel that a `Backend` runs, and a `Backend` of AVX-512 is made only
+        // after the CPU was found to have it; pointers in `$e` come from slices whose length was checked just before.
         unsafe { $e }
     };
 }
@@ -187,6 +187,7 @@ impl<const FUSE: bool> Int for I<FUSE> {
     }
     #[inline(always)]
     fn lookup(self, table: &'static [i32]) -> Self {
+        assert!(!table.is_empty(), "an empty table has no entries");
         let last = Self::from(table.len() as i32 - 1);
         simd!({
             let index = _mm512_min_epu32(self.0, last.0);
@@ -200,6 +201,7 @@ impl<const FUSE: bool> Int for I<FUSE> {
     }
     #[inline(always)]
     fn lookup_f(self, table: &'static [f32]) -> F<FUSE> {
+        assert!(!table.is_empty(), "an empty table has no entries");
         let last = Self::from(table.len() as i32 - 1);
         simd!({
             let index = _mm512_min_epu32(self.0, last.0);
@@ -296,14 +298,7 @@ impl<const FUSE: bool> Simd for Avx512<FUSE> {
             return Self::store_f(columns[0], out);
         }
         if width > 8 {
-            let mut column = [0.0; 16];
-            for (c, &value) in columns.iter().enumerate() {
-                Self::store_f(value, &mut column);
-                for (lane, &x) in column.iter().enumerate() {
-                    out[lane * width + c] = x;
-                }
-            }
-            return;
+            return store_rows_by_element::<Self>(columns, out);
         }
         for (v, part) in out.chunks_exact_mut(16).enumerate() {
             // Output place p = 16·v + i holds lane p / width of column p % width; two columns come by one permutation.

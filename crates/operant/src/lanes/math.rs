@@ -37,6 +37,14 @@ pub fn sin_cos<L: Lanes>(x: L::F) -> (L::F, L::F) {
     (flip::<L>(select(swapped, cos, sin), sin_sign), flip::<L>(select(swapped, sin, cos), cos_sign))
 }
 
+/// The angle less the nearest multiple of 2π, in [−π, π] up to rounding. 2π comes in two parts, the first of so few bits
+/// that its multiples are exact up to 2¹³ turns.
+#[inline(always)]
+pub fn wrap_angle<L: Lanes>(angle: L::F) -> L::F {
+    let turns = (angle * (1.0 / std::f32::consts::TAU)).round();
+    turns.mul_add(-1.935_307_2e-3, turns.mul_add(-6.28125, angle))
+}
+
 /// Flips the sign where the sign bit of `sign` is set.
 #[inline(always)]
 fn flip<L: Lanes>(value: L::F, sign: L::I) -> L::F {
@@ -154,6 +162,18 @@ mod tests {
         assert_eq!(sin_cos::<Scalar>(S::from(0.0)).0.get(), 0.0);
         assert!(sin_cos::<Scalar>(S::from(f32::INFINITY)).0.get().is_nan());
         assert!(sin_cos::<Scalar>(S::from(f32::NAN)).1.get().is_nan());
+    }
+
+    #[test]
+    fn wrap_angle_bound() {
+        let error = |x: f32| {
+            let exact = f64::from(x) - std::f64::consts::TAU * (f64::from(x) / std::f64::consts::TAU).round();
+            let error = (f64::from(wrap_angle::<Scalar>(S::from(x)).get()) - exact).abs();
+            // Half a turn may be wrapped either way.
+            error.min((error - std::f64::consts::TAU).abs())
+        };
+        assert!(worst(sweep(-100.0, 100.0), error) < 3e-7);
+        assert!(worst(sweep(-10_000.0, 10_000.0), error) < 2e-6);
     }
 
     #[test]

@@ -189,9 +189,9 @@ pub trait Int:
     fn mul_wide(self, other: impl Into<Self>) -> (Self, Self);
     /// Nearest f32 of the signed value.
     fn to_float(self) -> <Self::L as Lanes>::F;
-    /// `table[self]`; an index outside the table (read as u32) takes the last entry. `table` is not empty.
+    /// `table[self]`; an index outside the table (read as u32) takes the last entry. Panics if `table` is empty.
     fn lookup(self, table: &'static [i32]) -> Self;
-    /// `table[self]`; an index outside the table (read as u32) takes the last entry. `table` is not empty.
+    /// `table[self]`; an index outside the table (read as u32) takes the last entry. Panics if `table` is empty.
     fn lookup_f(self, table: &'static [f32]) -> <Self::L as Lanes>::F;
 }
 
@@ -250,12 +250,18 @@ pub trait Simd: Lanes {
     /// Writes columns as rows: `out[lane * columns.len() + c] = columns[c][lane]`. `out` holds exactly `WIDTH` rows.
     #[inline(always)]
     fn store_rows(columns: &[Self::F], out: &mut [f32]) {
-        let mut column = [0.0; 16];
-        for (c, &value) in columns.iter().enumerate() {
-            Self::store_f(value, &mut column);
-            for lane in 0..Self::WIDTH {
-                out[lane * columns.len() + c] = column[lane];
-            }
+        store_rows_by_element::<Self>(columns, out);
+    }
+}
+
+/// [`Simd::store_rows`] without knowing the registers.
+#[inline(always)]
+fn store_rows_by_element<L: Simd>(columns: &[L::F], out: &mut [f32]) {
+    let mut column = [0.0; 16];
+    for (c, &value) in columns.iter().enumerate() {
+        L::store_f(value, &mut column);
+        for (row, &x) in out.chunks_exact_mut(columns.len()).zip(&column[..L::WIDTH]) {
+            row[c] = x;
         }
     }
 }
