@@ -23,14 +23,18 @@ TASKS = {
     "Pendulum": "Pendulum-v1",
     "Acrobot": "Acrobot-v1",
 }
-ACTION_BATCHES = 64
 WARM_UP_SECONDS = 0.1
 SEED = 0
 
 
-def random_batches(space):
+def action_batches(num_envs):
+    """How many batches of actions are made beforehand and used in turn: as many as `operant bench env` uses."""
+    return min(64, max(4, -(-(1 << 17) // num_envs)))
+
+
+def random_batches(space, num_envs):
     space.seed(SEED)
-    return [space.sample() for _ in range(ACTION_BATCHES)]
+    return [space.sample() for _ in range(action_batches(num_envs))]
 
 
 def measure(call, seconds):
@@ -77,8 +81,8 @@ class Gymnasium(Library):
     def bench(self, num_envs, seconds):
         env = self.make(num_envs)
         env.reset(seed=SEED)
-        batches = random_batches(env.action_space)
-        per_cpu, per_wall = measure(lambda i: env.step(batches[i % ACTION_BATCHES]), seconds)
+        batches = random_batches(env.action_space, num_envs)
+        per_cpu, per_wall = measure(lambda i: env.step(batches[i % len(batches)]), seconds)
         env.close()
         return per_cpu * num_envs, per_wall * num_envs, 1e6 / per_cpu
 
@@ -122,11 +126,11 @@ class EnvPool(Library):
         # EnvPool's space is that of one env.
         rng, space = np.random.default_rng(SEED), env.action_space
         if hasattr(space, "n"):
-            batches = [rng.integers(0, space.n, num_envs).astype(space.dtype) for _ in range(ACTION_BATCHES)]
+            batches = [rng.integers(0, space.n, num_envs).astype(space.dtype) for _ in range(action_batches(num_envs))]
         else:
             shape = (num_envs, *space.shape)
-            batches = [rng.uniform(space.low, space.high, shape).astype(space.dtype) for _ in range(ACTION_BATCHES)]
-        per_cpu, per_wall = measure(lambda i: env.step(batches[i % ACTION_BATCHES]), seconds)
+            batches = [rng.uniform(space.low, space.high, shape).astype(space.dtype) for _ in range(action_batches(num_envs))]
+        per_cpu, per_wall = measure(lambda i: env.step(batches[i % len(batches)]), seconds)
         return per_cpu * num_envs, per_wall * num_envs, 1e6 / per_cpu
 
 
@@ -147,8 +151,8 @@ class PufferLib(Library):
         env = Cartpole(num_envs=num_envs)
         env.reset(seed=SEED)
         rng = np.random.default_rng(SEED)
-        batches = [rng.integers(0, 2, num_envs).astype(env.actions.dtype) for _ in range(ACTION_BATCHES)]
-        per_cpu, per_wall = measure(lambda i: env.step(batches[i % ACTION_BATCHES]), seconds)
+        batches = [rng.integers(0, 2, num_envs).astype(env.actions.dtype) for _ in range(action_batches(num_envs))]
+        per_cpu, per_wall = measure(lambda i: env.step(batches[i % len(batches)]), seconds)
         env.close()
         return per_cpu * num_envs, per_wall * num_envs, 1e6 / per_cpu
 

@@ -45,7 +45,8 @@ class OperantVectorEnv(VectorEnv[Observations, npt.ArrayLike, np.ndarray]):
     Lifetime of arrays: observations, rewards, flags and the arrays within infos are views of the engine's memory,
     of which there are two blocks, written in turn. An array is valid until the second next call of ``step``,
     ``reset`` or ``observe``, so those of the last step can be read while the next is taken; keep one for longer with
-    ``.copy()``, or make the env with ``copy=True``. Views outlive the env. Writing to them is allowed and harmless.
+    ``.copy()``, or make the env with ``copy=True``. Views outlive the env and may be written to, but not by another
+    thread while a step runs.
 
     Infos: if an episode ended, ``episode`` has the arrays ``r`` (return), ``l`` (length) and ``t`` (seconds), zero
     where none ended, and ``_episode`` says where one did, as ``gymnasium.wrappers.vector.RecordEpisodeStatistics``
