@@ -46,6 +46,17 @@ pub(crate) fn execute(command: &mut Command) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(failed(command, status)) }
 }
 
+/// Runs a command and shows what it says only if it fails.
+pub(crate) fn execute_quietly(command: &mut Command) -> Result<(), String> {
+    println!("$ {}", shown(command));
+    let output = command.stdin(Stdio::null()).output().map_err(|error| failed(command, error))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    print!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    Err(failed(command, output.status))
+}
+
 /// Runs a command, copies its standard output to the terminal and gives each line to `look`. The exit code is
 /// returned, `None` where a signal ended it.
 pub(crate) fn watch(command: &mut Command, mut look: impl FnMut(&str)) -> Result<Option<i32>, String> {

@@ -1,6 +1,6 @@
 //! `cargo xtask setup`: `.venv` with the packages that building and testing need, and the wheel in it.
 
-use crate::process::{execute, read, root, target};
+use crate::process::{execute_quietly, read, root, target};
 use crate::venv::Venv;
 use crate::{Failure, no_words};
 use std::path::{Path, PathBuf};
@@ -38,7 +38,8 @@ pub(crate) fn wheel(venv: &Venv) -> Result<PathBuf, String> {
         std::fs::remove_file(&old).map_err(|error| format!("{}: {error}", old.display()))?;
     }
     let mut maturin = Command::new(venv.program("maturin"));
-    execute(venv.activate(maturin.args(["build", "--release", "--quiet", "--out"]).arg(&folder).current_dir(root())))?;
+    let build = maturin.args(["build", "--release", "--out"]).arg(&folder).current_dir(root());
+    execute_quietly(venv.activate(build))?;
     wheels().pop().ok_or_else(|| format!("maturin left no wheel in {}", folder.display()))
 }
 

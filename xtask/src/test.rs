@@ -133,7 +133,7 @@ impl Stages {
 
     /// Prints the summary, the count on its last line.
     fn close(self) -> Result<(), Failure> {
-        println!("\n{:<30} {:>8}  result", "stage", "seconds");
+        println!("\n{:<34} {:>8}  result", "stage", "seconds");
         let mut total = Tally::default();
         for Stage { name, seconds, tally, error } in &self.0 {
             let result = match error {
@@ -141,7 +141,7 @@ impl Stages {
                 None if *tally == Tally::default() => "ok".to_owned(),
                 None => tally.to_string(),
             };
-            println!("{name:<30} {seconds:>8.1}  {result}");
+            println!("{name:<34} {seconds:>8.1}  {result}");
             total += *tally;
         }
         println!("{total}");

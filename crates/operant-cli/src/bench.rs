@@ -136,10 +136,13 @@ fn run_env(args: &EnvArgs) -> Result<(), Failure> {
     let calls_per_look = (calls / 20).max(1);
     let (allocated, cpu, start) = (alloc::allocations(), device::cpu_seconds(), Instant::now());
     let mut calls = 0;
-    while start.elapsed().as_secs_f64() < args.seconds {
+    loop {
         for _ in 0..calls_per_look {
             step(calls);
             calls += 1;
+        }
+        if start.elapsed().as_secs_f64() >= args.seconds {
+            break;
         }
     }
     let (wall, cpu) = (start.elapsed().as_secs_f64(), device::cpu_seconds() - cpu);
@@ -172,7 +175,7 @@ fn run_env(args: &EnvArgs) -> Result<(), Failure> {
         return print(&format!("{report}\n"));
     }
     print(&format!(
-        "{name} ({id})  {n} envs, {threads}, {lanes} {lanes_word} ({backend}, {math}), random actions, auto-reset\n\
+        "{name} ({id})  {n}, {threads}, {lanes} {lanes_word} ({backend}, {math}), random actions, auto-reset\n\
          machine            {machine}\n\
          steps/s            {per_s}\n\
          steps/CPU-s        {per_cpu}\n\
@@ -180,7 +183,7 @@ fn run_env(args: &EnvArgs) -> Result<(), Failure> {
          allocations/step   {allocs_per_step}\n",
         name = spec.name,
         id = spec.id,
-        n = grouped(args.num_envs as f64),
+        n = if args.num_envs == 1 { "1 env".into() } else { format!("{} envs", grouped(args.num_envs as f64)) },
         threads = if args.threads == 1 { "1 thread".into() } else { format!("{} threads", args.threads) },
         lanes_word = if lanes == 1 { "lane" } else { "lanes" },
         machine = device::describe(),

@@ -71,9 +71,9 @@ def test_numbers_of_any_kind(dtype: str) -> None:
         ("CartPole-v1", [2**40] * 6, ValueError, "out of range"),
         ("CartPole-v1", np.full(6, 2**64 - 1, dtype=np.uint64), ValueError, "out of range"),
         ("Pendulum-v1", np.zeros(6, np.float32), ValueError, "have shape (6,), wanted (6, 1)"),
-        ("Pendulum-v1", np.full((6, 1), np.nan, np.float32), ValueError, "is not finite"),
-        ("Pendulum-v1", np.full((6, 1), np.inf), ValueError, "is not finite"),
-        ("Pendulum-v1", np.full((6, 1), 1e300), ValueError, "is not finite"),
+        ("Pendulum-v1", np.full((6, 1), np.nan, np.float32), ValueError, "is not a finite f32"),
+        ("Pendulum-v1", np.full((6, 1), np.inf), ValueError, "is not a finite f32"),
+        ("Pendulum-v1", np.full((6, 1), 1e300), ValueError, "is not a finite f32"),
         ("Pendulum-v1", np.zeros((6, 1), complex), TypeError, "have dtype complex128, wanted real numbers"),
     ],
 )

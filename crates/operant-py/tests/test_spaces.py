@@ -96,6 +96,8 @@ def test_the_package() -> None:
         ({"seed": 1.5}, TypeError, "seed = 1.5: wanted an integer"),
         ({"first_env": -1}, ValueError, "first_env = -1"),
         ({"render_mode": "human"}, ValueError, "render_mode = 'human'"),
+        ({"low": 1, "high": -1}, ValueError, "parameters low = 1, high = -1: wanted low <= high"),
+        ({"kinematics_integrator": "euler"}, ValueError, 'unknown parameter "kinematics_integrator"'),
         ({"gravty": 1}, ValueError, 'unknown parameter "gravty"; did you mean "gravity"?'),
         ({"gravity": -1}, ValueError, "parameter gravity = -1: wanted"),
         ({"gravity": float("nan")}, ValueError, "parameter gravity = NaN"),

@@ -126,7 +126,7 @@ def test_fast_math_is_near() -> None:
     np.testing.assert_allclose(strict.step(actions)[0], fast.step(actions)[0], atol=1e-5)
 
 
-@pytest.mark.parametrize("env_id", operant.list_envs()[:6])
+@pytest.mark.parametrize("env_id", [e for e in operant.list_envs() if operant.env_info(e)["render_fps"]])
 def test_pictures(env_id: str) -> None:
     env = operant.make_vec(env_id, 2, seed=0, render_mode="rgb_array")
     env.reset()
@@ -146,3 +146,17 @@ def test_no_pictures() -> None:
     env.reset()
     with pytest.raises(ValueError, match="draws no picture"):
         env.draw(0)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"gravity": 3.0}, {"max_episode_steps": 9}, {"autoreset_mode": "next_step"}, {"first_env": 1}, {"num_envs": 3}],
+)
+def test_a_save_of_another_configuration_is_refused(other: dict[str, Any]) -> None:
+    env = operant.make_vec("CartPole-v1", **{"num_envs": 2, **other})
+    env.reset(seed=0)
+    saved = env.save()
+    target = operant.make_vec("CartPole-v1", num_envs=2, threads=1, lanes=1)
+    target.reset(seed=1)
+    with pytest.raises(ValueError, match="saved state is of .*; wanted 2 envs of CartPole-v1"):
+        target.load(saved)

@@ -29,7 +29,8 @@ class OperantEnv(gymnasium.Env[npt.NDArray[np.float32], Any]):
             render_mode: "rgb_array" for :meth:`render`.
             **params: parameters of the environment; see :func:`operant.env_info`.
         """
-        spaces.check_render_mode(render_mode, spaces.env_info(env_id))
+        info = spaces.env_info(env_id)
+        spaces.check_render_mode(render_mode, info)
         self._engine = Engine(
             env_id,
             1,
@@ -43,7 +44,7 @@ class OperantEnv(gymnasium.Env[npt.NDArray[np.float32], Any]):
             copy=False,
             episode_stats=False,
             guarded=False,
-            params=spaces.numbers(params),
+            params=spaces.numbers(params, info),
         )
         info = self._engine.spec()
         self.metadata = spaces.metadata(info)

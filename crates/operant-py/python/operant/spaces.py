@@ -96,10 +96,15 @@ def fresh_seed() -> int:
     return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
 
 
-def numbers(params: Mapping[str, SupportsFloat]) -> list[tuple[str, float]]:
+def numbers(params: Mapping[str, SupportsFloat], info: Mapping[str, Any]) -> list[tuple[str, float]]:
     """Parameters as the engine takes them; it knows their names and ranges."""
+    known = [param["name"] for param in info["params"]]
     pairs = []
     for name, value in params.items():
+        if name not in known:
+            # Whatever its value, the engine names the nearest parameter.
+            pairs.append((name, 0.0))
+            continue
         if isinstance(value, str):
             raise TypeError(f"parameter {name} = {value!r}: wanted a number")
         try:

@@ -27,7 +27,7 @@ _MODES = {
 
 def _autoreset_mode(mode: str | AutoresetMode) -> tuple[str, AutoresetMode]:
     for name, value in _MODES.items():
-        if mode is value or mode in (name, value.value):
+        if mode is value or (isinstance(mode, str) and mode.lower() in (name, value.value.lower())):
             return name, value
     raise ValueError(f"autoreset_mode = {mode!r}: wanted one of {', '.join(map(repr, _MODES))} or an AutoresetMode")
 
@@ -97,7 +97,7 @@ class OperantVectorEnv(VectorEnv[Observations, npt.ArrayLike, np.ndarray]):
             copy=bool(copy),
             episode_stats=bool(episode_stats),
             guarded=True,
-            params=spaces.numbers(params),
+            params=spaces.numbers(params, info),
         )
         # Looked up here, so that a step pays for one attribute and one call.
         self._step = self._engine.step
@@ -122,14 +122,16 @@ class OperantVectorEnv(VectorEnv[Observations, npt.ArrayLike, np.ndarray]):
         """Begins an episode in every env.
 
         Args:
-            seed: an integer, from which every env has its own stream by its number; or one seed per env, where None
-                goes on; or None, which goes on with the next episode of each env's stream (in the first reset: that
+            seed: an integer, from which every env has its own stream by its number (not, as in Gymnasium's own vector
+                envs, the seeds ``seed``, ``seed + 1`` and so on); or one seed per env, where None goes on; or None, which goes on with the next episode of each env's stream (in the first reset: that
                 of the seed given to :func:`make_vec`, or of a fresh one).
             options: ``low`` and ``high`` (Pendulum: ``x_init`` and ``y_init``) bound the first states of the episodes
                 that this call begins, and of no others; ``reset_mask``, a boolean array ``[N]``, limits the reset to
                 some envs.
         """
-        options = options or {}
+        options = {} if options is None else options
+        if not isinstance(options, dict):
+            raise TypeError(f"options = {options!r}: wanted a dictionary")
         mask = options.get("reset_mask")
         if "reset_mask" in options:
             self._check_mask(mask)

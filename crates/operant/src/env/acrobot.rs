@@ -1,6 +1,7 @@
 //! Two links hanging from a pivot, driven at the joint between them.
 
-use super::{Action, ActionSpace, Canvas, Channel, Env, Spec, Step, draw};
+use super::{Action, ActionSpace, Canvas, Channel, Env, Spec, Step, draw, ordered};
+use crate::error::Result;
 use crate::lanes::math::wrap_angle;
 use crate::lanes::{Float, Int, Lanes, Rng, Scalar, select};
 use crate::{columns, params};
@@ -116,6 +117,10 @@ impl Env for Acrobot {
             solved_at: Some(-100.0),
             render_fps: 15,
         }
+    }
+
+    fn validate(&self) -> Result<()> {
+        ordered(("low", self.low), ("high", self.high))
     }
 
     #[inline(always)]

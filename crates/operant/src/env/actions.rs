@@ -137,9 +137,9 @@ impl<'a> Actions<'a> {
 
     fn not_finite(&self, spec: &Spec) -> Error {
         let bad = (0..self.len()).find(|&i| !self.float(i).is_finite()).unwrap_or(0);
-        let got = self.float(bad);
+        let got = if let Self::F64(a) = self { a[bad] } else { f64::from(self.float(bad)) };
         Error::Action(format!(
-            "action {got} of env {} is not finite; {} takes finite numbers",
+            "action {got} of env {} is not a finite f32; {} takes finite numbers",
             bad / spec.action.dims(),
             spec.name
         ))
@@ -225,7 +225,7 @@ mod tests {
                     .check(&pendulum, 2)
                     .unwrap_err()
                     .to_string()
-                    .contains("of env 1 is not finite")
+                    .contains("of env 1 is not a finite f32")
             );
         }
         // Finite in f64 but not in the f32 that the env computes with.

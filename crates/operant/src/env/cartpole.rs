@@ -1,6 +1,7 @@
 //! A pole on a cart, pushed left or right.
 
-use super::{Action, ActionSpace, Canvas, Channel, Env, Spec, Step, draw};
+use super::{Action, ActionSpace, Canvas, Channel, Env, Spec, Step, draw, ordered};
+use crate::error::Result;
 use crate::lanes::{Float, Int, Lanes, Rng, Scalar, select};
 use crate::{columns, params};
 
@@ -70,6 +71,10 @@ impl Env for CartPole {
             solved_at: Some(475.0),
             render_fps: 50,
         }
+    }
+
+    fn validate(&self) -> Result<()> {
+        ordered(("low", self.low), ("high", self.high))
     }
 
     #[inline(always)]

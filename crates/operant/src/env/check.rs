@@ -43,6 +43,8 @@ pub fn all(entry: &Entry) -> std::result::Result<(), String> {
 /// A count that leaves a partial group at every lane width, and steps enough for several episodes of most envs.
 const ENVS: usize = 37;
 const STEPS: usize = 300;
+/// Steps enough for whole episodes of any env with a usual time limit.
+const LONG: usize = 1200;
 
 fn ensure(holds: bool, message: impl FnOnce() -> String) -> Finding {
     if holds { Ok(()) } else { Err(message()) }
@@ -245,9 +247,12 @@ fn alone(entry: &Entry) -> Finding {
 
 fn bounds(entry: &Entry) -> Finding {
     let spec = entry.spec();
-    for (t, row) in Run::new(entry, &Options::new(ENVS), 7)?.rows(STEPS).iter().enumerate() {
+    let width = spec.observation.len();
+    // Where the next step resets, the last observations of episodes, where bounds break first, are looked at too.
+    let options = Options { autoreset: AutoReset::NextStep, ..Options::new(ENVS) };
+    for (t, row) in Run::new(entry, &options, 7)?.rows(LONG).iter().enumerate() {
         for (i, &x) in row.obs.iter().enumerate() {
-            let channel = &spec.observation[i % spec.observation.len()];
+            let channel = &spec.observation[i % width];
             ensure(x.is_finite() && (channel.low..=channel.high).contains(&x), || {
                 format!("\"{}\" is {x} at step {t}, outside {} ..= {}", channel.name, channel.low, channel.high)
             })?;
@@ -409,6 +414,7 @@ fn save_load(entry: &Entry) -> Finding {
             ("number of envs", Options { autoreset, ..Options::new(ENVS - 1) }),
             ("first env", Options { autoreset, first_env: 1, ..Options::new(ENVS) }),
             ("auto-reset mode", Options { autoreset: other_mode, ..Options::new(ENVS) }),
+            ("time limit", Options { autoreset, time_limit: Some(Some(9)), ..Options::new(ENVS) }),
         ] {
             ensure(build(entry, &other)?.load(&saved).is_err(), || format!("bytes of another {what} are accepted"))?;
         }

@@ -86,6 +86,8 @@ impl<E: HostEnv> HostVec<E> {
             columns: self.state_columns() + OWN_COLUMNS,
             first_env: self.first_env,
             autoreset: self.autoreset,
+            time_limit: self.spec.time_limit,
+            params: self.params(),
         }
     }
 
@@ -168,7 +170,8 @@ impl<E: HostEnv> VecEnv for HostVec<E> {
     fn step(&mut self, actions: Actions<'_>, mut out: Row<'_>) {
         let (num_envs, dims) = (self.slots.len(), self.spec.action.dims());
         out.assert_fits(&self.spec, num_envs);
-        assert_eq!(actions.len(), num_envs * dims, "actions of {}", self.spec.name);
+        let (got, wanted) = (actions.len(), num_envs * dims);
+        assert!(got == wanted, "{got} action numbers for {}, wanted {wanted}", self.spec.name);
         let worth = if self.always_split { num_envs } else { num_envs / MIN_ENVS_PER_PART };
         let parts = self.pool.threads().min(MAX_PARTS).min(worth).max(1);
         let per_part = num_envs.div_ceil(parts);

@@ -82,6 +82,7 @@ struct Part<'a> {
 impl<E: Env> LaneVec<E> {
     /// N envs with the parameters of `env`. Call `reset` before the first step.
     pub fn new(env: E, options: &Options) -> Result<Self> {
+        env.validate()?;
         let mut spec = env.spec();
         if let Some(limit) = options.time_limit {
             spec.time_limit = limit;
@@ -161,6 +162,8 @@ impl<E: Env> LaneVec<E> {
             columns: Layout::<E>::OWN.columns(),
             first_env: self.first_env,
             autoreset: self.autoreset,
+            time_limit: self.spec.time_limit,
+            params: self.params(),
         }
     }
 
@@ -378,7 +381,8 @@ impl<E: Env> VecEnv for LaneVec<E> {
 
     fn step(&mut self, actions: Actions<'_>, out: Row<'_>) {
         out.assert_fits(&self.spec, self.num_envs);
-        assert_eq!(actions.len(), self.num_envs * E::ACTION_DIMS, "actions of {}", self.spec.name);
+        let (got, wanted) = (actions.len(), self.num_envs * E::ACTION_DIMS);
+        assert!(got == wanted, "{got} action numbers for {}, wanted {wanted}", self.spec.name);
         let timed = !self.always_split && self.timed_steps < TIMED_STEPS && self.pool.threads() > 1;
         let start = timed.then(Instant::now);
         let (backend, work) = (self.backend, self.work());

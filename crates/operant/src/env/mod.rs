@@ -34,7 +34,7 @@ pub use host_vec::HostVec;
 pub use lane_vec::LaneVec;
 pub use mountaincar::MountainCar;
 pub use mountaincar_continuous::MountainCarContinuous;
-pub use params::{Param, ParamValue, Params};
+pub use params::{Param, ParamValue, Params, ordered};
 pub use pendulum::Pendulum;
 pub use registry::{Door, Entry, REGISTRY, find};
 pub use row::{Row, RowBuf};
@@ -89,6 +89,10 @@ pub trait Env: Params + Copy + Default + Send + Sync + 'static {
 
     /// Names, spaces and limits.
     fn spec(&self) -> Spec;
+    /// Whether the parameters, each within its range, fit together.
+    fn validate(&self) -> Result<()> {
+        Ok(())
+    }
     /// Draws a first state.
     fn reset<L: Lanes>(&self, rng: &mut Rng<L>) -> Self::State<L>;
     /// One step.
@@ -223,7 +227,8 @@ pub trait VecEnv: Send {
     /// Begins episodes in all envs, or where `which` is not 0, and writes `obs` and `legal` of all envs. Panics if `which`
     /// or the seeds are not `[N]`.
     fn reset(&mut self, seeds: Seeds<'_>, which: Option<&[u8]>, out: Row<'_>);
-    /// One step of all envs. The edges call [`Actions::check`] first: here a wrong choice is some other choice.
+    /// One step of all envs, which must have been reset. The edges call [`Actions::check`] first: here a wrong choice is
+    /// some other choice, and a wrong count panics.
     fn step(&mut self, actions: Actions<'_>, out: Row<'_>);
     /// Writes `obs` and `legal` of the states as they are.
     fn observe(&self, out: Row<'_>);
@@ -235,7 +240,8 @@ pub trait VecEnv: Send {
     fn write(&mut self, columns: &[(usize, &[i32])]) -> Result<()>;
     /// Everything needed to go on exactly from here.
     fn save(&self) -> Vec<u8>;
-    /// Goes on from `save`d bytes of the same env and N; parameters and time limit are this one's own.
+    /// Goes on from `save`d bytes of the same env, N, first env, auto-reset mode, time limit and parameters; lanes and
+    /// threads may differ.
     fn load(&mut self, bytes: &[u8]) -> Result<()>;
     /// A picture of one env, if it draws one.
     fn draw(&self, env: usize) -> Option<Canvas>;

@@ -1,6 +1,7 @@
 //! A car too weak for its hill, pushed left, not at all, or right.
 
-use super::{Action, ActionSpace, Canvas, Channel, Env, Spec, Step, draw};
+use super::{Action, ActionSpace, Canvas, Channel, Env, Spec, Step, draw, ordered};
+use crate::error::Result;
 use crate::lanes::{Float, Int, Lanes, Rng, Scalar, select};
 use crate::{columns, params};
 
@@ -58,6 +59,11 @@ impl Env for MountainCar {
             solved_at: Some(-110.0),
             render_fps: 30,
         }
+    }
+
+    fn validate(&self) -> Result<()> {
+        ordered(("low", self.low), ("high", self.high))?;
+        ordered(("min_position", self.min_position), ("max_position", self.max_position))
     }
 
     #[inline(always)]

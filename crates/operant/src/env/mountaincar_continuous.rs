@@ -1,6 +1,7 @@
 //! A car too weak for its hill, pushed with a force of one's choice that costs energy.
 
-use super::{Action, ActionSpace, Canvas, Channel, Env, Spec, Step, draw};
+use super::{Action, ActionSpace, Canvas, Channel, Env, Spec, Step, draw, ordered};
+use crate::error::Result;
 use crate::lanes::{Float, Lanes, Rng, Scalar, select};
 use crate::{columns, params};
 
@@ -58,6 +59,11 @@ impl Env for MountainCarContinuous {
             solved_at: Some(90.0),
             render_fps: 30,
         }
+    }
+
+    fn validate(&self) -> Result<()> {
+        ordered(("low", self.low), ("high", self.high))?;
+        ordered(("min_position", self.min_position), ("max_position", self.max_position))
     }
 
     #[inline(always)]

@@ -90,6 +90,15 @@ pub trait Params {
     }
 }
 
+/// An error unless `low <= high`, for two parameters of these names.
+pub fn ordered(low: (&str, f32), high: (&str, f32)) -> Result<()> {
+    if low.1 <= high.1 {
+        Ok(())
+    } else {
+        Err(Error::Invalid(format!("parameters {} = {}, {} = {}: wanted {0} <= {2}", low.0, low.1, high.0, high.1)))
+    }
+}
+
 /// Declares an env's struct of parameters, each with its doc, default, allowed range and unit:
 /// `params! { /// Doc. pub struct Swing { /// gravitational acceleration` ⏎ `gravity: f32 = 9.8, 0.0..=1e3, "m/s²"; } }`.
 #[macro_export]

@@ -1,9 +1,6 @@
 //! The list of environments. One line here brings an env to the command line, Python, the tests and the docs.
 
-use super::{
-    Acrobot, AutoReset, CartPole, Env, GridWorld, HostEnv, HostVec, LaneVec, MAX_ENVS, MountainCar,
-    MountainCarContinuous, Options, Param, Params, Pendulum, Spec, VecEnv, emit, probe,
-};
+use super::{AutoReset, Env, HostEnv, HostVec, LaneVec, MAX_ENVS, Options, Param, Params, Spec, VecEnv, emit};
 use crate::device::CpuPool;
 use crate::error::{Error, Result};
 use crate::lanes::{Backend, Math, Width};
@@ -11,17 +8,17 @@ use std::sync::Arc;
 
 /// Every env, in the order in which it is listed.
 pub static REGISTRY: &[Entry] = &[
-    Entry::lanes::<CartPole>(),
-    Entry::lanes::<MountainCar>(),
-    Entry::lanes::<MountainCarContinuous>(),
-    Entry::lanes::<Pendulum>(),
-    Entry::lanes::<Acrobot>(),
-    Entry::host::<GridWorld>(),
-    Entry::lanes::<probe::Identity>(),
-    Entry::lanes::<probe::Delayed>(),
-    Entry::lanes::<probe::Truncation>(),
-    Entry::lanes::<probe::Masked>(),
-    Entry::lanes::<probe::Memory>(),
+    Entry::lanes::<super::cartpole::CartPole>(),
+    Entry::lanes::<super::mountaincar::MountainCar>(),
+    Entry::lanes::<super::mountaincar_continuous::MountainCarContinuous>(),
+    Entry::lanes::<super::pendulum::Pendulum>(),
+    Entry::lanes::<super::acrobot::Acrobot>(),
+    Entry::host::<super::gridworld::GridWorld>(),
+    Entry::lanes::<super::probe::Identity>(),
+    Entry::lanes::<super::probe::Delayed>(),
+    Entry::lanes::<super::probe::Truncation>(),
+    Entry::lanes::<super::probe::Masked>(),
+    Entry::lanes::<super::probe::Memory>(),
 ];
 
 /// The env of this short name or id.

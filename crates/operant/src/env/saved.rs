@@ -1,6 +1,6 @@
 //! The bytes of a saved vector env: a header that says what they are of, then the words, then a checksum.
 
-use super::AutoReset;
+use super::{AutoReset, Param};
 use crate::error::{Error, Result};
 
 const MAGIC: &[u8; 8] = b"OPRVEC01";
@@ -12,13 +12,21 @@ pub(super) struct Header {
     pub(super) columns: usize,
     pub(super) first_env: u32,
     pub(super) autoreset: AutoReset,
+    pub(super) time_limit: Option<u32>,
+    pub(super) params: Vec<Param>,
 }
 
 impl Header {
     /// As text: readable in a message, and equal only for equal headers.
     fn text(&self) -> String {
-        let Self { id, num_envs, columns, first_env, autoreset } = self;
-        format!("{num_envs} envs of {id} from number {first_env} on, {columns} columns, auto-reset {autoreset:?}")
+        let Self { id, num_envs, columns, first_env, autoreset, time_limit, params } = self;
+        let limit = time_limit.map_or("none".into(), |limit| limit.to_string());
+        let params: Vec<String> = params.iter().map(|param| format!("{} = {}", param.name, param.value)).collect();
+        format!(
+            "{num_envs} envs of {id} from number {first_env} on, {columns} columns, auto-reset {autoreset:?}, time limit {limit}, \
+             parameters ({})",
+            params.join(", ")
+        )
     }
 }
 
