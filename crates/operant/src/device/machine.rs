@@ -15,10 +15,14 @@ pub fn describe() -> String {
             Some(line.split_once(':')?.1.trim().to_owned())
         })
         .unwrap_or_else(|| std::env::consts::ARCH.to_owned());
-    format!("{model}, {} threads, {}, {}", threads_available(), vectors(), std::env::consts::OS)
+    let threads = match threads_available() {
+        1 => "1 thread".to_owned(),
+        n => format!("{n} threads"),
+    };
+    format!("{model}, {threads}, {}, {}", vectors(), std::env::consts::OS)
 }
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(operant_portable)))]
 fn vectors() -> &'static str {
     if is_x86_feature_detected!("avx512f") {
         "AVX-512"
@@ -29,7 +33,7 @@ fn vectors() -> &'static str {
     }
 }
 
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(any(not(target_arch = "x86_64"), operant_portable))]
 fn vectors() -> &'static str {
     std::env::consts::ARCH
 }
