@@ -34,6 +34,21 @@ STATES: dict[str, Draw] = {
 }
 
 
+def compare(ours: operant.OperantVectorEnv, theirs: Any, state: dict[str, np.ndarray]) -> None:
+    """Takes one step from `state` in both, with the same random actions."""
+    ours.reset(seed=1)
+    ours.set_state(state)
+    actions = ours.action_space.sample()
+    observations, rewards, terminated, _, _ = ours.step(actions)
+    for i in range(N):
+        theirs.reset()
+        theirs.state = np.array([column[i] for column in state.values()], dtype=np.float64)
+        observation, reward, ended, _, _ = theirs.step(actions[i])
+        np.testing.assert_allclose(observations[i], observation, rtol=2e-5, atol=2e-5)
+        np.testing.assert_allclose(rewards[i], reward, rtol=1e-5, atol=1e-5)
+        assert terminated[i] == ended
+
+
 @pytest.mark.parametrize("env_id", STATES)
 def test_one_step_equals_gymnasiums(env_id: str) -> None:
     rng = np.random.default_rng(0)
@@ -41,18 +56,7 @@ def test_one_step_equals_gymnasiums(env_id: str) -> None:
     ours.action_space.seed(0)
     theirs: Any = gymnasium.make(env_id).unwrapped
     for _ in range(4):
-        ours.reset(seed=1)
-        state = STATES[env_id](rng)
-        ours.set_state(state)
-        actions = ours.action_space.sample()
-        observations, rewards, terminated, _, _ = ours.step(actions)
-        for i in range(N):
-            theirs.reset()
-            theirs.state = np.array([column[i] for column in state.values()], dtype=np.float64)
-            observation, reward, ended, _, _ = theirs.step(actions[i])
-            np.testing.assert_allclose(observations[i], observation, rtol=2e-5, atol=2e-5)
-            np.testing.assert_allclose(rewards[i], reward, rtol=1e-5, atol=1e-5)
-            assert terminated[i] == ended
+        compare(ours, theirs, STATES[env_id](rng))
 
 
 @pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
@@ -134,16 +138,5 @@ def test_parameters_act_as_gymnasiums_attributes_do(env_id: str) -> None:
     if env_id == "CartPole-v1":
         theirs.total_mass = theirs.masspole + theirs.masscart
         theirs.polemass_length = theirs.masspole * theirs.length
-    ours.reset(seed=1)
     ours.action_space.seed(1)
-    state = STATES[env_id](np.random.default_rng(1))
-    ours.set_state(state)
-    actions = ours.action_space.sample()
-    observations, rewards, terminated, _, _ = ours.step(actions)
-    for i in range(N):
-        theirs.reset()
-        theirs.state = np.array([column[i] for column in state.values()], dtype=np.float64)
-        observation, reward, ended, _, _ = theirs.step(actions[i])
-        np.testing.assert_allclose(observations[i], observation, rtol=2e-5, atol=2e-5)
-        np.testing.assert_allclose(rewards[i], reward, rtol=1e-5, atol=1e-5)
-        assert terminated[i] == ended
+    compare(ours, theirs, STATES[env_id](np.random.default_rng(1)))

@@ -1,5 +1,6 @@
 //! The adapter from [`HostEnv`] to [`VecEnv`]: one Rust value per env, stepped in order, shared among threads.
 
+use super::pace::{MAX_PARTS, Pace};
 use super::{
     Actions, AutoReset, Canvas, HostAction, HostEnv, Options, Param, Row, Seeds, Spec, VecEnv, check_columns, saved,
 };
@@ -11,9 +12,6 @@ use std::sync::Arc;
 
 /// Columns beside the state: elapsed, return, episode, pending, two words of seed.
 const OWN_COLUMNS: usize = 6;
-/// Envs below which another thread is not worth waking.
-const MIN_ENVS_PER_PART: usize = 64;
-const MAX_PARTS: usize = 64;
 
 /// N envs of one kind.
 pub struct HostVec<E: HostEnv> {
@@ -22,7 +20,7 @@ pub struct HostVec<E: HostEnv> {
     first_env: u32,
     autoreset: AutoReset,
     pool: Arc<CpuPool>,
-    always_split: bool,
+    pace: Pace,
     slots: Vec<Slot<E>>,
 }
 
@@ -73,7 +71,7 @@ impl<E: HostEnv> HostVec<E> {
             first_env: options.first_env,
             autoreset: options.autoreset,
             pool: options.pool.clone(),
-            always_split: options.always_split,
+            pace: Pace::new(options.always_split),
             slots: options.allocate(&spec, options.num_envs, slot)?,
             spec,
         })
@@ -172,13 +170,14 @@ impl<E: HostEnv> VecEnv for HostVec<E> {
         out.assert_fits(&self.spec, num_envs);
         let (got, wanted) = (actions.len(), num_envs * dims);
         assert!(got == wanted, "{got} action numbers for {}, wanted {wanted}", self.spec.name);
-        let worth = if self.always_split { num_envs } else { num_envs / MIN_ENVS_PER_PART };
-        let parts = self.pool.threads().min(MAX_PARTS).min(worth).max(1);
+        let start = self.pace.start(self.pool.threads());
+        let parts = self.pace.parts(self.pool.threads()).min(num_envs);
         let per_part = num_envs.div_ceil(parts);
         let (width, legal_width) = (self.spec.observation.len(), self.spec.legal_width());
         let (spec, first_env, autoreset) = (&self.spec, self.first_env, self.autoreset);
         if parts == 1 {
-            return step_part(&mut Part { first: 0, slots: &mut self.slots, actions, out }, spec, first_env, autoreset);
+            step_part(&mut Part { first: 0, slots: &mut self.slots, actions, out }, spec, first_env, autoreset);
+            return self.pace.note(start);
         }
         let mut tasks: [Option<Part<'_, E>>; MAX_PARTS] = [const { None }; MAX_PARTS];
         let mut used = 0;

@@ -8,21 +8,13 @@ use super::lane_kernels::{
     BLOCK, Layout, Line, MAX_ACTION_DIMS, MAX_CHOICES, MAX_STATE, ObserveKernel, ResetGroup, ResetKernel, StepKernel,
     Work, read_state,
 };
+use super::pace::{MAX_PARTS, Pace};
 use super::row::front;
 use super::{Actions, AutoReset, Canvas, Env, Options, Param, Row, RowBuf, Seeds, Spec, VecEnv, check_columns, saved};
 use crate::device::CpuPool;
 use crate::error::{Error, Result};
 use crate::lanes::{Backend, Column, Columns, Kind, Scalar};
 use std::sync::Arc;
-use std::time::Instant;
-
-/// Most parts that a step is split into.
-const MAX_PARTS: usize = 64;
-/// Work worth handing to another thread, in nanoseconds. Handing over costs about 1 µs between spinning threads; with
-/// less than this for each, two threads were measured no faster than one.
-const MIN_PART_NS: f64 = 8_000.0;
-/// Steps that are timed before the first split.
-const TIMED_STEPS: u32 = 8;
 
 /// N envs of one kind.
 pub struct LaneVec<E: Env> {
@@ -34,7 +26,7 @@ pub struct LaneVec<E: Env> {
     autoreset: AutoReset,
     backend: Backend,
     pool: Arc<CpuPool>,
-    always_split: bool,
+    pace: Pace,
     /// `[N / 16 rounded up, columns, 16]`
     lines: Vec<Line>,
     /// `[N rounded up to 16]` scratch: envs whose episode ended in this step, by number within their part.
@@ -45,9 +37,6 @@ pub struct LaneVec<E: Env> {
     scratch: Vec<Scratch>,
     /// Where the envs beyond the last whole block are stepped.
     tail: Tail,
-    /// Fastest inline step so far, nanoseconds, and how many were timed.
-    step_ns: f64,
-    timed_steps: u32,
 }
 
 /// Where a part's resets are worked out.
@@ -121,7 +110,7 @@ impl<E: Env> LaneVec<E> {
             autoreset: options.autoreset,
             backend: options.backend,
             pool: options.pool.clone(),
-            always_split: options.always_split,
+            pace: Pace::new(options.always_split),
             lines: options.allocate(&spec, blocks * Layout::<E>::OWN.columns(), Line([0; BLOCK]))?,
             ended: options.allocate(&spec, blocks * BLOCK, 0)?,
             waiting: options.allocate(&spec, if waits { blocks * BLOCK } else { 0 }, 0)?,
@@ -141,8 +130,6 @@ impl<E: Env> LaneVec<E> {
                 numbers: vec![0.0; BLOCK * E::ACTION_DIMS],
                 row: RowBuf::new(&spec, BLOCK),
             },
-            step_ns: f64::INFINITY,
-            timed_steps: 0,
             spec,
         })
     }
@@ -174,18 +161,6 @@ impl<E: Env> LaneVec<E> {
             autoreset: self.autoreset,
             choices: self.spec.action.choices(),
             masked: self.spec.masked,
-        }
-    }
-
-    /// Parts that a step is worth splitting into, by the time that steps took.
-    fn parts(&self) -> usize {
-        let most = self.pool.threads().min(MAX_PARTS);
-        if self.always_split {
-            most
-        } else if self.timed_steps < TIMED_STEPS {
-            1
-        } else {
-            most.min((self.step_ns / MIN_PART_NS) as usize).max(1)
         }
     }
 }
@@ -383,10 +358,9 @@ impl<E: Env> VecEnv for LaneVec<E> {
         out.assert_fits(&self.spec, self.num_envs);
         let (got, wanted) = (actions.len(), self.num_envs * E::ACTION_DIMS);
         assert!(got == wanted, "{got} action numbers for {}, wanted {wanted}", self.spec.name);
-        let timed = !self.always_split && self.timed_steps < TIMED_STEPS && self.pool.threads() > 1;
-        let start = timed.then(Instant::now);
+        let start = self.pace.start(self.pool.threads());
         let (backend, work) = (self.backend, self.work());
-        let (parts, legal_width) = (self.parts(), self.spec.legal_width());
+        let (parts, legal_width) = (self.pace.parts(self.pool.threads()), self.spec.legal_width());
         let mut rest = Rest {
             first_env: self.first_env,
             count: self.num_envs,
@@ -417,10 +391,7 @@ impl<E: Env> VecEnv for LaneVec<E> {
                 }
             });
         }
-        if let Some(start) = start {
-            self.step_ns = self.step_ns.min(start.elapsed().as_nanos() as f64);
-            self.timed_steps += 1;
-        }
+        self.pace.note(start);
     }
 
     fn observe(&self, mut out: Row<'_>) {

@@ -17,6 +17,7 @@ mod lane_kernels;
 mod lane_vec;
 mod mountaincar;
 mod mountaincar_continuous;
+mod pace;
 mod params;
 mod pendulum;
 pub mod probe;
