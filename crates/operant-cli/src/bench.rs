@@ -32,6 +32,9 @@ struct EnvArgs {
     /// Threads that step them.
     #[arg(long, default_value_t = 1)]
     threads: usize,
+    /// Use all threads even where one is faster: shows what sharing a step costs.
+    #[arg(long)]
+    split: bool,
     /// Lanes of the SIMD code.
     #[arg(long, value_enum, default_value_t = LanesArg::Auto)]
     lanes: LanesArg,
@@ -114,6 +117,7 @@ fn run_env(args: &EnvArgs) -> Result<(), Failure> {
         pool: Arc::new(CpuPool::new(args.threads)),
         backend: Backend::new(width, math),
         autoreset: AutoReset::SameStep,
+        always_split: args.split,
         ..Options::new(args.num_envs)
     };
     let settings: Vec<(&str, f64)> = args.settings.iter().map(|(name, value)| (name.as_str(), *value)).collect();

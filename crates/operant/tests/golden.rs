@@ -188,8 +188,8 @@ fn pendulum_one_step() {
     one_step("pendulum", 0);
 }
 
-/// Four Runge–Kutta stages of 0.2 s multiply rounding errors at the largest speeds: for a few of the thousand states no
-/// f32 arithmetic stays within 1e-5 (NumPy's in f32 leaves two outside).
+/// Four Runge–Kutta stages of 0.2 s multiply rounding errors at the largest speeds: a few of the thousand states come out
+/// beyond 1e-5 in f32 (the same formulas in NumPy's f32 leave two there).
 #[test]
 fn acrobot_one_step() {
     one_step("acrobot", 3);

@@ -1,5 +1,5 @@
 //! Lane code must be inlined whole into its `#[target_feature]` body: an intrinsic that stands alone in the program
-//! means that some call was not, and costs a factor of ten in silence.
+//! means that some call was not, and the speed is lost in silence.
 
 #[test]
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]

@@ -184,7 +184,7 @@ pub struct Options {
     pub first_env: u32,
     /// Time limit in place of the env's own; `Some(None)` for none.
     pub time_limit: Option<Option<u32>>,
-    /// Use all threads even where one is faster: for tests of the splitting itself.
+    /// Use all threads even where one is faster: for tests and measurements of the splitting itself.
     pub always_split: bool,
 }
 

@@ -4,8 +4,8 @@ use std::time::Instant;
 
 /// Most parts that a step is split into.
 pub(super) const MAX_PARTS: usize = 64;
-/// Work worth handing to another thread, in nanoseconds. Two threads break even with one where a step takes about 6 µs
-/// alone (docs/results.md); from twice this on they are ahead by a fifth or more.
+/// Work worth handing to another thread, in nanoseconds: two threads were measured to break even with one where a step
+/// takes 4 to 13 µs alone, depending on the env (docs/results.md).
 const MIN_PART_NS: f64 = 5_000.0;
 /// Steps that are timed before the first is shared.
 const TIMED_STEPS: u32 = 8;
