@@ -31,7 +31,8 @@ impl<const FUSE: bool> Lanes for Avx2<FUSE> {
 macro_rules! simd {
     ($e:expr) => {
         // SAFETY: values of these types are made only by a kernel that a `Backend` runs, and a `Backend` of AVX2 is made only
-        // after the CPU was found to have it; pointers in `$e` come from slices whose length was checked just before.
+        // after the CPU was found to have it; pointers in `$e` come from slices whose length was checked just before, or is what
+        // the mask of the access was made from.
         unsafe { $e }
     };
 }
@@ -243,6 +244,12 @@ impl Not for M {
     }
 }
 
+/// The mask of the first `count` lanes: of all if there are more.
+#[inline(always)]
+fn first(count: usize) -> __m256i {
+    simd!(_mm256_cmpgt_epi32(_mm256_set1_epi32(count.min(8) as i32), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)))
+}
+
 impl<const FUSE: bool> Simd for Avx2<FUSE> {
     const WIDTH: usize = 8;
 
@@ -250,6 +257,19 @@ impl<const FUSE: bool> Simd for Avx2<FUSE> {
     fn load(words: &[i32]) -> I<FUSE> {
         let words = &words[..8];
         I(simd!(_mm256_loadu_si256(words.as_ptr().cast())))
+    }
+    #[inline(always)]
+    fn load_part(words: &[i32]) -> I<FUSE> {
+        I(simd!(_mm256_maskload_epi32(words.as_ptr(), first(words.len()))))
+    }
+    #[inline(always)]
+    fn load_f(x: &[f32]) -> F<FUSE> {
+        let x = &x[..8];
+        F(simd!(_mm256_loadu_ps(x.as_ptr())))
+    }
+    #[inline(always)]
+    fn load_f_part(x: &[f32]) -> F<FUSE> {
+        F(simd!(_mm256_maskload_ps(x.as_ptr(), first(x.len()))))
     }
     #[inline(always)]
     fn store(value: I<FUSE>, words: &mut [i32]) {
@@ -260,6 +280,26 @@ impl<const FUSE: bool> Simd for Avx2<FUSE> {
     fn store_f(value: F<FUSE>, out: &mut [f32]) {
         let out = &mut out[..8];
         simd!(_mm256_storeu_ps(out.as_mut_ptr(), value.0));
+    }
+    #[inline(always)]
+    fn store_f_part(value: F<FUSE>, out: &mut [f32]) {
+        simd!(_mm256_maskstore_ps(out.as_mut_ptr(), first(out.len()), value.0));
+    }
+    #[inline(always)]
+    fn sum_f(value: F<FUSE>) -> f32 {
+        simd!({
+            let x = _mm_add_ps(_mm256_castps256_ps128(value.0), _mm256_extractf128_ps::<1>(value.0));
+            let x = _mm_add_ps(x, _mm_movehl_ps(x, x));
+            _mm_cvtss_f32(_mm_add_ss(x, _mm_movehdup_ps(x)))
+        })
+    }
+    #[inline(always)]
+    fn largest_f(value: F<FUSE>) -> f32 {
+        simd!({
+            let x = _mm_max_ps(_mm256_castps256_ps128(value.0), _mm256_extractf128_ps::<1>(value.0));
+            let x = _mm_max_ps(x, _mm_movehl_ps(x, x));
+            _mm_cvtss_f32(_mm_max_ss(x, _mm_movehdup_ps(x)))
+        })
     }
     #[inline(always)]
     fn store_where(value: I<FUSE>, mask: M, words: &mut [i32]) {

@@ -30,7 +30,8 @@ impl<const FUSE: bool> Lanes for Avx512<FUSE> {
 macro_rules! simd {
     ($e:expr) => {
         // SAFETY: values of these types are made only by a kernel that a `Backend` runs, and a `Backend` of AVX-512 is made only
-        // after the CPU was found to have it; pointers in `$e` come from slices whose length was checked just before.
+        // after the CPU was found to have it; pointers in `$e` come from slices whose length was checked just before, or is what
+        // the mask of the access was made from.
         unsafe { $e }
     };
 }
@@ -243,6 +244,12 @@ impl Not for M {
     }
 }
 
+/// The mask of the first `count` lanes: of all if there are more.
+#[inline(always)]
+fn first(count: usize) -> __mmask16 {
+    ((1u32 << count.min(16)) - 1) as u16
+}
+
 impl<const FUSE: bool> Simd for Avx512<FUSE> {
     const WIDTH: usize = 16;
 
@@ -250,6 +257,19 @@ impl<const FUSE: bool> Simd for Avx512<FUSE> {
     fn load(words: &[i32]) -> I<FUSE> {
         let words = &words[..16];
         I(simd!(_mm512_loadu_si512(words.as_ptr().cast())))
+    }
+    #[inline(always)]
+    fn load_part(words: &[i32]) -> I<FUSE> {
+        I(simd!(_mm512_maskz_loadu_epi32(first(words.len()), words.as_ptr())))
+    }
+    #[inline(always)]
+    fn load_f(x: &[f32]) -> F<FUSE> {
+        let x = &x[..16];
+        F(simd!(_mm512_loadu_ps(x.as_ptr())))
+    }
+    #[inline(always)]
+    fn load_f_part(x: &[f32]) -> F<FUSE> {
+        F(simd!(_mm512_maskz_loadu_ps(first(x.len()), x.as_ptr())))
     }
     #[inline(always)]
     fn store(value: I<FUSE>, words: &mut [i32]) {
@@ -260,6 +280,28 @@ impl<const FUSE: bool> Simd for Avx512<FUSE> {
     fn store_f(value: F<FUSE>, out: &mut [f32]) {
         let out = &mut out[..16];
         simd!(_mm512_storeu_ps(out.as_mut_ptr(), value.0));
+    }
+    #[inline(always)]
+    fn store_f_part(value: F<FUSE>, out: &mut [f32]) {
+        simd!(_mm512_mask_storeu_ps(out.as_mut_ptr(), first(out.len()), value.0));
+    }
+    #[inline(always)]
+    fn sum_f(value: F<FUSE>) -> f32 {
+        simd!({
+            let x = _mm256_add_ps(_mm512_castps512_ps256(value.0), _mm512_extractf32x8_ps::<1>(value.0));
+            let x = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps::<1>(x));
+            let x = _mm_add_ps(x, _mm_movehl_ps(x, x));
+            _mm_cvtss_f32(_mm_add_ss(x, _mm_movehdup_ps(x)))
+        })
+    }
+    #[inline(always)]
+    fn largest_f(value: F<FUSE>) -> f32 {
+        simd!({
+            let x = _mm256_max_ps(_mm512_castps512_ps256(value.0), _mm512_extractf32x8_ps::<1>(value.0));
+            let x = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps::<1>(x));
+            let x = _mm_max_ps(x, _mm_movehl_ps(x, x));
+            _mm_cvtss_f32(_mm_max_ss(x, _mm_movehdup_ps(x)))
+        })
     }
     #[inline(always)]
     fn store_where(value: I<FUSE>, mask: M, words: &mut [i32]) {

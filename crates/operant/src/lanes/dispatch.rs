@@ -7,6 +7,7 @@ use super::Simd;
 use super::portable::Portable;
 #[cfg(all(target_arch = "x86_64", not(operant_portable)))]
 use super::{avx2::Avx2, avx512::Avx512};
+use crate::Error;
 
 /// Work that runs at whatever width it is given. Mark `run` and all that it calls `#[inline(always)]`: that is what
 /// compiles it with the wide instructions.
@@ -80,6 +81,30 @@ impl Backend {
     /// The best code of this width on this CPU.
     pub fn new(width: Width, math: Math) -> Self {
         Self { isa: Self::best(width), math }
+    }
+
+    /// The fastest code on this CPU: widest lanes, fused multiply-add.
+    pub fn fast() -> Self {
+        Self::new(Width::Auto, Math::Fast)
+    }
+
+    /// The instruction set of this [`name`](Self::name) in fast mode: `avx512`, `avx2` or `portable`.
+    pub fn named(name: &str) -> crate::Result<Self> {
+        const NAMES: [&str; 3] = ["avx512", "avx2", "portable"];
+        let (width, lacks) = match name {
+            "avx512" => (Width::Sixteen, "avx512f, avx512dq, avx512bw and avx512vl"),
+            "avx2" => (Width::Eight, "avx2, fma, bmi2 and popcnt"),
+            "portable" => return Ok(Self { math: Math::Fast, ..Self::portable(Width::Eight) }),
+            _ => return Err(Error::unknown("instruction set", name, NAMES, "one of avx512, avx2, portable")),
+        };
+        let backend = Self::new(width, Math::Fast);
+        if backend.name() == name {
+            return Ok(backend);
+        }
+        let widest = Self::fast().name();
+        Err(Error::Invalid(format!(
+            "instruction set \"{name}\" is not on this cpu or not in this build, which has \"{widest}\"; wanted a cpu with {lacks}; ask for \"{widest}\""
+        )))
     }
 
     #[cfg(all(target_arch = "x86_64", not(operant_portable)))]
@@ -162,6 +187,20 @@ impl Backend {
             (Isa::Avx512, Math::Fast) => unsafe { run_avx512::<K, true>(kernel) },
         }
     }
+
+    /// Runs a kernel in fast mode on the nearest of three lane types (AVX-512, AVX2, eight portable lanes), whatever width
+    /// and math this backend has: a large kernel then compiles three times and not seven.
+    pub fn run_fast<K: Kernel>(self, kernel: K) -> K::Out {
+        match self.isa {
+            Isa::Portable1 | Isa::Portable8 | Isa::Portable16 => kernel.run::<Portable<8>>(),
+            // SAFETY: a `Backend` with this set is only made after the CPU was asked for these features.
+            #[cfg(all(target_arch = "x86_64", not(operant_portable)))]
+            Isa::Avx2 => unsafe { run_avx2::<K, true>(kernel) },
+            // SAFETY: as above.
+            #[cfg(all(target_arch = "x86_64", not(operant_portable)))]
+            Isa::Avx512 => unsafe { run_avx512::<K, true>(kernel) },
+        }
+    }
 }
 
 #[cfg(all(target_arch = "x86_64", not(operant_portable)))]
@@ -174,4 +213,52 @@ fn run_avx2<K: Kernel, const FUSE: bool>(kernel: K) -> K::Out {
 #[target_feature(enable = "avx2,fma,bmi2,popcnt,avx512f,avx512dq,avx512bw,avx512vl")]
 fn run_avx512<K: Kernel, const FUSE: bool>(kernel: K) -> K::Out {
     kernel.run::<Avx512<FUSE>>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Float;
+    use super::*;
+
+    /// Width, and whether `mul_add` rounds once.
+    struct Probe;
+
+    impl Kernel for Probe {
+        type Out = (usize, bool);
+        #[inline(always)]
+        fn run<L: Simd>(self) -> (usize, bool) {
+            let x = L::F::from(1.0 + f32::EPSILON);
+            let lost = x.mul_add(x, -(x * x));
+            (L::WIDTH, L::mask_bits(lost.eq(0.0)) == 0)
+        }
+    }
+
+    #[test]
+    fn fast_runs_take_the_nearest_of_three() {
+        for (width, math) in [(Width::One, Math::Strict), (Width::Sixteen, Math::Strict), (Width::Auto, Math::Fast)] {
+            assert_eq!(Backend { math, ..Backend::portable(width) }.run_fast(Probe), (8, false));
+        }
+        for width in [Width::Eight, Width::Sixteen] {
+            let (strict, fast) = (Backend::new(width, Math::Strict), Backend::new(width, Math::Fast));
+            assert_eq!(strict.run_fast(Probe), fast.run_fast(Probe));
+            if strict.name() != "portable" {
+                assert_eq!(strict.run_fast(Probe), (strict.width(), true));
+            }
+        }
+    }
+
+    #[test]
+    fn names_force_an_instruction_set() {
+        assert_eq!(Backend::named("portable").unwrap().name(), "portable");
+        let widest = Backend::fast();
+        assert_eq!(Backend::named(widest.name()), Ok(widest));
+        for name in ["avx512", "avx2"] {
+            match Backend::named(name) {
+                Ok(backend) => assert_eq!((backend.name(), backend.math()), (name, Math::Fast)),
+                Err(error) => assert!(error.to_string().contains(widest.name()), "{error}"),
+            }
+        }
+        let message = Backend::named("avx521").unwrap_err().to_string();
+        assert!(message.contains("did you mean \"avx512\"?"), "{message}");
+    }
 }

@@ -12,16 +12,20 @@ mod avx2;
 mod avx512;
 mod columns;
 mod dispatch;
+mod double;
 pub mod math;
 mod portable;
 pub mod rng;
 mod sym;
+mod vectors;
 
 pub use columns::{Block, Column, Columns, Kind};
 pub use dispatch::{Backend, Kernel, Math, Width};
+pub use double::Double;
 pub use portable::Portable;
 pub use rng::Rng;
 pub use sym::{PRELUDE, Recording, Sym};
+pub use vectors::Vectors;
 
 use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Sub};
 
@@ -221,10 +225,22 @@ pub trait Simd: Lanes {
     const WIDTH: usize;
     /// Reads the first `WIDTH` values.
     fn load(words: &[i32]) -> Self::I;
+    /// Reads `words`, or its first `WIDTH` values if it has more; lanes beyond its end are 0.
+    fn load_part(words: &[i32]) -> Self::I;
+    /// Reads the first `WIDTH` values.
+    fn load_f(x: &[f32]) -> Self::F;
+    /// Reads `x`, or its first `WIDTH` values if it has more; lanes beyond its end are 0.
+    fn load_f_part(x: &[f32]) -> Self::F;
     /// Writes to the first `WIDTH` places.
     fn store(value: Self::I, words: &mut [i32]);
     /// Writes f32 lanes to the first `WIDTH` places.
     fn store_f(value: Self::F, out: &mut [f32]);
+    /// Writes as many of the first lanes as `out` has places.
+    fn store_f_part(value: Self::F, out: &mut [f32]);
+    /// The sum of all lanes: the upper half is added to the lower half until one lane is left.
+    fn sum_f(value: Self::F) -> f32;
+    /// The largest lane, by [`Float::max`] of lower and upper half until one lane is left; a NaN may be lost.
+    fn largest_f(value: Self::F) -> f32;
     /// Bit j tells whether lane j holds.
     fn mask_bits(mask: Self::M) -> u32;
     /// Writes the lanes where `mask` holds to their places among the first `WIDTH`; the others keep what they held.

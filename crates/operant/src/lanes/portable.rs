@@ -17,7 +17,7 @@ pub struct I<const N: usize>([i32; N]);
 
 /// `N` truth values.
 #[derive(Clone, Copy, Debug)]
-pub struct M<const N: usize>([bool; N]);
+pub struct M<const N: usize>(pub(super) [bool; N]);
 
 impl<const N: usize> Lanes for Portable<N> {
     type F = F<N>;
@@ -169,7 +169,7 @@ impl<const N: usize> Float for F<N> {
 }
 
 #[inline(always)]
-fn entry<T: Copy>(table: &[T], index: i32) -> T {
+pub(super) fn entry<T: Copy>(table: &[T], index: i32) -> T {
     table[(index as u32 as usize).min(table.len() - 1)]
 }
 
@@ -243,6 +243,19 @@ impl<const N: usize> Not for M<N> {
     }
 }
 
+/// Combines the lower half with the upper half until one value is left.
+#[inline(always)]
+fn halve<const N: usize>(mut x: [f32; N], f: impl Fn(f32, f32) -> f32) -> f32 {
+    let mut half = N / 2;
+    while half > 0 {
+        for i in 0..half {
+            x[i] = f(x[i], x[i + half]);
+        }
+        half /= 2;
+    }
+    x[0]
+}
+
 impl<const N: usize> Simd for Portable<N> {
     const WIDTH: usize = N;
 
@@ -251,12 +264,38 @@ impl<const N: usize> Simd for Portable<N> {
         I(std::array::from_fn(|i| words[i]))
     }
     #[inline(always)]
+    fn load_part(words: &[i32]) -> I<N> {
+        I(std::array::from_fn(|i| words.get(i).copied().unwrap_or(0)))
+    }
+    #[inline(always)]
+    fn load_f(x: &[f32]) -> F<N> {
+        F(std::array::from_fn(|i| x[i]))
+    }
+    #[inline(always)]
+    fn load_f_part(x: &[f32]) -> F<N> {
+        F(std::array::from_fn(|i| x.get(i).copied().unwrap_or(0.0)))
+    }
+    #[inline(always)]
     fn store(value: I<N>, words: &mut [i32]) {
         words[..N].copy_from_slice(&value.0);
     }
     #[inline(always)]
     fn store_f(value: F<N>, out: &mut [f32]) {
         out[..N].copy_from_slice(&value.0);
+    }
+    #[inline(always)]
+    fn store_f_part(value: F<N>, out: &mut [f32]) {
+        for (o, x) in out.iter_mut().zip(value.0) {
+            *o = x;
+        }
+    }
+    #[inline(always)]
+    fn sum_f(value: F<N>) -> f32 {
+        halve(value.0, |a, b| a + b)
+    }
+    #[inline(always)]
+    fn largest_f(value: F<N>) -> f32 {
+        halve(value.0, |a, b| if a > b { a } else { b })
     }
     #[inline(always)]
     fn store_where(value: I<N>, mask: M<N>, words: &mut [i32]) {
