@@ -18,6 +18,7 @@ pub mod rng;
 mod sym;
 
 pub use columns::{Block, Column, Columns, Kind};
+pub(crate) use dispatch::Isa;
 pub use dispatch::{Backend, Kernel, Math, Width};
 pub use portable::Portable;
 pub use rng::Rng;
