@@ -1,6 +1,7 @@
-//! The machine: worker threads, allocation counting, CPU time and a line that describes it all.
+//! The machine: worker threads, matrix products, allocation counting, CPU time and a line that describes it all.
 
 pub mod alloc;
+pub mod gemm;
 mod machine;
 mod pool;
 

@@ -42,8 +42,9 @@ pub enum Math {
     Fast,
 }
 
+/// The instructions that a [`Backend`] runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Isa {
+pub(crate) enum Isa {
     Portable1,
     Portable8,
     Portable16,
@@ -135,6 +136,11 @@ impl Backend {
             Width::Sixteen => Isa::Portable16,
         };
         Self { isa, math: Math::Strict }
+    }
+
+    /// The instruction set, for code that has its own kernels.
+    pub(crate) fn isa(self) -> Isa {
+        self.isa
     }
 
     /// Lanes per value.

@@ -20,6 +20,7 @@ mod sym;
 mod vectors;
 
 pub use columns::{Block, Column, Columns, Kind};
+pub(crate) use dispatch::Isa;
 pub use dispatch::{Backend, Kernel, Math, Width};
 pub use double::Double;
 pub use portable::Portable;

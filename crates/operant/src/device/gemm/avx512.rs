@@ -1,0 +1,125 @@
+//! Products in AVX-512 registers: 24 to 28 of the 32 hold sums.
+#![allow(unsafe_code)]
+
+use super::Family;
+use super::block::{self, Block, Vector, rows};
+use std::arch::x86_64::*;
+
+/// Vectors of a packed panel.
+const PANEL: usize = 4;
+
+pub(super) static FAMILY: Family = Family {
+    lanes: 16,
+    panel: PANEL * 16,
+    blocks: &[
+        rows!(compute, 1: 1 2 3 4 5 6 7 8 9 10 11 12 13 14),
+        rows!(compute, 2: 1 2 3 4 5 6 7 8 9 10 11 12),
+        rows!(compute, 3: 1 2 3 4 5 6 7 8),
+        rows!(compute, 4: 1 2 3 4 5 6),
+    ],
+    row: compute::<1, { 2 * PANEL }>,
+    row_panels: 2,
+    transpose,
+};
+
+/// # Safety
+/// As [`block::BlockFn`]. Masked loads and stores cost no more than whole ones, so there is no other kind.
+#[target_feature(enable = "avx512f")]
+unsafe fn compute<const ROWS: usize, const VECTORS: usize>(block: &Block) {
+    // SAFETY: the caller's contract.
+    unsafe { block::run::<Zmm, ROWS, VECTORS, PANEL, true>(block) }
+}
+
+#[derive(Clone, Copy)]
+struct Zmm(__m512);
+
+impl Vector for Zmm {
+    const LANES: usize = 16;
+    type Mask = __mmask16;
+
+    #[inline(always)]
+    unsafe fn mask(count: usize) -> __mmask16 {
+        (u32::MAX >> (32 - count)) as __mmask16
+    }
+    #[inline(always)]
+    unsafe fn zero() -> Self {
+        // SAFETY: the caller has the instructions.
+        Zmm(unsafe { _mm512_setzero_ps() })
+    }
+    #[inline(always)]
+    unsafe fn broadcast(from: *const f32) -> Self {
+        // SAFETY: the caller's contract.
+        Zmm(unsafe { _mm512_set1_ps(*from) })
+    }
+    #[inline(always)]
+    unsafe fn load(from: *const f32) -> Self {
+        // SAFETY: the caller's contract.
+        Zmm(unsafe { _mm512_loadu_ps(from) })
+    }
+    #[inline(always)]
+    unsafe fn load_masked(from: *const f32, mask: __mmask16) -> Self {
+        // SAFETY: the caller's contract; other lanes are not read.
+        Zmm(unsafe { _mm512_maskz_loadu_ps(mask, from) })
+    }
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f32) {
+        // SAFETY: the caller's contract.
+        unsafe { _mm512_storeu_ps(to, self.0) }
+    }
+    #[inline(always)]
+    unsafe fn store_masked(self, to: *mut f32, mask: __mmask16) {
+        // SAFETY: the caller's contract; other lanes are not written.
+        unsafe { _mm512_mask_storeu_ps(to, mask, self.0) }
+    }
+    #[inline(always)]
+    unsafe fn mul_add(self, factor: Self, addend: Self) -> Self {
+        // SAFETY: the caller has the instructions.
+        Zmm(unsafe { _mm512_fmadd_ps(self.0, factor.0, addend.0) })
+    }
+}
+
+/// # Safety
+/// The CPU has AVX-512, 16 rows of 16 values may be read at `from` and written at `to`.
+#[target_feature(enable = "avx512f")]
+unsafe fn transpose(from: *const f32, from_row: usize, to: *mut f32, to_row: usize) {
+    let mut x = [_mm512_setzero_si512(); 16];
+    for (r, row) in x.iter_mut().enumerate() {
+        // SAFETY: the caller's contract.
+        *row = unsafe { _mm512_loadu_si512(from.add(r * from_row).cast()) };
+    }
+    for (r, &row) in transpose16(&x).iter().enumerate() {
+        // SAFETY: the caller's contract.
+        unsafe { _mm512_storeu_si512(to.add(r * to_row).cast(), row) };
+    }
+}
+
+/// Transposes 16 rows of 16 words: pairs of words, pairs of pairs, then quarters of registers by two rounds.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(super) fn transpose16(x: &[__m512i; 16]) -> [__m512i; 16] {
+    let (mut y, mut z) = (*x, *x);
+    for r in 0..8 {
+        y[2 * r] = _mm512_unpacklo_epi32(x[2 * r], x[2 * r + 1]);
+        y[2 * r + 1] = _mm512_unpackhi_epi32(x[2 * r], x[2 * r + 1]);
+    }
+    for r in 0..4 {
+        let y = &y[4 * r..4 * r + 4];
+        z[4 * r] = _mm512_unpacklo_epi64(y[0], y[2]);
+        z[4 * r + 1] = _mm512_unpackhi_epi64(y[0], y[2]);
+        z[4 * r + 2] = _mm512_unpacklo_epi64(y[1], y[3]);
+        z[4 * r + 3] = _mm512_unpackhi_epi64(y[1], y[3]);
+    }
+    // z[4r + c] holds, in its quarter q, rows 4r to 4r+3 of column 4q + c.
+    let mut out = *x;
+    for c in 0..4 {
+        let even_low = _mm512_shuffle_i32x4::<0b10_00_10_00>(z[c], z[4 + c]);
+        let odd_low = _mm512_shuffle_i32x4::<0b11_01_11_01>(z[c], z[4 + c]);
+        let even_high = _mm512_shuffle_i32x4::<0b10_00_10_00>(z[8 + c], z[12 + c]);
+        let odd_high = _mm512_shuffle_i32x4::<0b11_01_11_01>(z[8 + c], z[12 + c]);
+        out[c] = _mm512_shuffle_i32x4::<0b10_00_10_00>(even_low, even_high);
+        out[8 + c] = _mm512_shuffle_i32x4::<0b11_01_11_01>(even_low, even_high);
+        out[4 + c] = _mm512_shuffle_i32x4::<0b10_00_10_00>(odd_low, odd_high);
+        out[12 + c] = _mm512_shuffle_i32x4::<0b11_01_11_01>(odd_low, odd_high);
+    }
+    out
+}
