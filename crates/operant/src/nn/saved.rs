@@ -110,8 +110,8 @@ fn half_to_f32(half: u16) -> f32 {
     let magnitude = match exponent {
         // Zero and subnormals: fraction · 2⁻²⁴.
         0 => (fraction as f32 * (1.0 / 16_777_216.0)).to_bits(),
-        31 => 0x7f80_0000 | fraction << 13,
-        _ => exponent + (127 - 15) << 23 | fraction << 13,
+        31 => 0x7f80_0000 | (fraction << 13),
+        _ => ((exponent + (127 - 15)) << 23) | (fraction << 13),
     };
     f32::from_bits(sign | magnitude)
 }
