@@ -4,6 +4,7 @@
 //! - [`error`]: one error type, with suggestions
 //! - [`lanes`]: straight-line code written once, run on 1, 8 or 16 lanes or printed as C
 //! - [`device`]: worker threads, allocation counting, the machine
+//! - [`nn`]: parameters, optimisers, distributions
 //! - [`env`](mod@env): environments, the registry, the vector env
 //!
 //! ```
@@ -21,6 +22,7 @@ pub mod device;
 pub mod env;
 pub mod error;
 pub mod lanes;
+pub mod nn;
 
 pub use error::{Error, Result};
 

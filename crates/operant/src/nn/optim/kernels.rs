@@ -1,0 +1,157 @@
+//! One pass over flat slices per rule, on lanes. Slices are whole groups of 16 ([`ALIGN`](crate::nn::ALIGN)).
+
+use crate::lanes::{Float, Kernel, Simd};
+
+/// The first lanes of a slice.
+#[inline(always)]
+pub(super) fn read<L: Simd>(x: &[f32]) -> L::F {
+    let mut words = [0; 16];
+    for (word, x) in words[..L::WIDTH].iter_mut().zip(&x[..L::WIDTH]) {
+        *word = x.to_bits() as i32;
+    }
+    L::F::from_bits(L::load(&words))
+}
+
+/// Elements whose squares are summed in f32 before f64 takes over: 64 per sum.
+const BLOCK: usize = 1024;
+
+/// The sum of squares, in an order that does not depend on the lanes: sixteen f32 sums per block, then f64.
+pub(super) struct SumOfSquares<'a>(pub(super) &'a [f32]);
+
+impl Kernel for SumOfSquares<'_> {
+    type Out = f64;
+
+    #[inline(always)]
+    fn run<L: Simd>(self) -> f64 {
+        let mut total = 0.0;
+        for block in self.0.chunks(BLOCK) {
+            let mut sums = [L::F::from(0.0); 16];
+            for group in block.chunks_exact(16) {
+                for i in 0..16 / L::WIDTH {
+                    let x = read::<L>(&group[i * L::WIDTH..]);
+                    sums[i] = x.mul_add(x, sums[i]);
+                }
+            }
+            let mut lanes = [0.0; 16];
+            for i in 0..16 / L::WIDTH {
+                L::store_f(sums[i], &mut lanes[i * L::WIDTH..]);
+            }
+            for sum in lanes {
+                total += f64::from(sum);
+            }
+        }
+        total
+    }
+}
+
+/// Adam and AdamW.
+pub(super) struct Adam<'a> {
+    pub(super) values: &'a mut [f32],
+    pub(super) grads: &'a [f32],
+    pub(super) mean: &'a mut [f32],
+    pub(super) square: &'a mut [f32],
+    pub(super) constants: AdamConstants,
+}
+
+/// What is the same for all elements of a step.
+#[derive(Clone, Copy)]
+pub(super) struct AdamConstants {
+    /// Factor of the gradient: clipping and loss scale.
+    pub(super) grad_scale: f32,
+    /// 1 − β₁.
+    pub(super) mean_rate: f32,
+    /// β₂.
+    pub(super) square_keep: f32,
+    /// 1 − β₂.
+    pub(super) square_rate: f32,
+    /// Learning rate · √(1 − β₂ᵗ) / (1 − β₁ᵗ).
+    pub(super) step: f32,
+    /// eps · √(1 − β₂ᵗ).
+    pub(super) eps: f32,
+    /// 1 − learning rate · weight decay.
+    pub(super) keep: f32,
+}
+
+impl Kernel for Adam<'_> {
+    type Out = ();
+
+    /// PyTorch's lr/(1−β₁ᵗ) · m / (√v / √(1−β₂ᵗ) + eps), both sides of the fraction times √(1−β₂ᵗ): a root and a division.
+    #[inline(always)]
+    fn run<L: Simd>(self) {
+        let Self { values, grads, mean, square, constants: c } = self;
+        let width = L::WIDTH;
+        let places = values.chunks_exact_mut(width).zip(grads.chunks_exact(width));
+        let moments = mean.chunks_exact_mut(width).zip(square.chunks_exact_mut(width));
+        for ((value, grad), (mean, square)) in places.zip(moments) {
+            let g = read::<L>(grad) * c.grad_scale;
+            let m = read::<L>(mean);
+            let m = (g - m).mul_add(c.mean_rate, m);
+            let v = (g * c.square_rate).mul_add(g, read::<L>(square) * c.square_keep);
+            L::store_f(m, mean);
+            L::store_f(v, square);
+            let change = (m * c.step) / (v.sqrt() + c.eps);
+            L::store_f(read::<L>(value) * c.keep - change, value);
+        }
+    }
+}
+
+/// Gradient descent with momentum.
+pub(super) struct Sgd<'a> {
+    pub(super) values: &'a mut [f32],
+    pub(super) grads: &'a [f32],
+    pub(super) momentum: &'a mut [f32],
+    pub(super) constants: SgdConstants,
+}
+
+/// What is the same for all elements of a step.
+#[derive(Clone, Copy)]
+pub(super) struct SgdConstants {
+    /// Factor of the gradient: clipping and loss scale.
+    pub(super) grad_scale: f32,
+    /// What stays of the running sum.
+    pub(super) momentum: f32,
+    /// Whether to look ahead.
+    pub(super) nesterov: bool,
+    /// Factor of the weights in the gradient.
+    pub(super) weight_decay: f32,
+    /// Learning rate.
+    pub(super) step: f32,
+}
+
+impl Kernel for Sgd<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<L: Simd>(self) {
+        let Self { values, grads, momentum, constants: c } = self;
+        let width = L::WIDTH;
+        let places = values.chunks_exact_mut(width).zip(grads.chunks_exact(width));
+        for ((value, grad), sum) in places.zip(momentum.chunks_exact_mut(width)) {
+            let x = read::<L>(value);
+            let g = x.mul_add(c.weight_decay, read::<L>(grad) * c.grad_scale);
+            let b = read::<L>(sum).mul_add(c.momentum, g);
+            L::store_f(b, sum);
+            let direction = if c.nesterov { b.mul_add(c.momentum, g) } else { b };
+            L::store_f(direction.mul_add(-c.step, x), value);
+        }
+    }
+}
+
+/// `average += rate · (values − average)`.
+pub(super) struct Average<'a> {
+    pub(super) average: &'a mut [f32],
+    pub(super) values: &'a [f32],
+    pub(super) rate: f32,
+}
+
+impl Kernel for Average<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<L: Simd>(self) {
+        for (average, values) in self.average.chunks_exact_mut(L::WIDTH).zip(self.values.chunks_exact(L::WIDTH)) {
+            let old = read::<L>(average);
+            L::store_f((read::<L>(values) - old).mul_add(self.rate, old), average);
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! Optimisers over the flat vector of [`Params`]: one pass for the norm of the gradient, one for the update, no allocation.
+//!
+//! The rules are PyTorch's. A gradient that is not finite changes nothing: neither weights, nor moments, nor the step count.
+
+mod ema;
+mod kernels;
+mod loss_scale;
+mod method;
+mod muon;
+mod schedule;
+
+pub use ema::Ema;
+pub use loss_scale::LossScale;
+pub use method::{Method, MuonScale};
+pub use schedule::Schedule;
+
+use super::params::{ParamSpec, Params};
+use super::saved::{self, Loaded, Metadata, Tensor};
+use crate::error::{Error, Result};
+use crate::lanes::Backend;
+use kernels::{Adam, AdamConstants, Sgd, SgdConstants, SumOfSquares};
+use muon::{Matrix, MuonConstants, Scratch};
+use std::ops::Range;
+
+/// What a step found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StepReport {
+    /// Euclidean norm of all trainable gradients before clipping, loss scale taken out.
+    pub grad_norm: f32,
+    /// False if some gradient, or the norm, was infinite or NaN: then nothing was changed.
+    pub finite: bool,
+}
+
+/// Neighbouring tensors that are treated alike, padding included.
+#[derive(Clone, Debug)]
+struct Run {
+    range: Range<usize>,
+    decay: bool,
+}
+
+/// An optimiser and its memory.
+#[derive(Clone, Debug)]
+pub struct Optimizer {
+    method: Method,
+    max_grad_norm: Option<f32>,
+    backend: Backend,
+    specs: Vec<ParamSpec>,
+    runs: Vec<Run>,
+    matrices: Vec<Matrix>,
+    scratch: Scratch,
+    steps: u64,
+    /// Momentum or mean of gradients, laid out as the parameters.
+    first: Vec<f32>,
+    /// Mean of squared gradients; empty where the method has none.
+    second: Vec<f32>,
+}
+
+impl Optimizer {
+    /// An optimiser for parameters of this layout. Gradients longer than `max_grad_norm` are shortened to it.
+    pub fn new(method: Method, params: &Params, max_grad_norm: Option<f32>, backend: Backend) -> Result<Self> {
+        method.check()?;
+        if let Some(norm) = max_grad_norm.filter(|norm| norm.is_nan() || *norm <= 0.0) {
+            return Err(Error::Invalid(format!(
+                "max_grad_norm is {norm}, wanted more than 0; None turns clipping off"
+            )));
+        }
+        let is_muon = matches!(method, Method::Muon { .. });
+        let mut runs: Vec<Run> = Vec::new();
+        let mut matrices = Vec::new();
+        for spec in params.specs().iter().filter(|spec| spec.trainable) {
+            if is_muon && takes_muon(spec) {
+                let rows = spec.shape[0];
+                matrices.push(Matrix { offset: spec.offset, rows, columns: spec.count() / rows });
+                continue;
+            }
+            let (range, decay) = (spec.padded_range(), spec.decay);
+            match runs.last_mut().filter(|last| last.decay == decay && last.range.end == range.start) {
+                Some(last) => last.range.end = range.end,
+                None => runs.push(Run { range, decay }),
+            }
+        }
+        let has_second = !matches!(method, Method::Sgd { .. });
+        Ok(Self {
+            method,
+            max_grad_norm,
+            backend,
+            specs: params.specs().to_vec(),
+            scratch: Scratch::new(&matrices),
+            runs,
+            matrices,
+            steps: 0,
+            first: vec![0.0; params.len()],
+            second: vec![0.0; if has_second { params.len() } else { 0 }],
+        })
+    }
+
+    /// The rule.
+    pub fn method(&self) -> Method {
+        self.method
+    }
+
+    /// Steps taken; those with gradients that were not finite do not count.
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// One step against `grads`, which lie as `params.values()` do, with zeros for padding. Gradients of buffers are not looked
+    /// at. Panics if a length is not that of the parameters the optimiser was made for.
+    pub fn step(&mut self, params: &mut Params, grads: &[f32], learning_rate: f32) -> StepReport {
+        self.step_scaled(params, grads, learning_rate, 1.0)
+    }
+
+    /// [`Optimizer::step`] with gradients of a loss that was multiplied by `loss_scale`.
+    pub fn step_scaled(
+        &mut self,
+        params: &mut Params,
+        grads: &[f32],
+        learning_rate: f32,
+        loss_scale: f32,
+    ) -> StepReport {
+        let len = self.first.len();
+        assert!(params.len() == len && grads.len() == len, "an optimiser steps the parameters it was made for");
+        let grad_norm = (self.norm(grads) / f64::from(loss_scale)) as f32;
+        if !grad_norm.is_finite() {
+            return StepReport { grad_norm, finite: false };
+        }
+        self.steps += 1;
+        // torch.nn.utils.clip_grad_norm_.
+        let clip = self.max_grad_norm.map_or(1.0, |max| (max / (grad_norm + 1e-6)).min(1.0));
+        self.update(params.values_mut(), grads, f64::from(learning_rate), clip / loss_scale);
+        StepReport { grad_norm, finite: true }
+    }
+
+    /// Norm of the trainable gradients; not finite only if one of them is not.
+    fn norm(&self, grads: &[f32]) -> f64 {
+        let runs = self.runs.iter().map(|run| run.range.clone());
+        let matrices =
+            self.matrices.iter().map(|at| at.offset..at.offset + (at.rows * at.columns).next_multiple_of(16));
+        let mut squares = 0.0;
+        for range in runs.clone().chain(matrices.clone()) {
+            squares += self.backend.run(SumOfSquares(&grads[range]));
+        }
+        if !squares.is_finite() {
+            // Squares of finite numbers may leave f32; in f64 they do not.
+            let all = runs.chain(matrices).flat_map(|range| &grads[range]);
+            squares = all.map(|&g| f64::from(g) * f64::from(g)).sum();
+        }
+        squares.sqrt()
+    }
+
+    fn update(&mut self, values: &mut [f32], grads: &[f32], learning_rate: f64, grad_scale: f32) {
+        match self.method {
+            Method::Sgd { momentum, nesterov, weight_decay } => {
+                for Run { range, decay } in self.runs.iter().cloned() {
+                    let weight_decay = if decay { weight_decay as f32 } else { 0.0 };
+                    let (momentum, step) = (momentum as f32, learning_rate as f32);
+                    self.backend.run(Sgd {
+                        values: &mut values[range.clone()],
+                        grads: &grads[range.clone()],
+                        momentum: &mut self.first[range],
+                        constants: SgdConstants { grad_scale, momentum, nesterov, weight_decay, step },
+                    });
+                }
+            }
+            Method::Adam { beta1, beta2, eps } => {
+                self.adam(values, grads, [beta1, beta2, eps, 0.0], learning_rate, grad_scale);
+            }
+            Method::AdamW { beta1, beta2, eps, weight_decay } => {
+                self.adam(values, grads, [beta1, beta2, eps, weight_decay], learning_rate, grad_scale);
+            }
+            Method::Muon { momentum, weight_decay, scale, beta1, beta2, eps } => {
+                self.adam(values, grads, [beta1, beta2, eps, weight_decay], learning_rate, grad_scale);
+                for &matrix in &self.matrices {
+                    let range = matrix.offset..matrix.offset + matrix.rows * matrix.columns;
+                    let constants = MuonConstants {
+                        grad_scale,
+                        momentum: momentum as f32,
+                        rate: (1.0 - momentum) as f32,
+                        step: (learning_rate * scale.factor(matrix.rows, matrix.columns)) as f32,
+                        keep: (1.0 - learning_rate * weight_decay) as f32,
+                    };
+                    let (values, momentum) = (&mut values[range.clone()], &mut self.first[range.clone()]);
+                    self.scratch.step(self.backend, matrix, values, &grads[range], momentum, constants);
+                }
+            }
+        }
+    }
+
+    /// Adam's step on all runs; `[β₁, β₂, eps, weight decay]`.
+    fn adam(&mut self, values: &mut [f32], grads: &[f32], constants: [f64; 4], learning_rate: f64, grad_scale: f32) {
+        let [beta1, beta2, eps, weight_decay] = constants;
+        let mean_correction = 1.0 - power(beta1, self.steps);
+        let square_correction = (1.0 - power(beta2, self.steps)).sqrt();
+        for Run { range, decay } in self.runs.iter().cloned() {
+            let constants = AdamConstants {
+                grad_scale,
+                mean_rate: (1.0 - beta1) as f32,
+                square_keep: beta2 as f32,
+                square_rate: (1.0 - beta2) as f32,
+                step: (learning_rate * square_correction / mean_correction) as f32,
+                eps: (eps * square_correction) as f32,
+                keep: if decay { (1.0 - learning_rate * weight_decay) as f32 } else { 1.0 },
+            };
+            self.backend.run(Adam {
+                values: &mut values[range.clone()],
+                grads: &grads[range.clone()],
+                mean: &mut self.first[range.clone()],
+                square: &mut self.second[range],
+                constants,
+            });
+        }
+    }
+
+    /// Everything that the next step depends on, as safetensors bytes: tensors such as `adam.m.<parameter>`, and the step count
+    /// in the metadata.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let tensors = self.slots().map(|(name, spec, is_second)| {
+            let memory = if is_second { &self.second } else { &self.first };
+            (name, Tensor { shape: &spec.shape, values: &memory[spec.range()] })
+        });
+        saved::to_bytes(tensors, &Metadata::from([("steps".into(), self.steps.to_string())]))
+    }
+
+    /// Takes back what [`Optimizer::to_bytes`] gave; on an error nothing is changed.
+    pub fn from_bytes(&mut self, bytes: &[u8]) -> Result<()> {
+        let slots: Vec<_> = self.slots().map(|(name, spec, is_second)| (name, spec.clone(), is_second)).collect();
+        let wanted: Vec<_> = slots.iter().map(|(name, spec, _)| (name.clone(), spec.shape.as_slice())).collect();
+        let loaded = Loaded::read(bytes, &wanted)?;
+        let steps = loaded.metadata.get("steps").and_then(|steps| steps.parse().ok()).ok_or_else(|| {
+            Error::Saved("saved optimiser has no step count; load bytes that an optimiser's to_bytes() gave".into())
+        })?;
+        self.steps = steps;
+        for (i, (_, spec, is_second)) in slots.iter().enumerate() {
+            let memory = if *is_second { &mut self.second } else { &mut self.first };
+            loaded.copy_to(i, &mut memory[spec.range()]);
+        }
+        Ok(())
+    }
+
+    /// What is remembered of each trainable tensor: a name, its spec, and whether it lies in the second memory.
+    fn slots(&self) -> impl Iterator<Item = (String, &ParamSpec, bool)> {
+        self.specs.iter().filter(|spec| spec.trainable).flat_map(|spec| {
+            let kinds: &[(&str, bool)] = match self.method {
+                Method::Sgd { .. } => &[("sgd.momentum", false)],
+                Method::Muon { .. } if takes_muon(spec) => &[("muon.momentum", false)],
+                _ => &[("adam.m", false), ("adam.v", true)],
+            };
+            kinds.iter().map(move |&(kind, is_second)| (format!("{kind}.{}", spec.name), spec, is_second))
+        })
+    }
+}
+
+/// Muon's choice: matrices that decay.
+fn takes_muon(spec: &ParamSpec) -> bool {
+    spec.decay && spec.shape.len() >= 2
+}
+
+/// `base` to the power, by squaring: the same bits on every machine.
+fn power(base: f64, mut exponent: u64) -> f64 {
+    let (mut result, mut square) = (1.0, base);
+    while exponent > 0 {
+        if exponent & 1 == 1 {
+            result *= square;
+        }
+        square *= square;
+        exponent >>= 1;
+    }
+    result
+}
