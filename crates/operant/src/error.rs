@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// Shorthand for results of this crate.
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What went wrong, by kind; the text is for the user as it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]

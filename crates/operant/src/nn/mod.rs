@@ -1,11 +1,28 @@
-//! What networks are trained with: parameters in one flat vector, their initialisation, optimisers and distributions.
+//! Networks: a graph of layers, planned once, run forward and backward without an allocation.
+//!
+//! [`Graph`] says what is computed, [`Plan`] how: order, fusion, tiles, memory. [`Params`] hold the weights in PyTorch's
+//! names and layouts. Ops are one file each in `ops/`, written once for f32 on wide registers and for f64, in which
+//! [`check`] compares their gradients with finite differences.
 
+pub mod check;
+pub mod elementwise;
+mod graph;
 mod init;
+mod op;
+pub mod ops;
 mod optim;
 mod params;
+mod plan;
+mod precision;
+mod real;
 mod saved;
 
+pub use graph::{Graph, Node};
 pub use init::Init;
+pub use op::{Act, Backward, Draws, DynOp, Forward, Kind, MAX_INPUTS, MAX_OUTPUTS, Needs, Op, Packing, Type, Types};
 pub use optim::{Ema, LossScale, Method, MuonScale, Optimizer, Schedule, StepReport};
 pub use params::{ALIGN, ParamSpec, Params};
+pub use plan::{Feed, Gradients, OpTime, Options, Outcome, Plan, Profile, SharedWeights, Wanted};
+pub use precision::Precision;
+pub use real::{Compute, Left, Outer, PackPart, PackSet, Packed, PackedMut, Real, Room, Scratch, Start, View};
 pub use saved::Metadata;

@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use std::collections::HashSet;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Elements that a tensor's start is a multiple of: the widest lanes, and a cache line.
 pub const ALIGN: usize = 16;
@@ -58,10 +59,23 @@ impl ParamSpec {
 }
 
 /// The tensors of a network.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Params {
     specs: Vec<ParamSpec>,
     values: Vec<f32>,
+    version: u64,
+}
+
+impl PartialEq for Params {
+    fn eq(&self, other: &Self) -> bool {
+        self.specs == other.specs && self.values == other.values
+    }
+}
+
+/// A number that no other call gives.
+fn next_version() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Relaxed)
 }
 
 impl Params {
@@ -84,11 +98,12 @@ impl Params {
             spec.offset = len;
             len += count.next_multiple_of(ALIGN);
         }
-        Ok(Self { specs, values: vec![0.0; len] })
+        Ok(Self { specs, values: vec![0.0; len], version: next_version() })
     }
 
     /// Gives every tensor its first values; the same seed gives the same, whatever other tensors there are.
     pub fn initialise(&mut self, seed: u64) {
+        self.version = next_version();
         for spec in &self.specs {
             spec.init.fill(seed, &spec.name, &spec.shape, &mut self.values[spec.range()]);
         }
@@ -106,7 +121,13 @@ impl Params {
 
     /// All values with their padding, which must stay 0.
     pub fn values_mut(&mut self) -> &mut [f32] {
+        self.version = next_version();
         &mut self.values
+    }
+
+    /// Changes with every chance to change a value; equal versions mean equal values.
+    pub fn version(&self) -> u64 {
+        self.version
     }
 
     /// Trainable numbers.
@@ -140,7 +161,7 @@ impl Params {
     /// The values of one tensor, to be changed.
     pub fn get_mut(&mut self, name: &str) -> Result<&mut [f32]> {
         let range = self.spec(name)?.range();
-        Ok(&mut self.values[range])
+        Ok(&mut self.values_mut()[range])
     }
 
     /// Replaces the values of one tensor.
@@ -172,6 +193,7 @@ impl Params {
     pub fn from_bytes(&mut self, bytes: &[u8]) -> Result<Metadata> {
         let wanted: Vec<_> = self.specs.iter().map(|spec| (spec.name.clone(), spec.shape.as_slice())).collect();
         let loaded = Loaded::read(bytes, &wanted)?;
+        self.version = next_version();
         for (i, spec) in self.specs.iter().enumerate() {
             loaded.copy_to(i, &mut self.values[spec.range()]);
         }

@@ -1,0 +1,188 @@
+//! A network as a graph: inputs, parameters, ops. Built once, planned for a batch size, run many times.
+
+use super::init::Init;
+use super::op::{DynOp, Kind, MAX_INPUTS, MAX_OUTPUTS, Op, Type};
+use super::params::{ParamSpec, Params};
+use crate::{Error, Result};
+use std::sync::Arc;
+
+/// A tensor of a graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Node(pub(super) u32);
+
+impl Node {
+    pub(super) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Where a tensor comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// Fed at every run, in order.
+    Input { number: usize, gradient: bool },
+    /// A parameter or buffer, in order.
+    Param { number: usize, trainable: bool },
+    /// An output of an op.
+    Op { op: usize },
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Value {
+    pub(super) name: String,
+    pub(super) ty: Type,
+    pub(super) source: Source,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Call {
+    pub(super) op: Arc<dyn DynOp>,
+    pub(super) inputs: Vec<Node>,
+    pub(super) outputs: Vec<Node>,
+}
+
+/// A network under construction. Layers are methods, each in the file of its op under `nn/ops/`.
+///
+/// ```
+/// use operant::nn::{Graph, Options, Plan};
+///
+/// let mut g = Graph::new();
+/// let x = g.input("x", [4]);
+/// let h = g.linear("fc1", x, 64)?;
+/// let h = g.tanh(h)?;
+/// let y = g.linear("fc2", h, 2)?;
+/// let params = g.params(0)?;
+/// let mut plan = Plan::inference(&g, &[y], 8, &Options::default())?;
+/// plan.forward(&params, 3, &[(&[0.5; 12][..]).into()]);
+/// assert_eq!(plan.output(y).len(), 3 * 2);
+/// # Ok::<(), operant::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Graph {
+    pub(super) values: Vec<Value>,
+    pub(super) calls: Vec<Call>,
+    pub(super) params: Vec<ParamSpec>,
+    pub(super) inputs: Vec<Node>,
+}
+
+impl Graph {
+    /// An empty graph.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn value(&mut self, name: String, ty: Type, source: Source) -> Node {
+        self.values.push(Value { name, ty, source });
+        Node(self.values.len() as u32 - 1)
+    }
+
+    fn any_input(&mut self, name: &str, ty: Type, gradient: bool) -> Node {
+        let source = Source::Input { number: self.inputs.len(), gradient };
+        let node = self.value(name.to_owned(), ty, source);
+        self.inputs.push(node);
+        node
+    }
+
+    /// An input of so many numbers per sample. Inputs are fed in the order in which they were declared.
+    pub fn input(&mut self, name: &str, shape: impl Into<Vec<usize>>) -> Node {
+        self.any_input(name, Type::rows(shape), false)
+    }
+
+    /// An input whose gradient can be read after a training run.
+    pub fn input_with_gradient(&mut self, name: &str, shape: impl Into<Vec<usize>>) -> Node {
+        self.any_input(name, Type::rows(shape), true)
+    }
+
+    /// An input of integers: classes, actions, tokens.
+    pub fn input_ints(&mut self, name: &str, shape: impl Into<Vec<usize>>) -> Node {
+        self.any_input(name, Type::ints(shape), false)
+    }
+
+    /// A trained parameter.
+    pub fn param(&mut self, name: &str, shape: impl Into<Vec<usize>>, init: Init) -> Node {
+        self.any_param(ParamSpec::new(name, &shape.into(), init))
+    }
+
+    /// A tensor that is saved with the parameters but has no gradient.
+    pub fn buffer(&mut self, name: &str, shape: impl Into<Vec<usize>>, init: Init) -> Node {
+        self.any_param(ParamSpec::buffer(name, &shape.into(), init))
+    }
+
+    fn any_param(&mut self, spec: ParamSpec) -> Node {
+        let source = Source::Param { number: self.params.len(), trainable: spec.trainable };
+        let node = self.value(spec.name.clone(), Type::whole(spec.shape.clone()), source);
+        self.params.push(spec);
+        node
+    }
+
+    /// Adds an op; `name` is for messages, and may be empty.
+    pub fn add_op<O: Op>(&mut self, name: &str, op: O, inputs: &[Node]) -> Result<Vec<Node>> {
+        let number = self.calls.len();
+        let name = if name.is_empty() { format!("{}_{number}", O::NAME) } else { name.to_owned() };
+        let types: Vec<Type> = inputs.iter().map(|node| self.values[node.index()].ty.clone()).collect();
+        let describe = |node: &Node| format!("{} {}", self.values[node.index()].name, self.values[node.index()].ty);
+        let fail = |reason: String| {
+            let inputs: Vec<String> = inputs.iter().map(describe).collect();
+            Error::Invalid(format!("{} \"{name}\" of {}: {reason}", O::NAME, inputs.join(", ")))
+        };
+        if inputs.len() > MAX_INPUTS {
+            return Err(fail(format!("at most {MAX_INPUTS} inputs")));
+        }
+        let twice = |i: usize| types[i].kind == Kind::Whole && inputs[..i].contains(&inputs[i]);
+        if let Some(i) = (0..inputs.len()).find(|&i| twice(i)) {
+            return Err(fail(format!("takes {} twice", self.name(inputs[i]))));
+        }
+        let outputs = Op::outputs(&op, &types).map_err(fail)?;
+        debug_assert!(outputs.len() <= MAX_OUTPUTS);
+        let many = outputs.len() > 1;
+        let outputs: Vec<Node> = outputs
+            .into_iter()
+            .enumerate()
+            .map(|(i, ty)| {
+                let name = if many && i > 0 { format!("{name}.{i}") } else { name.clone() };
+                self.value(name, ty, Source::Op { op: number })
+            })
+            .collect();
+        self.calls.push(Call { op: Arc::new(op), inputs: inputs.to_vec(), outputs: outputs.clone() });
+        Ok(outputs)
+    }
+
+    /// Adds an op and gives its first output.
+    pub fn apply<O: Op>(&mut self, name: &str, op: O, inputs: &[Node]) -> Result<Node> {
+        self.add_op(name, op, inputs).map(|outputs| outputs[0])
+    }
+
+    /// Type of a tensor.
+    pub fn ty(&self, node: Node) -> &Type {
+        &self.values[node.index()].ty
+    }
+
+    /// Shape of a tensor without its batch axis.
+    pub fn shape(&self, node: Node) -> &[usize] {
+        &self.ty(node).shape
+    }
+
+    /// Name of a tensor, for messages.
+    pub fn name(&self, node: Node) -> &str {
+        &self.values[node.index()].name
+    }
+
+    /// The last axis of a tensor with rows, or a message that names the layer that wanted one.
+    pub(super) fn features(&self, layer: &str, x: Node) -> Result<usize> {
+        let ty = self.ty(x);
+        match ty.shape.last() {
+            Some(&features) if ty.kind == Kind::Rows && features > 0 => Ok(features),
+            _ => Err(Error::Invalid(format!(
+                "\"{layer}\" of {} {ty}: wanted an input with rows and at least one axis",
+                self.name(x)
+            ))),
+        }
+    }
+
+    /// Parameters and buffers with their first values.
+    pub fn params(&self, seed: u64) -> Result<Params> {
+        let mut params = Params::new(self.params.clone())?;
+        params.initialise(seed);
+        Ok(params)
+    }
+}

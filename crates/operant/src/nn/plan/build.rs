@@ -1,0 +1,547 @@
+//! From a graph to steps: dead ops dropped, activations fused, gradients added, steps sorted into stages, buffers placed.
+
+use super::super::graph::{Call, Graph, Node, Source};
+use super::super::op::{DynOp, Kind, Packing, Types};
+use super::memory::{ALIGN, Demand, pack};
+use crate::{Error, Result};
+use std::sync::Arc;
+
+/// Number of a buffer.
+pub(super) type Buffer = usize;
+
+/// Where a buffer lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// The caller's slice of this number.
+    Feed(usize),
+    /// Offset among parameters.
+    Param(usize),
+    /// Offset in a worker's arena, which holds one tile.
+    Tile(usize),
+    /// Offset in memory that holds the whole batch.
+    Full(usize),
+    /// Offset among sums over the batch: gradients of parameters first, laid out like them.
+    Sum(usize),
+}
+
+/// A buffer: where, and how many numbers per row (in all, for buffers without rows).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slot {
+    pub(super) place: Place,
+    pub(super) len: usize,
+    pub(super) kind: Kind,
+}
+
+/// What a step does.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Work {
+    Forward {
+        call: usize,
+    },
+    Backward {
+        call: usize,
+        add: u32,
+    },
+    /// `to += from`.
+    Add,
+    /// Begins the gradient of a loss: weight / rows.
+    Seed {
+        weight: f32,
+    },
+    /// Adds up the rows of a tensor.
+    Total,
+}
+
+/// A step with its buffers. A forward step has x and y, a backward step x, y, dy and dx; `Add` has from in `x` and to
+/// in `y`, `Seed` the gradient in `y`, `Total` the rows in `x` and the sum in `y`.
+#[derive(Clone, Debug)]
+pub(super) struct Step {
+    pub(super) work: Work,
+    pub(super) name: String,
+    pub(super) x: Vec<Option<Buffer>>,
+    pub(super) y: Vec<Option<Buffer>>,
+    pub(super) dy: Vec<Option<Buffer>>,
+    pub(super) dx: Vec<Option<Buffer>>,
+    pub(super) stage: usize,
+}
+
+impl Step {
+    fn new(work: Work, name: String) -> Self {
+        Self { work, name, x: vec![], y: vec![], dy: vec![], dx: vec![], stage: 0 }
+    }
+
+    fn is_backward(&self) -> bool {
+        matches!(self.work, Work::Backward { .. })
+    }
+
+    pub(super) fn reads(&self) -> impl Iterator<Item = Buffer> + '_ {
+        let y = if self.is_backward() { &self.y[..] } else { &[] };
+        let to = if self.work == Work::Add { &self.y[..] } else { &[] };
+        let added = self.dx.iter().enumerate().filter(|(i, _)| match self.work {
+            Work::Backward { add, .. } => add >> i & 1 == 1,
+            _ => false,
+        });
+        let added = added.filter_map(|(_, buffer)| *buffer);
+        self.x.iter().chain(y).chain(to).chain(&self.dy).filter_map(|buffer| *buffer).chain(added)
+    }
+
+    pub(super) fn writes(&self) -> impl Iterator<Item = Buffer> + '_ {
+        let y = if self.is_backward() { &[] } else { &self.y[..] };
+        y.iter().chain(&self.dx).filter_map(|buffer| *buffer)
+    }
+}
+
+/// One op after fusion.
+#[derive(Clone, Debug)]
+pub(super) struct Planned {
+    pub(super) op: Arc<dyn DynOp>,
+    pub(super) name: String,
+    pub(super) types: Types,
+    pub(super) packings: Vec<Packing>,
+    pub(super) flops: u64,
+    /// Buffers of inputs without rows.
+    pub(super) x: Vec<Option<Buffer>>,
+}
+
+/// What is wanted of a plan. With a loss it is a training plan: dropout drops, gradients are computed.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// Tensors to be read after a run.
+    pub outputs: Vec<Node>,
+    /// Losses with their weights: one number per row each.
+    pub losses: Vec<(Node, f32)>,
+    /// Tensors whose mean over rows is wanted.
+    pub metrics: Vec<Node>,
+}
+
+impl Wanted {
+    fn training(&self) -> bool {
+        !self.losses.is_empty()
+    }
+}
+
+/// Everything about a plan that does not change when it runs.
+#[derive(Clone, Debug)]
+pub(super) struct Recipe {
+    pub(super) nodes: Vec<Planned>,
+    pub(super) steps: Vec<Step>,
+    pub(super) slots: Vec<Slot>,
+    pub(super) stages: usize,
+    /// Elements of a worker's arena, of whole-batch memory, of sums, of parameters.
+    pub(super) tile_len: usize,
+    pub(super) full_len: usize,
+    pub(super) sums_len: usize,
+    pub(super) params_len: usize,
+    /// Sums that a later stage reads: reduced after their stage.
+    pub(super) early_sums: Vec<(usize, Buffer)>,
+    pub(super) tile_rows: usize,
+    pub(super) max_rows: usize,
+    /// Buffers of values that can be read after a run, of their gradients, of losses and metrics.
+    pub(super) readable: Vec<(Node, Buffer)>,
+    pub(super) gradients: Vec<(Node, Buffer)>,
+    pub(super) losses: Vec<(Buffer, f32)>,
+    pub(super) metrics: Vec<(Node, Buffer)>,
+    pub(super) feeds: Vec<(String, usize, Kind)>,
+    pub(super) flops: u64,
+    pub(super) training: bool,
+}
+
+struct Builder<'g> {
+    graph: &'g Graph,
+    slots: Vec<Slot>,
+    steps: Vec<Step>,
+    /// Value buffer and gradient buffer of each root value.
+    value: Vec<Option<Buffer>>,
+    grad: Vec<Option<Buffer>>,
+    root: Vec<usize>,
+    sums_len: usize,
+}
+
+/// Unplaced buffers carry this until memory is planned.
+const UNPLACED: Place = Place::Tile(usize::MAX);
+
+impl Builder<'_> {
+    fn buffer(&mut self, place: Place, len: usize, kind: Kind) -> Buffer {
+        self.slots.push(Slot { place, len, kind });
+        self.slots.len() - 1
+    }
+
+    fn sum(&mut self, len: usize) -> Buffer {
+        let at = self.sums_len;
+        self.sums_len = (at + len).next_multiple_of(ALIGN);
+        self.buffer(Place::Sum(at), len, Kind::Whole)
+    }
+
+    fn value(&mut self, node: Node, offsets: &[usize]) -> Buffer {
+        let root = self.root[node.index()];
+        if let Some(buffer) = self.value[root] {
+            return buffer;
+        }
+        let value = &self.graph.values[root];
+        let (len, kind) = (value.ty.len(), value.ty.kind);
+        let buffer = match value.source {
+            Source::Input { number, .. } => self.buffer(Place::Feed(number), len, kind),
+            Source::Param { number, .. } => self.buffer(Place::Param(offsets[number]), len, kind),
+            Source::Op { .. } if kind == Kind::Whole => self.sum(len),
+            Source::Op { .. } => self.buffer(UNPLACED, len, kind),
+        };
+        self.value[root] = Some(buffer);
+        buffer
+    }
+
+    /// A buffer for a new part of a gradient: the gradient itself for the first, a temporary one for the others, which
+    /// `true` announces.
+    fn part_of_gradient(&mut self, root: usize, offsets: &[usize]) -> (Buffer, bool) {
+        if let Some(buffer) = self.grad[root] {
+            return (buffer, true);
+        }
+        let value = &self.graph.values[root];
+        let (len, kind) = (value.ty.len(), value.ty.kind);
+        let buffer = match value.source {
+            Source::Param { number, .. } => self.buffer(Place::Sum(offsets[number]), len, kind),
+            _ if kind == Kind::Whole => self.sum(len),
+            _ => self.buffer(UNPLACED, len, kind),
+        };
+        self.grad[root] = Some(buffer);
+        (buffer, false)
+    }
+}
+
+/// Fuses activations into the ops before them and drops ops that nothing wanted depends on.
+fn simplify(graph: &Graph, wanted: &Wanted) -> Vec<Call> {
+    let ends: Vec<Node> =
+        wanted.outputs.iter().chain(&wanted.metrics).chain(wanted.losses.iter().map(|(n, _)| n)).copied().collect();
+    let mut needed = vec![false; graph.values.len()];
+    ends.iter().for_each(|node| needed[node.index()] = true);
+    let mut calls: Vec<Option<Call>> = graph.calls.iter().cloned().map(Some).collect();
+    for call in calls.iter_mut().rev() {
+        let live = call.as_ref().is_some_and(|call| call.outputs.iter().any(|node| needed[node.index()]));
+        match call {
+            Some(call) if live => call.inputs.iter().for_each(|node| needed[node.index()] = true),
+            _ => *call = None,
+        }
+    }
+    let mut uses = vec![0; graph.values.len()];
+    for node in calls.iter().flatten().flat_map(|call| &call.inputs).chain(&ends) {
+        uses[node.index()] += 1;
+    }
+    let mut producer: Vec<Option<usize>> = vec![None; graph.values.len()];
+    for i in 0..calls.len() {
+        let Some(call) = calls[i].clone() else { continue };
+        let source = call.inputs.first().map(|node| node.index());
+        if let (Some(act), Some(source)) = (call.op.activation(), source)
+            && uses[source] == 1
+            && let Some(before) = producer[source]
+            && let Some(previous) = &mut calls[before]
+            && previous.outputs[0].index() == source
+            && let Some(fused) = previous.op.fuse(act, wanted.training())
+        {
+            previous.op = fused;
+            previous.outputs[0] = call.outputs[0];
+            producer[call.outputs[0].index()] = Some(before);
+            calls[i] = None;
+            continue;
+        }
+        call.outputs.iter().for_each(|node| producer[node.index()] = Some(i));
+    }
+    calls.into_iter().flatten().collect()
+}
+
+impl Recipe {
+    /// Plans a graph. `offsets` are those of the parameters, `params_len` their length with padding.
+    pub(super) fn new(
+        graph: &Graph,
+        wanted: &Wanted,
+        offsets: &[usize],
+        params_len: usize,
+        max_rows: usize,
+        tile_rows: impl FnOnce(usize) -> usize,
+    ) -> Result<Self> {
+        for (node, _) in &wanted.losses {
+            let ty = graph.ty(*node);
+            if ty.kind != Kind::Rows || ty.len() != 1 {
+                return Err(Error::Invalid(format!(
+                    "loss {} {ty}: wanted one number per row; reduce it with mean or sum",
+                    graph.name(*node)
+                )));
+            }
+        }
+        let calls = simplify(graph, wanted);
+        if let Some(node) = wanted.outputs.iter().find(|node| graph.ty(**node).kind != Kind::Rows) {
+            let (name, ty) = (graph.name(*node), graph.ty(*node));
+            return Err(Error::Invalid(format!("output {name} {ty}: wanted a tensor with rows")));
+        }
+        let mut root: Vec<usize> = (0..graph.values.len()).collect();
+        for call in calls.iter().filter(|call| call.op.is_view()) {
+            root[call.outputs[0].index()] = root[call.inputs[0].index()];
+        }
+        let computed = |node: &Node| matches!(graph.values[root[node.index()]].source, Source::Op { .. });
+        if let Some(node) = wanted.outputs.iter().find(|node| !computed(node)) {
+            let name = graph.name(*node);
+            return Err(Error::Invalid(format!("output {name} is an input: wanted a tensor that an op makes")));
+        }
+        let mut b = Builder {
+            graph,
+            slots: Vec::new(),
+            steps: Vec::new(),
+            value: vec![None; graph.values.len()],
+            grad: vec![None; graph.values.len()],
+            root,
+            sums_len: params_len,
+        };
+        let nodes: Vec<Planned> = calls.iter().map(|call| b.node(call, offsets)).collect();
+        let used: Vec<bool> = b.used(&calls, wanted);
+        for (i, call) in calls.iter().enumerate().filter(|(_, call)| !call.op.is_view()) {
+            let mut step = Step::new(Work::Forward { call: i }, nodes[i].name.clone());
+            step.x = call.inputs.iter().map(|&node| Some(b.value(node, offsets))).collect();
+            step.y =
+                call.outputs.iter().map(|&node| used[b.root[node.index()]].then(|| b.value(node, offsets))).collect();
+            b.steps.push(step);
+        }
+        let total = |b: &mut Builder, node: Node| {
+            let value = b.value(node, offsets);
+            let sum = b.sum(graph.ty(node).len());
+            let mut step = Step::new(Work::Total, format!("mean of {}", graph.name(node)));
+            (step.x, step.y) = (vec![Some(value)], vec![Some(sum)]);
+            b.steps.push(step);
+            sum
+        };
+        let losses: Vec<(Buffer, f32)> =
+            wanted.losses.iter().map(|&(node, weight)| (total(&mut b, node), weight)).collect();
+        let metrics: Vec<(Node, Buffer)> = wanted.metrics.iter().map(|&node| (node, total(&mut b, node))).collect();
+        if wanted.training() {
+            b.differentiate(&calls, &nodes, wanted, offsets);
+        }
+        let readable: Vec<(Node, Buffer)> = wanted.outputs.iter().map(|&node| (node, b.value(node, offsets))).collect();
+        let with_gradient = graph.inputs.iter().filter(|node| {
+            matches!(graph.values[node.index()].source, Source::Input { gradient: true, .. }) && wanted.training()
+        });
+        let gradients: Vec<(Node, Buffer)> =
+            with_gradient.filter_map(|&node| Some((node, b.grad[node.index()]?))).collect();
+        let keep: Vec<Buffer> = readable.iter().chain(&gradients).map(|(_, buffer)| *buffer).collect();
+        let flops = nodes.iter().map(|node| node.flops).sum();
+        let feeds = graph.inputs.iter().map(|node| {
+            let value = &graph.values[node.index()];
+            (value.name.clone(), value.ty.len(), value.ty.kind)
+        });
+        let mut recipe = Self {
+            nodes,
+            steps: b.steps,
+            slots: b.slots,
+            stages: 0,
+            tile_len: 0,
+            full_len: 0,
+            sums_len: b.sums_len,
+            params_len,
+            early_sums: Vec::new(),
+            tile_rows: 0,
+            max_rows,
+            readable,
+            gradients,
+            losses,
+            metrics,
+            feeds: feeds.collect(),
+            flops,
+            training: wanted.training(),
+        };
+        recipe.sort_into_stages();
+        recipe.place(&keep, tile_rows);
+        Ok(recipe)
+    }
+
+    /// A step that reads a sum over the batch runs in a stage after all that add to it.
+    fn sort_into_stages(&mut self) {
+        let mut written: Vec<Option<usize>> = vec![None; self.slots.len()];
+        for step in &mut self.steps {
+            let is_sum = |buffer: Buffer| matches!(self.slots[buffer].place, Place::Sum(_));
+            let after = |buffer: Buffer| written[buffer].map(|stage| stage + usize::from(is_sum(buffer)));
+            step.stage = step.reads().filter_map(after).max().unwrap_or(0);
+            for buffer in step.writes().collect::<Vec<_>>() {
+                written[buffer] = Some(written[buffer].unwrap_or(0).max(step.stage));
+            }
+        }
+        self.steps.sort_by_key(|step| step.stage);
+        self.stages = self.steps.last().map_or(0, |step| step.stage + 1);
+        let mut early: Vec<(usize, Buffer)> = Vec::new();
+        for step in &self.steps {
+            for buffer in step.reads() {
+                if matches!(self.slots[buffer].place, Place::Sum(_))
+                    && let Some(stage) = written[buffer]
+                    && !early.contains(&(stage, buffer))
+                {
+                    early.push((stage, buffer));
+                }
+            }
+        }
+        self.early_sums = early;
+    }
+
+    /// Gives every unplaced buffer its place: in the tile if one stage uses it, else in memory for the whole batch.
+    fn place(&mut self, keep: &[Buffer], tile_rows: impl FnOnce(usize) -> usize) {
+        let mut life: Vec<Option<(usize, usize)>> = vec![None; self.slots.len()];
+        for (i, step) in self.steps.iter().enumerate() {
+            for buffer in step.reads().chain(step.writes()) {
+                let (first, last) = life[buffer].get_or_insert((i, i));
+                (*first, *last) = ((*first).min(i), (*last).max(i));
+            }
+        }
+        let unplaced = |buffer: Buffer| self.slots[buffer].place == UNPLACED;
+        let (mut tile, mut full) = (Vec::new(), Vec::new());
+        for buffer in (0..self.slots.len()).filter(|&buffer| unplaced(buffer)) {
+            let kept = keep.contains(&buffer);
+            let (first, last) = life[buffer].unwrap_or((0, 0));
+            if kept || self.steps[first].stage != self.steps[last].stage {
+                let last = if kept { self.steps.len() } else { last };
+                full.push((buffer, first, last));
+            } else {
+                tile.push((buffer, first, last));
+            }
+        }
+        let slots = &mut self.slots;
+        let demands = |list: &[(Buffer, usize, usize)], slots: &[Slot], rows: usize| -> Vec<Demand> {
+            list.iter().map(|&(buffer, first, last)| Demand { len: slots[buffer].len * rows, first, last }).collect()
+        };
+        let per_row = pack(&demands(&tile, slots, 1)).1;
+        self.tile_rows = tile_rows(per_row).clamp(1, self.max_rows.max(1));
+        let (offsets, len) = pack(&demands(&tile, slots, self.tile_rows));
+        for ((buffer, ..), offset) in tile.iter().zip(offsets) {
+            slots[*buffer].place = Place::Tile(offset);
+        }
+        self.tile_len = len;
+        // A stage reads and writes whole-batch memory in tiles, so buffers of one stage never share it.
+        let stage_span = |&(buffer, first, last): &(Buffer, usize, usize)| {
+            let stage = |step: usize| self.steps.get(step).map_or(self.stages, |step| step.stage);
+            (buffer, stage(first), stage(last))
+        };
+        let full: Vec<(Buffer, usize, usize)> = full.iter().map(stage_span).collect();
+        let (offsets, len) = pack(&demands(&full, slots, self.max_rows));
+        for ((buffer, ..), offset) in full.iter().zip(offsets) {
+            slots[*buffer].place = Place::Full(offset);
+        }
+        self.full_len = len;
+    }
+}
+
+impl Builder<'_> {
+    fn node(&mut self, call: &Call, offsets: &[usize]) -> Planned {
+        let ty = |node: &Node| self.graph.ty(*node).clone();
+        let types = Types { x: call.inputs.iter().map(ty).collect(), y: call.outputs.iter().map(ty).collect() };
+        let whole = |node: &&Node| self.graph.ty(**node).kind == Kind::Whole;
+        let wholes: Vec<Option<Node>> = call.inputs.iter().map(|node| whole(&node).then_some(*node)).collect();
+        Planned {
+            name: self.graph.name(call.outputs[0]).to_owned(),
+            packings: call.op.packings(&types),
+            flops: call.op.flops(&types),
+            op: Arc::clone(&call.op),
+            types,
+            x: wholes.into_iter().map(|node| node.map(|node| self.value(node, offsets))).collect(),
+        }
+    }
+
+    /// Roots that something reads.
+    fn used(&self, calls: &[Call], wanted: &Wanted) -> Vec<bool> {
+        let mut used = vec![false; self.graph.values.len()];
+        let mut mark = |node: &Node| used[self.root[node.index()]] = true;
+        calls.iter().flat_map(|call| &call.inputs).for_each(&mut mark);
+        wanted
+            .outputs
+            .iter()
+            .chain(&wanted.metrics)
+            .chain(wanted.losses.iter().map(|(node, _)| node))
+            .for_each(&mut mark);
+        if wanted.training() {
+            for call in calls {
+                let ty = |node: &Node| self.graph.ty(*node).clone();
+                let types = Types { x: call.inputs.iter().map(ty).collect(), y: call.outputs.iter().map(ty).collect() };
+                let needs = call.op.needs(&types);
+                let outputs = call.outputs.iter().enumerate().filter(|(i, _)| needs.outputs >> i & 1 == 1);
+                outputs.for_each(|(_, node)| mark(node));
+            }
+        }
+        used
+    }
+
+    /// Adds the steps of reverse-mode differentiation.
+    fn differentiate(&mut self, calls: &[Call], nodes: &[Planned], wanted: &Wanted, offsets: &[usize]) {
+        let mut wants: Vec<bool> = self
+            .graph
+            .values
+            .iter()
+            .map(|value| {
+                matches!(value.source, Source::Input { gradient: true, .. } | Source::Param { trainable: true, .. })
+            })
+            .collect();
+        for call in calls {
+            let flows = |(k, node): (usize, &Node)| wants[node.index()] && call.op.differentiable(k);
+            if call.inputs.iter().enumerate().any(flows) {
+                call.outputs.iter().for_each(|node| wants[node.index()] = true);
+            }
+        }
+        for &(node, weight) in &wanted.losses {
+            let root = self.root[node.index()];
+            if !wants[node.index()] {
+                continue;
+            }
+            let (gradient, add) = self.part_of_gradient(root, offsets);
+            let name = format!("gradient of {}", self.graph.name(node));
+            let target = if add { self.buffer(UNPLACED, 1, Kind::Rows) } else { gradient };
+            let mut step = Step::new(Work::Seed { weight }, name.clone());
+            step.y = vec![Some(target)];
+            self.steps.push(step);
+            if add {
+                self.add(target, gradient, name);
+            }
+        }
+        for (i, call) in calls.iter().enumerate().rev().filter(|(_, call)| !call.op.is_view()) {
+            let gradient = |b: &Self, node: &Node| b.grad[b.root[node.index()]];
+            if call.outputs.iter().all(|node| gradient(self, node).is_none()) {
+                continue;
+            }
+            let needs = nodes[i].op.needs(&nodes[i].types);
+            let name = format!("gradient of {}", nodes[i].name);
+            let mut step = Step::new(Work::Backward { call: i, add: 0 }, name.clone());
+            let always = |node: Node| self.graph.ty(node).kind != Kind::Rows;
+            let reads: Vec<bool> =
+                call.inputs.iter().enumerate().map(|(k, &node)| needs.inputs >> k & 1 == 1 || always(node)).collect();
+            step.x =
+                call.inputs.iter().zip(reads).map(|(&node, read)| read.then(|| self.value(node, offsets))).collect();
+            let kept = |k: usize| needs.outputs >> k & 1 == 1;
+            step.y =
+                call.outputs.iter().enumerate().map(|(k, &node)| kept(k).then(|| self.value(node, offsets))).collect();
+            step.dy = call.outputs.iter().map(|node| gradient(self, node)).collect();
+            let mut additions = Vec::new();
+            let mut add_mask = 0;
+            for (k, node) in call.inputs.iter().enumerate() {
+                let root = self.root[node.index()];
+                let ty = &self.graph.values[root].ty;
+                if !wants[root] || ty.kind == Kind::Ints || !nodes[i].op.differentiable(k) {
+                    step.dx.push(None);
+                    continue;
+                }
+                let (gradient, again) = self.part_of_gradient(root, offsets);
+                let whole = ty.kind == Kind::Whole;
+                // An op that takes the same tensor twice can't hold its gradient twice.
+                let twice = step.dx.contains(&Some(gradient));
+                if again && !whole && (twice || !nodes[i].op.adds()) {
+                    let part = self.buffer(UNPLACED, ty.len(), ty.kind);
+                    additions.push((part, gradient));
+                    step.dx.push(Some(part));
+                } else {
+                    add_mask |= u32::from(again && !whole) << k;
+                    step.dx.push(Some(gradient));
+                }
+            }
+            step.work = Work::Backward { call: i, add: add_mask };
+            self.steps.push(step);
+            for (part, gradient) in additions {
+                self.add(part, gradient, name.clone());
+            }
+        }
+    }
+
+    fn add(&mut self, from: Buffer, to: Buffer, name: String) {
+        let mut step = Step::new(Work::Add, format!("{name}, added"));
+        (step.x, step.y) = (vec![Some(from)], vec![Some(to)]);
+        self.steps.push(step);
+    }
+}

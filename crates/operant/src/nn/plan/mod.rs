@@ -1,0 +1,421 @@
+//! A plan: a graph settled for a batch size, with its memory. Running one never allocates.
+//!
+//! The CPU runs a plan tile by tile: some rows go through all steps of a stage before the next rows, so activations stay
+//! in the nearest caches. Sums over the batch (gradients of parameters, batch statistics, losses) end a stage only where
+//! a later step reads them. Results do not depend on the number of threads.
+
+mod build;
+mod memory;
+mod print;
+mod run;
+mod weights;
+
+pub use print::{OpTime, Profile};
+pub use run::Feed;
+pub use weights::SharedWeights;
+
+use super::graph::{Graph, Node};
+use super::op::Kind;
+use super::params::Params;
+use super::precision::Precision;
+use super::real::{Compute, Real, Scratch};
+use crate::device::CpuPool;
+use crate::lanes::Backend;
+use crate::{Error, Result};
+pub use build::Wanted;
+use build::{Place, Recipe};
+use run::{Cut, Run, Worker};
+use std::sync::Arc;
+use weights::Packs;
+
+/// How a plan runs.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Threads that share a batch.
+    pub pool: Arc<CpuPool>,
+    /// Instruction set of kernels.
+    pub backend: Backend,
+    /// What products read. A plan says in [`Plan::precision`] what it got.
+    pub precision: Precision,
+    /// Rows of a tile; chosen by the size of a row if absent.
+    pub tile_rows: Option<usize>,
+    /// Seed of dropout and noise.
+    pub seed: u64,
+}
+
+impl Default for Options {
+    /// One thread, f32, the widest registers.
+    fn default() -> Self {
+        Self {
+            pool: Arc::new(CpuPool::new(1)),
+            backend: Backend::fast(),
+            precision: Precision::F32,
+            tile_rows: None,
+            seed: 0,
+        }
+    }
+}
+
+impl Options {
+    /// The default with this many threads.
+    pub fn threads(threads: usize) -> Self {
+        Self { pool: Arc::new(CpuPool::new(threads)), ..Self::default() }
+    }
+}
+
+/// Whether a training run replaces the gradients of the last one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Gradients {
+    /// Begin from zero.
+    #[default]
+    Replace,
+    /// Add to what is there.
+    Add,
+}
+
+/// What a training run found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Outcome {
+    /// Weighted sum of the losses, each the mean over rows.
+    pub loss: f32,
+    /// Whether it is neither infinite nor NaN.
+    pub finite: bool,
+}
+
+/// Memory of a tile that still leaves room for weights in a core's second-level cache, in bytes.
+const TILE_BYTES: usize = 320 << 10;
+/// Most rows of a tile: with more, gains from reuse of weights no longer pay for lost locality.
+const MAX_TILE_ROWS: usize = 192;
+
+fn tile_rows(per_row: usize, element: usize) -> usize {
+    let rows = (TILE_BYTES / (per_row * element).max(1)).clamp(1, MAX_TILE_ROWS);
+    if rows >= 48 { rows / 48 * 48 } else { rows }
+}
+
+/// A graph settled for a batch size. `R` is f32, or f64 for checks.
+#[derive(Debug)]
+pub struct Plan<R = f32> {
+    recipe: Arc<Recipe>,
+    compute: Compute,
+    note: Option<&'static str>,
+    options: Options,
+    workers: Vec<Worker<R>>,
+    full: Vec<R>,
+    sums: Vec<R>,
+    group_sums: Vec<R>,
+    packs: Packs<R>,
+    packed_version: Option<u64>,
+    rows: usize,
+    runs: u32,
+    timed: bool,
+    /// Learner's weights, for a plan that was forked.
+    shared: Option<SharedWeights>,
+}
+
+impl<R: Real> Plan<R> {
+    /// A plan that computes all that is wanted, for up to `max_rows` rows.
+    pub fn new(graph: &Graph, wanted: &Wanted, max_rows: usize, options: &Options) -> Result<Self> {
+        if max_rows == 0 {
+            return Err(Error::Invalid("a plan for 0 rows: wanted at least 1".into()));
+        }
+        let params = Params::new(graph.params.clone())?;
+        let offsets: Vec<usize> = params.specs().iter().map(|spec| spec.offset).collect();
+        let params_len = params.len();
+        let choose = |per_row| options.tile_rows.unwrap_or_else(|| tile_rows(per_row, size_of::<R>()));
+        let recipe = Recipe::new(graph, wanted, &offsets, params_len, max_rows, choose)?;
+        let (precision, note) = options.precision.served();
+        let compute = Compute { backend: options.backend, precision };
+        Ok(Self::from_recipe(Arc::new(recipe), compute, note, options.clone()))
+    }
+
+    fn from_recipe(recipe: Arc<Recipe>, compute: Compute, note: Option<&'static str>, options: Options) -> Self {
+        let scratch = recipe.nodes.iter().fold(Scratch::default(), |most, node| {
+            most.or(R::scratch(&*node.op, &node.types, recipe.tile_rows, compute))
+        });
+        let groups = Cut::most_groups(&recipe);
+        let worker = || Worker {
+            tile: vec![R::default(); recipe.tile_len],
+            real: vec![R::default(); scratch.real],
+            half: vec![0; scratch.half],
+            spent: vec![0; recipe.steps.len()],
+        };
+        let threads = options.pool.threads().min(groups);
+        Self {
+            workers: (0..threads).map(|_| worker()).collect(),
+            full: vec![R::default(); recipe.full_len],
+            sums: vec![R::default(); recipe.sums_len],
+            group_sums: vec![R::default(); if groups > 1 { groups * recipe.sums_len } else { 0 }],
+            packs: Packs::new(&recipe, compute),
+            packed_version: None,
+            rows: 0,
+            runs: 0,
+            timed: false,
+            shared: None,
+            recipe,
+            compute,
+            note,
+            options,
+        }
+    }
+
+    fn check_feeds(&self, rows: usize, feeds: &[Feed<R>]) {
+        let recipe = &self.recipe;
+        assert!(rows <= recipe.max_rows, "{rows} rows in a plan for at most {}", recipe.max_rows);
+        assert!(
+            feeds.len() == recipe.feeds.len(),
+            "{} feeds for {} inputs: {}",
+            feeds.len(),
+            recipe.feeds.len(),
+            recipe.feeds.iter().map(|(name, ..)| name.as_str()).collect::<Vec<_>>().join(", ")
+        );
+        for (feed, (name, len, kind)) in feeds.iter().zip(&recipe.feeds) {
+            let (got, ints) = match feed {
+                Feed::Real(x) => (x.len(), false),
+                Feed::Ints(x) => (x.len(), true),
+            };
+            assert!(ints == (*kind == Kind::Ints), "input {name}: wanted {kind:?}");
+            assert!(got >= rows * len, "input {name}: {got} numbers, wanted {rows} rows of {len}");
+        }
+    }
+
+    /// Runs with these parameter values, which `packs` were made from.
+    #[allow(clippy::too_many_arguments)]
+    fn execute(
+        &mut self,
+        values: &[R],
+        packs: &Packs<R>,
+        rows: usize,
+        feeds: &[Feed<R>],
+        loss_scale: f32,
+        gradients: Gradients,
+    ) {
+        self.check_feeds(rows, feeds);
+        let recipe = Arc::clone(&self.recipe);
+        assert!(values.len() >= recipe.params_len, "{} parameter values, wanted {}", values.len(), recipe.params_len);
+        let keep = if gradients == Gradients::Add { recipe.params_len } else { 0 };
+        self.sums[keep..].fill(R::default());
+        self.rows = rows;
+        self.runs = self.runs.wrapping_add(1);
+        if rows == 0 {
+            return;
+        }
+        let run = Run {
+            recipe: &recipe,
+            compute: self.compute,
+            values,
+            packs,
+            feeds,
+            rows,
+            seed: self.options.seed,
+            run: self.runs,
+            loss_scale,
+            timed: self.timed,
+        };
+        run.go(&self.options.pool, &mut self.workers, &mut self.full, &mut self.sums, &mut self.group_sums);
+    }
+
+    /// Runs with parameter values of the element type; packs them every time.
+    pub(super) fn execute_with(&mut self, values: &[R], rows: usize, feeds: &[Feed<R>], gradients: Gradients) {
+        let mut packs = std::mem::take(&mut self.packs);
+        packs.refresh(&self.recipe, self.compute, values);
+        self.execute(values, &packs, rows, feeds, 1.0, gradients);
+        self.packs = packs;
+        self.packed_version = None;
+    }
+
+    fn mean(&self, buffer: build::Buffer) -> &[R] {
+        let slot = self.recipe.slots[buffer];
+        match slot.place {
+            Place::Sum(at) => &self.sums[at..][..slot.len],
+            _ => unreachable!("means are sums"),
+        }
+    }
+
+    fn rows_of(&self, list: &[(Node, build::Buffer)], node: Node) -> Option<&[R]> {
+        let (_, buffer) = list.iter().find(|(other, _)| *other == node)?;
+        let slot = self.recipe.slots[*buffer];
+        match slot.place {
+            Place::Full(at) => Some(&self.full[at..][..self.rows * slot.len]),
+            _ => unreachable!("what is kept has memory for the whole batch"),
+        }
+    }
+
+    /// An output of the last run, `[rows, …]`. Panics if the plan was not built to give it.
+    pub fn output(&self, node: Node) -> &[R] {
+        self.rows_of(&self.recipe.readable, node).expect("an output that the plan was built with")
+    }
+
+    /// The gradient of an input declared with [`Graph::input_with_gradient`], `[rows, …]`; `None` if no loss depends on it.
+    pub fn input_gradient(&self, node: Node) -> Option<&[R]> {
+        self.rows_of(&self.recipe.gradients, node)
+    }
+
+    /// Gradients of parameters, laid out like [`Params::values`].
+    pub fn gradients(&self) -> &[R] {
+        &self.sums[..self.recipe.params_len]
+    }
+
+    /// Mean over rows of a metric of the last run. Panics if the plan was not built to give it.
+    pub fn metric(&self, node: Node) -> impl Iterator<Item = f64> + '_ {
+        let found = self.recipe.metrics.iter().find(|(other, _)| *other == node);
+        let (_, buffer) = found.expect("a metric that the plan was built with");
+        self.mean(*buffer).iter().map(|sum| sum.wide() / self.rows.max(1) as f64)
+    }
+
+    /// Weighted sum of the losses of the last run.
+    pub fn loss(&self) -> f64 {
+        let one = |&(buffer, weight): &(build::Buffer, f32)| self.mean(buffer)[0].wide() * f64::from(weight);
+        self.recipe.losses.iter().map(one).sum::<f64>() / self.rows.max(1) as f64
+    }
+
+    /// Most rows of a run.
+    pub fn max_rows(&self) -> usize {
+        self.recipe.max_rows
+    }
+
+    /// Most rows of a tile.
+    pub fn tile_rows(&self) -> usize {
+        self.recipe.tile_rows
+    }
+
+    /// The precision that products run in, and why if it is not the one asked for.
+    pub fn precision(&self) -> (Precision, Option<&'static str>) {
+        (self.compute.precision, self.note)
+    }
+
+    /// Bytes of memory: activations, gradients, packed weights.
+    pub fn workspace_bytes(&self) -> usize {
+        let worker = |w: &Worker<R>| (w.tile.len() + w.real.len()) * size_of::<R>() + w.half.len() * 2;
+        let shared = (self.full.len() + self.sums.len() + self.group_sums.len()) * size_of::<R>();
+        self.workers.iter().map(worker).sum::<usize>() + shared + self.packs.bytes()
+    }
+
+    /// Products and sums of one row forward.
+    pub fn flops_per_row(&self) -> u64 {
+        self.recipe.flops
+    }
+
+    /// Whether runs note the time of each op for [`Plan::profile`].
+    pub fn set_timed(&mut self, timed: bool) {
+        self.timed = timed;
+        self.workers.iter_mut().for_each(|worker| worker.spent.fill(0));
+    }
+
+    /// Time by op since [`Plan::set_timed`].
+    pub fn profile(&self) -> Profile {
+        let spent = |step: usize| self.workers.iter().map(|worker| worker.spent[step]).sum();
+        Profile::new(&self.recipe, spent)
+    }
+}
+
+impl Plan<f32> {
+    /// A plan that computes `outputs` of up to `max_rows` rows, and keeps nothing that only gradients need.
+    pub fn inference(graph: &Graph, outputs: &[Node], max_rows: usize, options: &Options) -> Result<Self> {
+        Self::new(graph, &Wanted { outputs: outputs.to_vec(), ..Wanted::default() }, max_rows, options)
+    }
+
+    /// A plan that computes the mean over rows of a loss (one number per row), and its gradients.
+    pub fn training(graph: &Graph, loss: Node, max_rows: usize, options: &Options) -> Result<Self> {
+        Self::new(graph, &Wanted { losses: vec![(loss, 1.0)], ..Wanted::default() }, max_rows, options)
+    }
+
+    /// Packs weights again if the parameters changed since the last run.
+    fn refresh(&mut self, params: &Params) -> Packs<f32> {
+        let mut packs = std::mem::take(&mut self.packs);
+        if self.packed_version != Some(params.version()) {
+            packs.refresh(&self.recipe, self.compute, params.values());
+            self.packed_version = Some(params.version());
+        }
+        packs
+    }
+
+    /// Computes the outputs of `rows` rows. Panics if feeds do not fit the inputs.
+    pub fn forward(&mut self, params: &Params, rows: usize, feeds: &[Feed]) {
+        let packs = self.refresh(params);
+        self.execute(params.values(), &packs, rows, feeds, 1.0, Gradients::Replace);
+        self.packs = packs;
+    }
+
+    /// Computes losses and gradients of `rows` rows. `loss_scale` multiplies gradients (1 unless f16 needs more).
+    pub fn train(
+        &mut self,
+        params: &Params,
+        rows: usize,
+        feeds: &[Feed],
+        loss_scale: f32,
+        gradients: Gradients,
+    ) -> Outcome {
+        let packs = self.refresh(params);
+        self.execute(params.values(), &packs, rows, feeds, loss_scale, gradients);
+        self.packs = packs;
+        let loss = self.loss() as f32;
+        Outcome { loss, finite: loss.is_finite() }
+    }
+
+    /// Writes what the last training run found into buffers of the parameters: running means of batch norms.
+    pub fn update_buffers(&self, params: &mut Params) {
+        for node in &self.recipe.nodes {
+            let mut x: [&[f32]; super::op::MAX_INPUTS] = [&[]; super::op::MAX_INPUTS];
+            for (to, buffer) in x.iter_mut().zip(&node.x) {
+                let Some(slot) = buffer.map(|buffer| self.recipe.slots[buffer]) else { continue };
+                *to = match slot.place {
+                    Place::Param(at) => &params.values()[at..][..slot.len],
+                    Place::Sum(at) => &self.sums[at..][..slot.len],
+                    _ => &[],
+                };
+            }
+            let mut written: Vec<(usize, Vec<f32>)> = Vec::new();
+            node.op.update(&node.types, &x, self.rows, &mut |input, new| written.push((input, new.to_vec())));
+            for (input, new) in written {
+                if let Some(Place::Param(at)) = node.x[input].map(|buffer| self.recipe.slots[buffer].place) {
+                    params.values_mut()[at..][..new.len()].copy_from_slice(&new);
+                }
+            }
+        }
+    }
+
+    /// Runs again and names the first op whose result is not finite, if there is one. For messages after a bad loss.
+    pub fn first_non_finite(&mut self, params: &Params, rows: usize, feeds: &[Feed]) -> Option<String> {
+        let packs = self.refresh(params);
+        let recipe = Arc::clone(&self.recipe);
+        let run = Run {
+            recipe: &recipe,
+            compute: self.compute,
+            values: params.values(),
+            packs: &packs,
+            feeds,
+            rows,
+            seed: self.options.seed,
+            run: self.runs,
+            loss_scale: 1.0,
+            timed: false,
+        };
+        self.sums.fill(0.0);
+        let name = run.first_bad(&mut self.workers[0], &mut self.full, &mut self.sums).map(str::to_owned);
+        self.packs = packs;
+        name
+    }
+
+    /// Weights that plans forked from this one share.
+    pub fn share(&self, params: &Params) -> SharedWeights {
+        SharedWeights::new(Arc::clone(&self.recipe), self.compute, params)
+    }
+
+    /// A plan for another thread: the same steps on shared weights, with its own memory and one thread.
+    pub fn fork(&self, weights: &SharedWeights) -> Self {
+        let options = Options { pool: Arc::new(CpuPool::new(1)), ..self.options.clone() };
+        let mut plan = Self::from_recipe(Arc::clone(&self.recipe), self.compute, self.note, options);
+        plan.packs = Packs::default();
+        plan.shared = Some(weights.clone());
+        plan
+    }
+
+    /// Computes the outputs of `rows` rows with the newest shared weights, and gives their version. Only for a plan made
+    /// by [`Plan::fork`].
+    pub fn forward_shared(&mut self, rows: usize, feeds: &[Feed]) -> u64 {
+        let shared = self.shared.as_ref().expect("a plan made by `fork`");
+        let snapshot = shared.load();
+        self.execute(&snapshot.values, &snapshot.packs, rows, feeds, 1.0, Gradients::Replace);
+        snapshot.version
+    }
+}

@@ -1,0 +1,99 @@
+//! Plans and profiles as text.
+
+use super::super::op::Kind;
+use super::build::{Place, Recipe, Work};
+use super::{Plan, Real};
+use std::fmt;
+
+/// Time spent in one kind of op.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpTime {
+    /// The op, with "(backward)" for gradients.
+    pub op: String,
+    /// Steps of that kind in the plan.
+    pub steps: usize,
+    /// Nanoseconds.
+    pub nanoseconds: u64,
+}
+
+/// Time by op, longest first.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Profile(pub Vec<OpTime>);
+
+impl Profile {
+    pub(super) fn new(recipe: &Recipe, spent: impl Fn(usize) -> u64) -> Self {
+        let mut times: Vec<OpTime> = Vec::new();
+        for (i, step) in recipe.steps.iter().enumerate() {
+            let op = match step.work {
+                Work::Forward { call } => recipe.nodes[call].op.name().to_owned(),
+                Work::Backward { call, .. } => format!("{} (backward)", recipe.nodes[call].op.name()),
+                Work::Add => "add gradients".into(),
+                Work::Seed { .. } => "begin gradients".into(),
+                Work::Total => "mean".into(),
+            };
+            match times.iter_mut().find(|time| time.op == op) {
+                Some(time) => (time.steps, time.nanoseconds) = (time.steps + 1, time.nanoseconds + spent(i)),
+                None => times.push(OpTime { op, steps: 1, nanoseconds: spent(i) }),
+            }
+        }
+        times.sort_by_key(|time| std::cmp::Reverse(time.nanoseconds));
+        Self(times)
+    }
+}
+
+impl<R: Real> fmt::Display for Plan<R> {
+    /// Nodes, shapes, offsets, bytes and products, one line per step.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let recipe = &*self.recipe;
+        let kind = if recipe.training { "training" } else { "inference" };
+        writeln!(
+            f,
+            "{kind} plan: up to {} rows in tiles of {}, {} stage{}, {} steps, {}, {}",
+            recipe.max_rows,
+            recipe.tile_rows,
+            recipe.stages,
+            if recipe.stages == 1 { "" } else { "s" },
+            recipe.steps.len(),
+            self.compute.precision.name(),
+            self.compute.backend.name(),
+        )?;
+        let bytes = |elements: usize| elements * size_of::<R>();
+        writeln!(
+            f,
+            "{} FLOP per row forward; bytes: tile {}, whole batch {}, sums {}, packed weights {}, in all {}",
+            recipe.flops,
+            bytes(recipe.tile_len),
+            bytes(recipe.full_len),
+            bytes(recipe.sums_len),
+            self.packs.bytes(),
+            self.workspace_bytes(),
+        )?;
+        let buffer = |buffer: usize| {
+            let slot = recipe.slots[buffer];
+            let rows = if slot.kind == Kind::Whole { "" } else { "B×" };
+            let place = match slot.place {
+                Place::Feed(number) => format!("feed {number}"),
+                Place::Param(at) => format!("param@{}", bytes(at)),
+                Place::Tile(at) => format!("tile@{}", bytes(at)),
+                Place::Full(at) => format!("full@{}", bytes(at)),
+                Place::Sum(at) => format!("sum@{}", bytes(at)),
+            };
+            format!("{rows}{} {place}", slot.len)
+        };
+        for step in &recipe.steps {
+            let (what, flops) = match step.work {
+                Work::Forward { call } => (recipe.nodes[call].op.name().to_owned(), recipe.nodes[call].flops),
+                Work::Backward { call, .. } => {
+                    (format!("{} (backward)", recipe.nodes[call].op.name()), 2 * recipe.nodes[call].flops)
+                }
+                Work::Add => ("add".into(), 0),
+                Work::Seed { .. } => ("seed".into(), 0),
+                Work::Total => ("mean".into(), 0),
+            };
+            let list = |buffers: Vec<usize>| buffers.into_iter().map(&buffer).collect::<Vec<_>>().join(", ");
+            let (from, to) = (list(step.reads().collect()), list(step.writes().collect()));
+            writeln!(f, "{} {:<22} {:<28} {flops:>9} FLOP  {from} → {to}", step.stage, what, step.name)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,379 @@
+//! Running a recipe: stage by stage, in each stage group by group, in each group tile by tile, in each tile step by step.
+//!
+//! Groups are cut by the number of rows alone, never by the number of threads; each group adds up its own sums, and
+//! sums of groups are added in order. So results are the same bits for any number of threads.
+#![allow(unsafe_code)]
+
+use super::super::op::{Backward, Draws, Forward, Kind, MAX_INPUTS, MAX_OUTPUTS};
+use super::super::real::{Compute, Real, Room};
+use super::build::{Buffer, Place, Recipe, Slot, Step, Work};
+use super::weights::Packs;
+use crate::device::CpuPool;
+use std::time::Instant;
+
+/// What an input is fed with.
+#[derive(Clone, Copy, Debug)]
+pub enum Feed<'a, R = f32> {
+    /// `[rows, …]`.
+    Real(&'a [R]),
+    /// `[rows, …]` of integers.
+    Ints(&'a [i32]),
+}
+
+impl<'a, R> From<&'a [R]> for Feed<'a, R> {
+    fn from(x: &'a [R]) -> Self {
+        Self::Real(x)
+    }
+}
+
+/// A thread's own memory.
+#[derive(Clone, Debug)]
+pub(super) struct Worker<R> {
+    pub(super) tile: Vec<R>,
+    pub(super) real: Vec<R>,
+    pub(super) half: Vec<u16>,
+    /// Nanoseconds spent in each step, when asked for.
+    pub(super) spent: Vec<u64>,
+}
+
+/// Memory that all threads write, each its own rows or its own group's sums.
+#[derive(Clone, Copy)]
+struct Shared<R>(*mut R);
+// SAFETY: a plain pointer; every use below says why it does not collide with another.
+unsafe impl<R: Send> Send for Shared<R> {}
+// SAFETY: as above.
+unsafe impl<R: Send> Sync for Shared<R> {}
+
+/// One run.
+pub(super) struct Run<'a, R> {
+    pub(super) recipe: &'a Recipe,
+    pub(super) compute: Compute,
+    pub(super) values: &'a [R],
+    pub(super) packs: &'a Packs<R>,
+    pub(super) feeds: &'a [Feed<'a, R>],
+    pub(super) rows: usize,
+    pub(super) seed: u64,
+    pub(super) run: u32,
+    pub(super) loss_scale: f32,
+    pub(super) timed: bool,
+}
+
+/// How rows are cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cut {
+    pub(super) groups: usize,
+    pub(super) tiles: usize,
+    pub(super) tile_rows: usize,
+}
+
+/// Work of a group, in products and sums: enough to make handing it to a thread worth while.
+const GROUP_FLOPS: u64 = 4_000_000;
+/// Most groups: the most threads that one run can use.
+const MAX_GROUPS: usize = 32;
+/// Most memory for the sums of groups, in elements.
+const MAX_GROUP_SUMS: usize = 8 << 20;
+
+impl Cut {
+    pub(super) fn new(recipe: &Recipe, rows: usize) -> Self {
+        let work = recipe.flops.saturating_mul(rows as u64).saturating_mul(if recipe.training { 3 } else { 1 });
+        // A row of a network without products still costs a pass over its tile.
+        let work = work.max((rows * recipe.tile_len / recipe.tile_rows.max(1)) as u64 * 8);
+        let memory = (MAX_GROUP_SUMS / recipe.sums_len.max(1)).max(2);
+        let most = MAX_GROUPS.min(memory).min(rows.max(1)).min((work / GROUP_FLOPS) as usize);
+        // A power of two, so that two or four threads have equal shares.
+        let groups = 1 << most.max(1).ilog2();
+        let tiles = rows.div_ceil(recipe.tile_rows).max(1).next_multiple_of(groups);
+        let mut tile_rows = rows.div_ceil(tiles).max(1);
+        if tile_rows > 32 {
+            tile_rows = tile_rows.next_multiple_of(16).min(recipe.tile_rows);
+        }
+        Self { groups, tiles, tile_rows }
+    }
+
+    /// Most groups of any number of rows that the recipe runs.
+    pub(super) fn most_groups(recipe: &Recipe) -> usize {
+        Self::new(recipe, recipe.max_rows).groups
+    }
+
+    /// First and last row of a tile.
+    fn rows(&self, tile: usize, rows: usize) -> (usize, usize) {
+        ((tile * self.tile_rows).min(rows), ((tile + 1) * self.tile_rows).min(rows))
+    }
+}
+
+impl<R: Real> Run<'_, R> {
+    /// Runs all stages. `sums` is zero, or holds gradients to be added to; `group_sums` has room for every group's own.
+    pub(super) fn go(
+        &self,
+        pool: &CpuPool,
+        workers: &mut [Worker<R>],
+        full: &mut [R],
+        sums: &mut [R],
+        group_sums: &mut [R],
+    ) {
+        let (recipe, cut) = (self.recipe, Cut::new(self.recipe, self.rows));
+        let len = recipe.sums_len;
+        assert!(full.len() >= recipe.full_len && sums.len() >= len);
+        assert!(self.rows <= recipe.max_rows && workers.iter().all(|worker| worker.tile.len() >= recipe.tile_len));
+        let apart = cut.groups > 1;
+        if apart {
+            group_sums[..cut.groups * len].fill(R::default());
+        }
+        let full = Shared(full.as_mut_ptr());
+        let mut first = 0;
+        for stage in 0..recipe.stages {
+            let end = first + recipe.steps[first..].iter().take_while(|step| step.stage == stage).count();
+            let steps = first..end;
+            first = end;
+            let shared_sums = Shared(sums.as_mut_ptr());
+            let own_sums = Shared(if apart { group_sums.as_mut_ptr() } else { sums.as_mut_ptr() });
+            let threads = workers.len().min(cut.groups);
+            pool.for_each_mut(&mut workers[..threads], |thread, worker| {
+                // Named whole: a closure would else take hold of the bare pointers inside.
+                let (full, shared_sums, own_sums) = (full, shared_sums, own_sums);
+                for group in thread * cut.groups / threads..(thread + 1) * cut.groups / threads {
+                    let memory = Memory {
+                        full,
+                        sums: shared_sums,
+                        // SAFETY: `group_sums` holds `groups` times `len` elements; without groups the offset is 0.
+                        own: Shared(unsafe { own_sums.0.add(group * len * usize::from(apart)) }),
+                    };
+                    let tiles = group * cut.tiles / cut.groups..(group + 1) * cut.tiles / cut.groups;
+                    for tile in tiles {
+                        let (from, to) = cut.rows(tile, self.rows);
+                        if from < to {
+                            self.tile(steps.clone(), memory, worker, from, to - from);
+                        }
+                    }
+                }
+            });
+            if apart {
+                for (_, buffer) in recipe.early_sums.iter().filter(|(early, _)| *early == stage) {
+                    let Slot { place: Place::Sum(at), len: size, .. } = recipe.slots[*buffer] else { continue };
+                    reduce(sums, group_sums, len, cut.groups, at, size);
+                }
+            }
+        }
+        if apart {
+            reduce(sums, group_sums, len, cut.groups, 0, recipe.params_len);
+            for &(buffer, _) in &recipe.losses {
+                self.reduce_slot(sums, group_sums, cut.groups, buffer);
+            }
+            for &(_, buffer) in &recipe.metrics {
+                self.reduce_slot(sums, group_sums, cut.groups, buffer);
+            }
+        }
+    }
+
+    fn reduce_slot(&self, sums: &mut [R], group_sums: &[R], groups: usize, buffer: Buffer) {
+        if let Slot { place: Place::Sum(at), len, .. } = self.recipe.slots[buffer] {
+            reduce(sums, group_sums, self.recipe.sums_len, groups, at, len);
+        }
+    }
+
+    fn tile(
+        &self,
+        steps: std::ops::Range<usize>,
+        memory: Memory<R>,
+        worker: &mut Worker<R>,
+        first_row: usize,
+        rows: usize,
+    ) {
+        for i in steps {
+            let start = self.timed.then(Instant::now);
+            self.step(&self.recipe.steps[i], memory, worker, first_row, rows);
+            if let Some(start) = start {
+                worker.spent[i] += start.elapsed().as_nanos() as u64;
+            }
+        }
+    }
+
+    fn step(&self, step: &Step, memory: Memory<R>, worker: &mut Worker<R>, first_row: usize, rows: usize) {
+        let at = At { run: self, memory, tile: Shared(worker.tile.as_mut_ptr()), first_row, rows };
+        let room = Room { real: &mut worker.real, half: &mut worker.half };
+        let draws = |call: usize| Draws { seed: self.seed, run: self.run, node: call as u32 };
+        match step.work {
+            Work::Forward { call } => {
+                let node = &self.recipe.nodes[call];
+                let mut c = Forward {
+                    rows,
+                    first_row,
+                    total_rows: self.rows,
+                    training: self.recipe.training,
+                    types: &node.types,
+                    x: at.reals(&step.x),
+                    ints: at.ints(&step.x),
+                    y: at.written::<MAX_OUTPUTS>(&step.y),
+                    packed: self.packs.of(call),
+                    room,
+                    compute: self.compute,
+                    draws: draws(call),
+                };
+                R::forward(&*node.op, self.compute, &mut c);
+            }
+            Work::Backward { call, add } => {
+                let node = &self.recipe.nodes[call];
+                let mut c = Backward {
+                    rows,
+                    first_row,
+                    total_rows: self.rows,
+                    types: &node.types,
+                    x: at.reals(&step.x),
+                    ints: at.ints(&step.x),
+                    y: at.reals(&step.y),
+                    dy: at.reals(&step.dy),
+                    dx: at.written::<MAX_INPUTS>(&step.dx),
+                    add,
+                    packed: self.packs.of(call),
+                    room,
+                    compute: self.compute,
+                    draws: draws(call),
+                };
+                R::backward(&*node.op, self.compute, &mut c);
+            }
+            Work::Add => {
+                let [from, ..] = at.reals::<1>(&step.x);
+                let [to, ..] = at.written::<1>(&step.y);
+                to.iter_mut().zip(from).for_each(|(to, from)| *to += *from);
+            }
+            Work::Seed { weight } => {
+                let [gradient, ..] = at.written::<1>(&step.y);
+                gradient.fill(R::of(f64::from(weight) * f64::from(self.loss_scale) / self.rows as f64));
+            }
+            Work::Total => {
+                let [x, ..] = at.reals::<1>(&step.x);
+                let [sum, ..] = at.written::<1>(&step.y);
+                for row in x.chunks_exact(sum.len()) {
+                    sum.iter_mut().zip(row).for_each(|(sum, x)| *sum += *x);
+                }
+            }
+        }
+    }
+
+    /// The first step whose result is not finite, in the order of one thread. Slow: it looks at everything.
+    pub(super) fn first_bad(&self, worker: &mut Worker<R>, full: &mut [R], sums: &mut [R]) -> Option<&str> {
+        let recipe = self.recipe;
+        assert!(full.len() >= recipe.full_len && sums.len() >= recipe.sums_len);
+        let memory =
+            Memory { full: Shared(full.as_mut_ptr()), sums: Shared(sums.as_mut_ptr()), own: Shared(sums.as_mut_ptr()) };
+        let cut = Cut::new(recipe, self.rows);
+        for stage in 0..recipe.stages {
+            for tile in 0..cut.tiles {
+                let (first_row, last) = cut.rows(tile, self.rows);
+                if first_row == last {
+                    continue;
+                }
+                for step in recipe.steps.iter().filter(|step| step.stage == stage) {
+                    let rows = last - first_row;
+                    self.step(step, memory, worker, first_row, rows);
+                    let at = At { run: self, memory, tile: Shared(worker.tile.as_mut_ptr()), first_row, rows };
+                    let buffers: [Option<Buffer>; MAX_INPUTS + MAX_OUTPUTS] = {
+                        let mut list = [None; MAX_INPUTS + MAX_OUTPUTS];
+                        list.iter_mut().zip(step.writes()).for_each(|(to, buffer)| *to = Some(buffer));
+                        list
+                    };
+                    let written = at.reals::<{ MAX_INPUTS + MAX_OUTPUTS }>(&buffers);
+                    if written.iter().any(|x| x.iter().any(|x| !x.finite())) {
+                        return Some(&step.name);
+                    }
+                }
+            }
+        }
+        None
+    }
+}
+
+/// `sums[at..at + size] += Σ_groups group_sums`, in the order of groups.
+fn reduce<R: Real>(sums: &mut [R], group_sums: &[R], len: usize, groups: usize, at: usize, size: usize) {
+    for group in 0..groups {
+        let part = &group_sums[group * len + at..][..size];
+        sums[at..at + size].iter_mut().zip(part).for_each(|(sum, part)| *sum += *part);
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Memory<R> {
+    full: Shared<R>,
+    /// Finished sums, read only.
+    sums: Shared<R>,
+    /// Sums of this group.
+    own: Shared<R>,
+}
+
+/// Where a step stands: which rows, which memory.
+struct At<'a, 'r, R> {
+    run: &'a Run<'r, R>,
+    memory: Memory<R>,
+    tile: Shared<R>,
+    first_row: usize,
+    rows: usize,
+}
+
+impl<'a, R: Real> At<'a, '_, R> {
+    /// Pointer and length of a buffer with rows, or of one without.
+    fn locate(&self, slot: Slot, write: bool) -> (*mut R, usize) {
+        let (len, row) = (slot.len * self.rows, self.first_row * slot.len);
+        // SAFETY: offsets and lengths were planned within these buffers for `tile_rows` and `max_rows`, which the rows of
+        // this tile do not exceed; `go` checked that the buffers are as long as the plan says.
+        match slot.place {
+            Place::Tile(offset) => (unsafe { self.tile.0.add(offset) }, len),
+            Place::Full(offset) => (unsafe { self.memory.full.0.add(offset + row) }, len),
+            Place::Sum(offset) => {
+                let base = if write { self.memory.own } else { self.memory.sums };
+                (unsafe { base.0.add(offset) }, slot.len)
+            }
+            Place::Feed(_) | Place::Param(_) => unreachable!("feeds and parameters are not written"),
+        }
+    }
+
+    fn reals<const N: usize>(&self, buffers: &[Option<Buffer>]) -> [&'a [R]; N] {
+        let mut out: [&'a [R]; N] = [&[]; N];
+        for (out, buffer) in out.iter_mut().zip(buffers) {
+            let Some(buffer) = buffer else { continue };
+            let slot = self.run.recipe.slots[*buffer];
+            *out = match slot.place {
+                Place::Param(offset) => &self.run.values[offset..][..slot.len],
+                Place::Feed(number) => match self.run.feeds[number] {
+                    Feed::Real(x) => &x[self.first_row * slot.len..][..self.rows * slot.len],
+                    Feed::Ints(_) => continue,
+                },
+                _ => {
+                    let (pointer, len) = self.locate(slot, false);
+                    // SAFETY: within bounds as `locate` says. What a step reads it does not write (except where it
+                    // says that it adds, and then only `dx` is handed out), and two buffers that are alive together
+                    // do not overlap: the planner's invariant, held by its tests. Other threads write other rows of
+                    // whole-batch memory, and finished sums are only read while a stage runs, because a step that
+                    // reads a sum runs in a later stage than those that add to it; with one group there is one thread.
+                    unsafe { std::slice::from_raw_parts(pointer, len) }
+                }
+            };
+        }
+        out
+    }
+
+    fn ints(&self, buffers: &[Option<Buffer>]) -> [&'a [i32]; MAX_INPUTS] {
+        let mut out: [&'a [i32]; MAX_INPUTS] = [&[]; MAX_INPUTS];
+        for (out, buffer) in out.iter_mut().zip(buffers) {
+            let Some(buffer) = buffer else { continue };
+            let slot = self.run.recipe.slots[*buffer];
+            if let (Kind::Ints, Place::Feed(number)) = (slot.kind, slot.place)
+                && let Feed::Ints(x) = self.run.feeds[number]
+            {
+                *out = &x[self.first_row * slot.len..][..self.rows * slot.len];
+            }
+        }
+        out
+    }
+
+    fn written<const N: usize>(&self, buffers: &[Option<Buffer>]) -> [&'a mut [R]; N] {
+        let mut out: [&'a mut [R]; N] = std::array::from_fn(|_| &mut [][..]);
+        for (out, buffer) in out.iter_mut().zip(buffers) {
+            let Some(buffer) = buffer else { continue };
+            let (pointer, len) = self.locate(self.run.recipe.slots[*buffer], true);
+            // SAFETY: within bounds as `locate` says; a step writes a buffer once and never one that it reads, and buffers
+            // that are alive together do not overlap. Other threads write other rows and other groups' sums.
+            *out = unsafe { std::slice::from_raw_parts_mut(pointer, len) };
+        }
+        out
+    }
+}
