@@ -152,6 +152,11 @@ impl Graph {
         self.add_op(name, op, inputs).map(|outputs| outputs[0])
     }
 
+    /// Inputs in the order in which they are fed.
+    pub fn inputs(&self) -> &[Node] {
+        &self.inputs
+    }
+
     /// Type of a tensor.
     pub fn ty(&self, node: Node) -> &Type {
         &self.values[node.index()].ty

@@ -8,6 +8,7 @@ pub mod check;
 pub mod elementwise;
 mod graph;
 mod init;
+pub mod nets;
 mod op;
 pub mod ops;
 mod optim;
@@ -23,6 +24,6 @@ pub use op::{Act, Backward, Draws, DynOp, Forward, Kind, MAX_INPUTS, MAX_OUTPUTS
 pub use optim::{Ema, LossScale, Method, MuonScale, Optimizer, Schedule, StepReport};
 pub use params::{ALIGN, ParamSpec, Params};
 pub use plan::{Feed, Gradients, OpTime, Options, Outcome, Plan, Profile, SharedWeights, Wanted};
-pub use precision::Precision;
+pub use precision::{Precision, peak_gflops};
 pub use real::{Compute, Left, Outer, PackPart, PackSet, Packed, PackedMut, Real, Room, Scratch, Start, View};
 pub use saved::Metadata;

@@ -1,7 +1,7 @@
-//! `operant bench`: the benchmarks are commands of the product.
+//! `operant bench env`: environment steps per second.
 
 use crate::output::{Failure, grouped, print};
-use clap::{Subcommand, ValueEnum};
+use clap::ValueEnum;
 use operant::device::{self, CpuPool, alloc};
 use operant::env::{self, ActionsBuf, AutoReset, Options, RowBuf, Seeds};
 use operant::lanes::rng::HostRng;
@@ -11,19 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
-    #[command(subcommand)]
-    what: What,
-}
-
-#[derive(Debug, Subcommand)]
-enum What {
-    /// Environment steps per second with random actions.
-    Env(EnvArgs),
-}
-
-#[derive(Debug, clap::Args)]
-struct EnvArgs {
+pub(super) struct Args {
     /// Short name or Gymnasium id (see `operant list`).
     name: String,
     /// Environments stepped together.
@@ -83,19 +71,13 @@ fn parse_setting(text: &str) -> Result<(String, f64), String> {
     Ok((name.to_owned(), value))
 }
 
-pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    match &args.what {
-        What::Env(args) => run_env(args),
-    }
-}
-
 /// Batches of actions made before the clock starts and used in turn: making them is not what is measured. As many as
 /// stay in cache, where a policy would have left them.
 fn action_batches(num_envs: usize) -> usize {
     (1usize << 17).div_ceil(num_envs).clamp(4, 64)
 }
 
-fn run_env(args: &EnvArgs) -> Result<(), Failure> {
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
     if !(args.seconds.is_finite() && args.seconds > 0.0 && args.seconds <= 3600.0) {
         return Err(Failure::Usage(format!("--seconds {}: wanted more than 0 and at most 3600", args.seconds)));
     }

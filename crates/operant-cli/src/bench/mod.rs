@@ -1,0 +1,28 @@
+//! `operant bench`: the benchmarks are commands of the product.
+
+mod env;
+mod nn;
+
+use crate::output::Failure;
+use clap::Subcommand;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Environment steps per second with random actions.
+    Env(env::Args),
+    /// Networks: forward, and forward + backward + optimiser step.
+    Nn(nn::Args),
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    match &args.what {
+        What::Env(args) => env::run(args),
+        What::Nn(args) => nn::run(args),
+    }
+}

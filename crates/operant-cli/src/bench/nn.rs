@@ -1,0 +1,265 @@
+//! `operant bench nn`: a network's forward pass, and forward + backward + optimiser step.
+
+use crate::output::{Failure, grouped, print};
+use clap::ValueEnum;
+use operant::device::{self, CpuPool, alloc};
+use operant::lanes::Backend;
+use operant::lanes::rng::HostRng;
+use operant::nn::{
+    Act, Feed, Gradients, Graph, Kind, Method, Node, Optimizer, Options, Plan, Precision, nets, peak_gflops,
+};
+use serde_json::json;
+use std::sync::Arc;
+use std::time::Instant;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Which network.
+    #[arg(long, value_enum, default_value_t = Net::Mlp)]
+    net: Net,
+    /// Rows of a batch; each network has its own default.
+    #[arg(long)]
+    batch: Option<usize>,
+    /// f32, bf16, f16, or auto: the fastest that this CPU was measured to have.
+    #[arg(long, default_value = "f32")]
+    precision: String,
+    /// Threads that share a batch.
+    #[arg(long, default_value_t = 1)]
+    threads: usize,
+    /// Instruction set of kernels: avx512, avx2, portable; the widest if absent.
+    #[arg(long)]
+    backend: Option<String>,
+    /// Rows of a tile; chosen by the plan if absent.
+    #[arg(long)]
+    tile_rows: Option<usize>,
+    /// How long to measure each of forward and training.
+    #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
+    seconds: f64,
+    /// Show the plan: every step with its shapes, places and bytes.
+    #[arg(long)]
+    plan: bool,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Net {
+    /// Separate actor and critic, 4-64-64 tanh.
+    Mlp,
+    /// Residual fully connected, 3 blocks of 128, policy and value heads: 282 k parameters.
+    Resnet,
+}
+
+/// A network with a loss, and what its inputs may hold.
+struct Task {
+    graph: Graph,
+    outputs: Vec<Node>,
+    loss: Node,
+    /// For integer inputs, how many values they take.
+    classes: usize,
+    batch: usize,
+}
+
+fn squared_error(g: &mut Graph, name: &str, output: Node) -> operant::Result<Node> {
+    let target = g.input(name, g.shape(output).to_vec());
+    let difference = g.sub(output, target)?;
+    let square = g.mul(difference, difference)?;
+    g.mean(square, 9)
+}
+
+impl Net {
+    fn task(self) -> operant::Result<Task> {
+        let mut g = Graph::new();
+        let (outputs, loss, classes, batch) = match self {
+            Self::Mlp => {
+                let x = g.input("obs", [4]);
+                let (logits, value) = nets::actor_critic(&mut g, x, &[64, 64], 2, Act::Tanh)?;
+                let policy_loss = squared_error(&mut g, "policy target", logits)?;
+                let value_loss = squared_error(&mut g, "value target", value)?;
+                (vec![logits, value], g.add(policy_loss, value_loss)?, 0, 8192)
+            }
+            Self::Resnet => {
+                let x = g.input("obs", [198]);
+                let h = nets::residual(&mut g, "trunk", x, 128, 3)?;
+                let policy = g.linear("policy", h, 1156)?;
+                let value = g.linear("value.0", h, 64)?;
+                let value = g.relu(value)?;
+                let value = g.linear("value.2", value, 6)?;
+                let policy_loss = squared_error(&mut g, "policy target", policy)?;
+                let value_loss = squared_error(&mut g, "value target", value)?;
+                (vec![policy, value], g.add(policy_loss, value_loss)?, 0, 1024)
+            }
+        };
+        Ok(Task { graph: g, outputs, loss, classes, batch })
+    }
+}
+
+enum Data {
+    Real(Vec<f32>),
+    Ints(Vec<i32>),
+}
+
+/// What was measured of one kind of call.
+struct Measured {
+    gflops: f64,
+    microseconds: f64,
+    allocations: u64,
+}
+
+/// Runs `call` for a while. The best of several parts counts, because other work on the machine only ever slows it.
+fn measure(seconds: f64, flops: f64, mut call: impl FnMut()) -> Measured {
+    (0..3).for_each(|_| call());
+    let start = Instant::now();
+    call();
+    let once = start.elapsed().as_secs_f64().max(1e-9);
+    const PARTS: usize = 10;
+    let calls = ((seconds / PARTS as f64 / once) as usize).max(1);
+    let allocated = alloc::allocations();
+    let mut best = f64::INFINITY;
+    for _ in 0..PARTS {
+        let start = Instant::now();
+        (0..calls).for_each(|_| call());
+        best = best.min(start.elapsed().as_secs_f64() / calls as f64);
+    }
+    Measured {
+        gflops: flops / best * 1e-9,
+        microseconds: best * 1e6,
+        allocations: (alloc::allocations() - allocated) / (PARTS * calls) as u64,
+    }
+}
+
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    if !(args.seconds.is_finite() && args.seconds > 0.0 && args.seconds <= 3600.0) {
+        return Err(Failure::Usage(format!("--seconds {}: wanted more than 0 and at most 3600", args.seconds)));
+    }
+    if !(1..=1024).contains(&args.threads) {
+        return Err(Failure::Usage(format!("--threads {}: wanted 1..=1024", args.threads)));
+    }
+    let precision = match args.precision.as_str() {
+        "auto" => Precision::fastest(),
+        name => name.parse()?,
+    };
+    let backend = args.backend.as_deref().map_or(Ok(Backend::fast()), Backend::named)?;
+    let task = args.net.task()?;
+    let batch = args.batch.unwrap_or(task.batch);
+    if !(1..=1 << 24).contains(&batch) {
+        return Err(Failure::Usage(format!("--batch {batch}: wanted 1..=16777216")));
+    }
+    if args.tile_rows == Some(0) {
+        return Err(Failure::Usage("--tile-rows 0: wanted at least 1".into()));
+    }
+    let options = Options {
+        pool: Arc::new(CpuPool::new(args.threads)),
+        backend,
+        precision,
+        tile_rows: args.tile_rows,
+        ..Options::default()
+    };
+    let mut params = task.graph.params(0)?;
+    let mut forward_plan = Plan::inference(&task.graph, &task.outputs, batch, &options)?;
+    let mut plan = Plan::training(&task.graph, task.loss, batch, &options)?;
+    let mut optimizer = Optimizer::new(Method::default(), &params, Some(0.5), backend);
+    let mut rng = HostRng::new(0, 0, 0, 0);
+    let data: Vec<Data> = task
+        .graph
+        .inputs()
+        .iter()
+        .map(|&input| {
+            let ty = task.graph.ty(input);
+            match ty.kind {
+                Kind::Ints => Data::Ints((0..ty.len() * batch).map(|_| rng.below(task.classes as u32) as i32).collect()),
+                _ => Data::Real((0..ty.len() * batch).map(|_| rng.normal()).collect()),
+            }
+        })
+        .collect();
+    let feeds: Vec<Feed> = data
+        .iter()
+        .map(|data| match data {
+            Data::Real(x) => Feed::Real(x),
+            Data::Ints(x) => Feed::Ints(x),
+        })
+        .collect();
+    let flops = plan.flops_per_row() as f64 * batch as f64;
+    let forward = measure(args.seconds, flops, || forward_plan.forward(&params, batch, &feeds));
+    let train = measure(args.seconds, 3.0 * flops, || {
+        plan.train(&params, batch, &feeds, 1.0, Gradients::Replace);
+        optimizer.step(&mut params, plan.gradients(), 1e-4);
+    });
+    plan.set_timed(true);
+    let start = Instant::now();
+    while start.elapsed().as_secs_f64() < args.seconds.min(0.5) {
+        plan.train(&params, batch, &feeds, 1.0, Gradients::Replace);
+    }
+    let profile = plan.profile();
+    let peak = peak_gflops(backend, plan.precision().0) * args.threads as f64;
+    let (served, note) = plan.precision();
+    let name = args.net.to_possible_value().map_or(String::new(), |value| value.get_name().to_owned());
+    if args.json {
+        let total: u64 = profile.0.iter().map(|op| op.nanoseconds).sum();
+        let ops: Vec<_> = profile
+            .0
+            .iter()
+            .map(|op| json!({"op": op.op, "steps": op.steps, "share": op.nanoseconds as f64 / total.max(1) as f64}))
+            .collect();
+        let report = json!({
+            "net": name,
+            "batch": batch,
+            "precision": served.name(),
+            "threads": args.threads,
+            "forward_gflops": forward.gflops,
+            "train_gflops": train.gflops,
+            "allocs": forward.allocations + train.allocations,
+            "workspace_bytes": plan.workspace_bytes(),
+            "forward_us": forward.microseconds,
+            "train_us": train.microseconds,
+            "peak_gflops": peak,
+            "forward_share": forward.gflops / peak,
+            "train_share": train.gflops / peak,
+            "parameters": params.count(),
+            "tile_rows": plan.tile_rows(),
+            "backend": backend.name(),
+            "note": note,
+            "ops": ops,
+            "machine": device::describe(),
+        });
+        return print(&format!("{report}\n"));
+    }
+    let mut text = String::new();
+    if args.plan {
+        text += &format!("{plan}\n");
+    }
+    let line = |what: &str, m: &Measured| {
+        format!(
+            "{what:<19}{:.1} GFLOP/s, {:.0} % of {peak:.0} measured peak, {:.1} µs per batch\n",
+            m.gflops,
+            100.0 * m.gflops / peak,
+            m.microseconds
+        )
+    };
+    text += &format!(
+        "{name}  {} parameters, batch {}, {}, {} thread{}, {}\n\
+         machine            {}\n",
+        grouped(params.count() as f64),
+        grouped(batch as f64),
+        served.name(),
+        args.threads,
+        if args.threads == 1 { "" } else { "s" },
+        backend.name(),
+        device::describe(),
+    );
+    if let Some(note) = note {
+        text += &format!("note               {note}\n");
+    }
+    text += &line("forward", &forward);
+    text += &line("forward+back+Adam", &train);
+    text += &format!("allocations        {} per batch\n", forward.allocations + train.allocations);
+    text += &format!("workspace          {} bytes\n", grouped(plan.workspace_bytes() as f64));
+    let total: u64 = profile.0.iter().map(|op| op.nanoseconds).sum();
+    text += "time by op in training\n";
+    for op in &profile.0 {
+        let share = 100.0 * op.nanoseconds as f64 / total.max(1) as f64;
+        text += &format!("  {:<28}{share:>5.1} %  {} step{}\n", op.op, op.steps, if op.steps == 1 { "" } else { "s" });
+    }
+    print(&text)
+}
