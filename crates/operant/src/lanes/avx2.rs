@@ -1,4 +1,4 @@
-//! Eight lanes in AVX2 registers. `FUSE` is the fast mode: `mul_add` rounds once.
+//! Eight lanes in AVX2 registers. `FUSE` is the fast mode: `mul_add` rounds once, `reciprocal` and `rsqrt` are approximate.
 //!
 //! `dispatch` alone names these types, and only after asking the CPU, so no value of them exists on a CPU without the
 //! instructions. Every function is inlined into a `#[target_feature]` body there: that is for speed.
@@ -149,6 +149,26 @@ impl<const FUSE: bool> Float for F<FUSE> {
         } else {
             self * factor.into() + addend.into()
         }
+    }
+    /// Fast mode: 12 bits from a table and a Newton step, which is left out where it would make a NaN of 0 or infinity.
+    #[inline(always)]
+    fn reciprocal(self) -> Self {
+        if !FUSE {
+            return Self::from(1.0) / self;
+        }
+        let y = Self(simd!(_mm256_rcp_ps(self.0)));
+        let error = Self(simd!(_mm256_fnmadd_ps(self.0, y.0, _mm256_set1_ps(1.0))));
+        Self::select(error.ge(-1.0), y.mul_add(error, y), y)
+    }
+    /// Fast mode: as [`reciprocal`](Float::reciprocal).
+    #[inline(always)]
+    fn rsqrt(self) -> Self {
+        if !FUSE {
+            return Self::from(1.0) / self.sqrt();
+        }
+        let y = Self(simd!(_mm256_rsqrt_ps(self.0)));
+        let error = Self(simd!(_mm256_fnmadd_ps((self * y).0, y.0, _mm256_set1_ps(1.0))));
+        Self::select(error.ge(-1.0), (y * 0.5).mul_add(error, y), y)
     }
     #[inline(always)]
     fn to_int(self) -> I<FUSE> {

@@ -1,4 +1,4 @@
-//! Sixteen lanes in AVX-512 registers. `FUSE` is the fast mode: `mul_add` rounds once.
+//! Sixteen lanes in AVX-512 registers. `FUSE` is the fast mode: `mul_add` rounds once, `reciprocal` and `rsqrt` are approximate.
 //!
 //! `dispatch` alone names these types, and only after asking the CPU, so no value of them exists on a CPU without the
 //! instructions. Every function is inlined into a `#[target_feature]` body there: that is for speed.
@@ -133,6 +133,33 @@ impl<const FUSE: bool> Float for F<FUSE> {
         } else {
             self * factor.into() + addend.into()
         }
+    }
+    /// Fast mode: 14 bits from a table and a Newton step, which is left out where it would make a NaN of 0 or infinity.
+    #[inline(always)]
+    fn reciprocal(self) -> Self {
+        if !FUSE {
+            return Self::from(1.0) / self;
+        }
+        simd!({
+            let y = _mm512_rcp14_ps(self.0);
+            let error = _mm512_fnmadd_ps(self.0, y, _mm512_set1_ps(1.0));
+            let sound = _mm512_cmp_ps_mask::<_CMP_GE_OQ>(error, _mm512_set1_ps(-1.0));
+            Self(_mm512_mask_fmadd_ps(y, sound, error, y))
+        })
+    }
+    /// Fast mode: as [`reciprocal`](Float::reciprocal).
+    #[inline(always)]
+    fn rsqrt(self) -> Self {
+        if !FUSE {
+            return Self::from(1.0) / self.sqrt();
+        }
+        simd!({
+            let y = _mm512_rsqrt14_ps(self.0);
+            let half = _mm512_mul_ps(y, _mm512_set1_ps(0.5));
+            let error = _mm512_fnmadd_ps(_mm512_mul_ps(self.0, y), y, _mm512_set1_ps(1.0));
+            let sound = _mm512_cmp_ps_mask::<_CMP_GE_OQ>(error, _mm512_set1_ps(-1.0));
+            Self(_mm512_mask3_fmadd_ps(half, error, y, sound))
+        })
     }
     #[inline(always)]
     fn to_int(self) -> I<FUSE> {

@@ -166,6 +166,22 @@ impl<const N: usize> Float for F<N> {
     fn tanh(self) -> Self {
         math::tanh::<Portable<N>>(self)
     }
+    #[inline(never)]
+    fn exp_fast(self) -> Self {
+        math::exp_fast::<Portable<N>>(self)
+    }
+    #[inline(never)]
+    fn tanh_fast(self) -> Self {
+        math::tanh_fast::<Portable<N>>(self)
+    }
+    #[inline(never)]
+    fn erf(self) -> Self {
+        math::erf::<Portable<N>>(self)
+    }
+    #[inline(never)]
+    fn softplus(self) -> Self {
+        math::softplus::<Portable<N>>(self)
+    }
 }
 
 #[inline(always)]
