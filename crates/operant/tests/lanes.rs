@@ -19,13 +19,14 @@ struct Operations<'a>([&'a [i32; 16]; 3]);
 
 /// The results in order; `-> i` marks those that are integers and not floats or truth values.
 #[rustfmt::skip]
-const NAMES: [&str; 55] = [
+const NAMES: [&str; 65] = [
     "add_f", "sub_f", "mul_f", "div_f", "neg", "lt_f", "le_f", "eq_f", "gt_f", "ge_f", "min", "max", "clamp", "abs",
     "sqrt", "floor", "round", "mul_add", "to_int -> i", "bits -> i", "from_bits", "select_f", "add_f scalar",
     "div_f scalar", "add_i -> i", "sub_i -> i", "mul_i -> i", "and -> i", "or -> i", "xor -> i", "eq_i -> i",
     "lt_i -> i", "gt_i -> i", "ge_i -> i", "le_i -> i", "lt_unsigned -> i", "shl -> i", "shr -> i", "sar -> i",
     "mul_high -> i", "mul_low -> i", "to_float", "lookup -> i", "lookup_f", "select_i -> i", "mask and", "mask or",
-    "mask xor", "mask not", "sin", "cos", "exp", "log", "tanh", "pow",
+    "mask xor", "mask not", "sin", "cos", "exp", "log", "tanh", "pow", "reciprocal",
+    "rsqrt", "exp_fast", "tanh_fast", "erf", "sigmoid", "silu", "softplus", "gelu", "gelu_grad",
 ];
 
 /// Every operation on three words, each read as an integer and as a float.
@@ -91,6 +92,16 @@ fn results<L: Lanes>(i: L::I, j: L::I, k: L::I) -> [L::I; NAMES.len()] {
         x.log().bits(),
         x.tanh().bits(),
         x.pow(y).bits(),
+        x.reciprocal().bits(),
+        x.rsqrt().bits(),
+        x.exp_fast().bits(),
+        x.tanh_fast().bits(),
+        x.erf().bits(),
+        x.sigmoid().bits(),
+        x.silu().bits(),
+        x.softplus().bits(),
+        x.gelu().bits(),
+        x.gelu_grad().bits(),
     ]
 }
 

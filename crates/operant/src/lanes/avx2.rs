@@ -1,4 +1,4 @@
-//! Eight lanes in AVX2 registers. `FUSE` is the fast mode: `mul_add` rounds once.
+//! Eight lanes in AVX2 registers. `FUSE` is the fast mode: `mul_add` rounds once, `reciprocal` and `rsqrt` are approximate.
 //!
 //! `dispatch` alone names these types, and only after asking the CPU, so no value of them exists on a CPU without the
 //! instructions. Every function is inlined into a `#[target_feature]` body there: that is for speed.

@@ -32,13 +32,13 @@ pub enum Width {
     Sixteen,
 }
 
-/// Whether `mul_add` may round once.
+/// Whether `mul_add` may round once, and `reciprocal` and `rsqrt` need not round correctly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Math {
     /// Same bits on every width, CPU and device.
     #[default]
     Strict,
-    /// Fused multiply-add where the CPU has it: results differ in the last bits from strict mode.
+    /// Fused multiply-add and tables of reciprocals where the CPU has them: results differ in the last bits from strict mode.
     Fast,
 }
 

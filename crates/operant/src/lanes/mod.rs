@@ -2,7 +2,8 @@
 //!
 //! Code generic over [`Lanes`] runs on one lane (the reference), on 8 or 16 SIMD lanes, or on the recorder
 //! ([`Sym`]), which prints it as C. Invariant: in strict mode every operation rounds once, as IEEE 754 says, so all
-//! of them give the same bits. [`Math::Fast`] lets [`Float::mul_add`] fuse where the CPU can, and nothing else.
+//! of them give the same bits. [`Math::Fast`] lets [`Float::mul_add`] fuse where the CPU can, takes [`Float::reciprocal`]
+//! and [`Float::rsqrt`] from the CPU's tables, and changes nothing else. [`Double`] is one lane of f64, for checks.
 //!
 //! Branches do not exist here: compare into a mask and [`select`].
 
@@ -33,7 +34,7 @@ use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Sub};
 /// The reference: one lane.
 pub type Scalar = Portable<1>;
 
-/// A family of lane types of one width: `F` holds f32, `I` holds i32, `M` holds truth values.
+/// A family of lane types of one width: `F` holds f32 (f64 in [`Double`]), `I` holds i32, `M` holds truth values.
 pub trait Lanes: Copy + Send + Sync + 'static {
     /// f32 in every lane.
     type F: Float<L = Self> + Select<Self::M>;
@@ -139,12 +140,14 @@ pub trait Float:
         math::pow::<Self::L>(self, exponent.into())
     }
 
-    /// `1 / self`: correctly rounded in strict mode, within 3e-7 of it in fast mode where the result is a normal number.
+    /// `1 / self`: correctly rounded in strict mode, within a relative 3e-7 in fast mode where both are normal numbers;
+    /// infinity at 0, 0 at infinity. Among much other arithmetic `/` is as fast: the divider works beside the multipliers.
     #[inline(always)]
     fn reciprocal(self) -> Self {
         Self::from(1.0) / self
     }
-    /// `1 / √self`: two roundings in strict mode, within 3e-7 in fast mode; infinity at 0, 0 at infinity, NaN below 0.
+    /// `1 / √self`: rounded twice in strict mode, within a relative 3e-7 in fast mode; infinity at 0, 0 at infinity, NaN
+    /// below 0.
     #[inline(always)]
     fn rsqrt(self) -> Self {
         self.sqrt().reciprocal()

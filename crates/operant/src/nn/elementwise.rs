@@ -5,7 +5,7 @@
 
 use super::op::Act;
 use super::real::Real;
-use crate::lanes::{Float, Lanes, Vectors, math, select};
+use crate::lanes::{Float, Lanes, Vectors, select};
 
 /// y = f(x).
 pub trait Unary: Copy {
@@ -221,7 +221,7 @@ activations! {
     Relu |x| select::<_, L::F>(x.gt(0.0), x, 0.0); |_x, y| select::<_, L::F>(y.gt(0.0), 1.0, 0.0);
     Tanh |x| x.tanh_fast(); |_x, y| L::F::from(1.0) - y * y;
     Sigmoid |x| x.sigmoid(); |_x, y| y - y * y;
-    Gelu |x| x.gelu(); |x, _y| math::gelu_grad::<L>(x);
+    Gelu |x| x.gelu(); |x, _y| x.gelu_grad();
     Silu |x| x.silu(); |x, _y| silu_gradient::<L>(x);
 }
 
