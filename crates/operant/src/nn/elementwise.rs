@@ -217,8 +217,9 @@ macro_rules! activations {
     };
 }
 
+// A NaN stays a NaN in all of them, so that it is found.
 activations! {
-    Relu |x| select::<_, L::F>(x.gt(0.0), x, 0.0); |_x, y| select::<_, L::F>(y.gt(0.0), 1.0, 0.0);
+    Relu |x| L::F::from(0.0).max(x); |_x, y| select::<_, L::F>(y.le(0.0), 0.0, 1.0);
     Tanh |x| x.tanh_fast(); |_x, y| L::F::from(1.0) - y * y;
     Sigmoid |x| x.sigmoid(); |_x, y| y - y * y;
     Gelu |x| x.gelu(); |x, _y| x.gelu_grad();

@@ -36,6 +36,7 @@ pub(super) struct Value {
 
 #[derive(Clone, Debug)]
 pub(super) struct Call {
+    pub(super) name: String,
     pub(super) op: Arc<dyn DynOp>,
     pub(super) inputs: Vec<Node>,
     pub(super) outputs: Vec<Node>,
@@ -143,7 +144,7 @@ impl Graph {
                 self.value(name, ty, Source::Op { op: number })
             })
             .collect();
-        self.calls.push(Call { op: Arc::new(op), inputs: inputs.to_vec(), outputs: outputs.clone() });
+        self.calls.push(Call { name, op: Arc::new(op), inputs: inputs.to_vec(), outputs: outputs.clone() });
         Ok(outputs)
     }
 

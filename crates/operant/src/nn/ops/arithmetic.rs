@@ -1,15 +1,14 @@
 //! Sums, differences and products of tensors of one shape, and scaling by a number.
 
 use super::super::check::{Case, Random, rows};
-use super::super::elementwise::{Binary, Plus, Unary, map, map_in_place, map2, update, update2};
-use super::super::elementwise::Ternary;
-use super::super::op::{Backward, Forward, Kind, Needs, Op, Type, Types};
+use super::super::elementwise::{Binary, Plus, Ternary, Unary, map, map2, map_in_place, update, update2};
+use super::super::op::{Act, Backward, Forward, Kind, Needs, Op, Type, Types};
 use super::super::real::Real;
 use super::super::{Graph, Node};
 use crate::Result;
-use crate::lanes::{Float, Lanes, Vectors};
+use crate::lanes::{Float, Lanes, Vectors, select};
 
-/// What is done with a and b.
+/// What is done with two tensors of one shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arithmetic {
     /// a + b.
@@ -18,6 +17,8 @@ pub enum Arithmetic {
     Sub,
     /// a·b.
     Mul,
+    /// max(a + b, 0): the end of a residual block.
+    AddRelu,
 }
 
 #[derive(Clone, Copy)]
@@ -45,6 +46,31 @@ impl Ternary for Times {
 }
 
 #[derive(Clone, Copy)]
+struct PlusRelu;
+impl Binary for PlusRelu {
+    #[inline(always)]
+    fn apply<L: Lanes>(self, a: L::F, b: L::F) -> L::F {
+        L::F::from(0.0).max(a + b)
+    }
+}
+
+/// dy where y is not 0 or below.
+#[derive(Clone, Copy)]
+struct Passed;
+impl Binary for Passed {
+    #[inline(always)]
+    fn apply<L: Lanes>(self, dy: L::F, y: L::F) -> L::F {
+        select(y.le(0.0), 0.0, dy)
+    }
+}
+impl Ternary for Passed {
+    #[inline(always)]
+    fn apply<L: Lanes>(self, dx: L::F, dy: L::F, y: L::F) -> L::F {
+        dx + <Self as Binary>::apply::<L>(self, dy, y)
+    }
+}
+
+#[derive(Clone, Copy)]
 struct By(f32);
 impl Unary for By {
     #[inline(always)]
@@ -64,11 +90,15 @@ impl Op for Arithmetic {
     }
 
     fn needs(&self, _: &Types) -> Needs {
-        Needs { inputs: if *self == Self::Mul { 3 } else { 0 }, outputs: 0 }
+        Needs { inputs: if *self == Self::Mul { 3 } else { 0 }, outputs: u32::from(*self == Self::AddRelu) }
     }
 
     fn adds(&self) -> bool {
         true
+    }
+
+    fn fuse(&self, act: Act, _training: bool) -> Option<Self> {
+        (*self == Self::Add && act == Act::Relu).then_some(Self::AddRelu)
     }
 
     #[inline(always)]
@@ -78,6 +108,7 @@ impl Op for Arithmetic {
             Self::Add => map2::<R, L, _>(Plus, a, b, c.y[0]),
             Self::Sub => map2::<R, L, _>(Minus, a, b, c.y[0]),
             Self::Mul => map2::<R, L, _>(Times, a, b, c.y[0]),
+            Self::AddRelu => map2::<R, L, _>(PlusRelu, a, b, c.y[0]),
         }
     }
 
@@ -92,6 +123,8 @@ impl Op for Arithmetic {
             }
             match (self, add) {
                 (Self::Mul, false) => map2::<R, L, _>(Times, dy, other, dx),
+                (Self::AddRelu, false) => map2::<R, L, _>(Passed, dy, c.y[0], dx),
+                (Self::AddRelu, true) => update2::<R, L, _>(Passed, dy, c.y[0], dx),
                 (Self::Mul, true) => update2::<R, L, _>(Times, dy, other, dx),
                 (Self::Sub, false) if i == 1 => map::<R, L, _>(By(-1.0), dy, dx),
                 (Self::Sub, true) if i == 1 => update::<R, L, _>(Minus, dy, dx),
@@ -104,8 +137,11 @@ impl Op for Arithmetic {
     fn cases(random: &mut Random) -> Vec<Case> {
         let n = random.size(1, 50);
         let mut cases = Vec::new();
-        for op in [Self::Add, Self::Sub, Self::Mul] {
+        for op in [Self::Add, Self::Sub, Self::Mul, Self::AddRelu] {
             cases.push(Case::op(op, [rows([n, 2]), rows([n, 2])]));
+            if op == Self::AddRelu {
+                continue;
+            }
             // The same tensor on both sides, and again elsewhere: its gradient has four parts.
             cases.push(Case::build("shared", [rows([n]), rows([n])], move |g, x| {
                 let twice = g.apply("", op, &[x[0], x[0]])?;

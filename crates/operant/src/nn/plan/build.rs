@@ -429,7 +429,7 @@ impl Builder<'_> {
         let whole = |node: &&Node| self.graph.ty(**node).kind == Kind::Whole;
         let wholes: Vec<Option<Node>> = call.inputs.iter().map(|node| whole(&node).then_some(*node)).collect();
         Planned {
-            name: self.graph.name(call.outputs[0]).to_owned(),
+            name: call.name.clone(),
             packings: call.op.packings(&types),
             flops: call.op.flops(&types),
             op: Arc::clone(&call.op),

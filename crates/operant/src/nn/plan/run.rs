@@ -68,8 +68,10 @@ pub(super) struct Cut {
 
 /// Work of a group, in products and sums: enough to make handing it to a thread worth while.
 const GROUP_FLOPS: u64 = 4_000_000;
+/// The same for each of its sums, which are cleared and added up for every group.
+const GROUP_FLOPS_PER_SUM: u64 = 400;
 /// Most groups: the most threads that one run can use.
-const MAX_GROUPS: usize = 32;
+const MAX_GROUPS: usize = 16;
 /// Most memory for the sums of groups, in elements.
 const MAX_GROUP_SUMS: usize = 8 << 20;
 
@@ -78,8 +80,9 @@ impl Cut {
         let work = recipe.flops.saturating_mul(rows as u64).saturating_mul(if recipe.training { 3 } else { 1 });
         // A row of a network without products still costs a pass over its tile.
         let work = work.max((rows * recipe.tile_len / recipe.tile_rows.max(1)) as u64 * 8);
+        let least = GROUP_FLOPS.max(recipe.sums_len as u64 * GROUP_FLOPS_PER_SUM);
         let memory = (MAX_GROUP_SUMS / recipe.sums_len.max(1)).max(2);
-        let most = MAX_GROUPS.min(memory).min(rows.max(1)).min((work / GROUP_FLOPS) as usize);
+        let most = MAX_GROUPS.min(memory).min(rows.max(1)).min((work / least) as usize);
         // A power of two, so that two or four threads have equal shares.
         let groups = 1 << most.max(1).ilog2();
         let tiles = rows.div_ceil(recipe.tile_rows).max(1).next_multiple_of(groups);

@@ -1,0 +1,268 @@
+//! Plans as a whole: the same bits for any number of threads, saving, sharing, bad numbers, precision.
+
+use operant::device::CpuPool;
+use operant::lanes::Backend;
+use operant::lanes::rng::HostRng;
+use operant::nn::{
+    Act, Feed, Gradients, Graph, LossScale, Metadata, Method, Node, Optimizer, Options, Params, Plan, Precision,
+    Wanted, nets,
+};
+use std::sync::Arc;
+
+fn normals(count: usize, stream: u32) -> Vec<f32> {
+    let mut rng = HostRng::new(3, stream, 0, 0);
+    (0..count).map(|_| rng.normal()).collect()
+}
+
+/// A network with a tanh and a residual part, and a squared error: input 0 is x, input 1 the target.
+struct Task {
+    graph: Graph,
+    output: Node,
+    loss: Node,
+}
+
+const INPUTS: usize = 6;
+const OUTPUTS: usize = 5;
+
+fn task(width: usize) -> Task {
+    let mut g = Graph::new();
+    let x = g.input("x", [INPUTS]);
+    let target = g.input("target", [OUTPUTS]);
+    let h = nets::residual(&mut g, "trunk", x, width, 2).unwrap();
+    let output = nets::mlp(&mut g, "head", h, &[width, OUTPUTS], Act::Tanh, 1.0).unwrap();
+    let difference = g.sub(output, target).unwrap();
+    let square = g.mul(difference, difference).unwrap();
+    let loss = g.mean(square, 1).unwrap();
+    Task { graph: g, output, loss }
+}
+
+fn data(rows: usize) -> [Vec<f32>; 2] {
+    [normals(rows * INPUTS, 1), normals(rows * OUTPUTS, 2)]
+}
+
+fn feeds(data: &[Vec<f32>; 2]) -> [Feed<'_>; 2] {
+    [Feed::Real(&data[0]), Feed::Real(&data[1])]
+}
+
+/// Trains and gives the losses and the parameters.
+fn train(options: &Options, rows: usize, steps: usize) -> (Vec<f32>, Params) {
+    let task = task(64);
+    let mut params = task.graph.params(1).unwrap();
+    let mut plan = Plan::training(&task.graph, task.loss, rows, options).unwrap();
+    let mut optimizer = Optimizer::new(Method::default(), &params, Some(1.0), options.backend).unwrap();
+    let data = data(rows);
+    let losses = (0..steps)
+        .map(|_| {
+            let outcome = plan.train(&params, rows, &feeds(&data), 1.0, Gradients::Replace);
+            optimizer.step(&mut params, plan.gradients(), 3e-3);
+            outcome.loss
+        })
+        .collect();
+    (losses, params)
+}
+
+#[test]
+fn training_learns() {
+    let (losses, _) = train(&Options::default(), 700, 60);
+    assert!(losses[59] < 0.7 * losses[0], "loss went from {} to {}", losses[0], losses[59]);
+}
+
+#[test]
+fn bits_do_not_depend_on_threads() {
+    for precision in [Precision::F32, Precision::Bf16, Precision::F16] {
+        let run = |threads| train(&Options { precision, ..Options::threads(threads) }, 2000, 4);
+        let (losses, params) = run(1);
+        for threads in [2, 4] {
+            let (other_losses, other) = run(threads);
+            assert_eq!(losses, other_losses, "{precision:?}, {threads} threads");
+            assert!(params.values() == other.values(), "{precision:?}, {threads} threads");
+        }
+    }
+}
+
+/// f64 arithmetic by hand for one small layer: the plan agrees.
+#[test]
+fn one_layer_agrees_with_arithmetic() {
+    let mut g = Graph::new();
+    let x = g.input_with_gradient("x", [2]);
+    let y = g.linear("layer", x, 1).unwrap();
+    let mut params = g.params(0).unwrap();
+    params.set("layer.weight", &[2.0, -3.0]).unwrap();
+    params.set("layer.bias", &[0.5]).unwrap();
+    let wanted = Wanted { outputs: vec![y], losses: vec![(y, 2.0)], metrics: vec![y] };
+    let mut plan: Plan = Plan::new(&g, &wanted, 4, &Options::default()).unwrap();
+    let input = [1.0, 1.0, 2.0, 0.0, 0.0, -1.0];
+    let outcome = plan.train(&params, 3, &[Feed::Real(&input)], 1.0, Gradients::Replace);
+    assert_eq!(plan.output(y), [-0.5, 4.5, 3.5]);
+    assert_eq!(outcome.loss, 5.0); // twice the mean
+    assert_eq!(plan.metric(y).collect::<Vec<_>>(), [2.5]);
+    let gradient = |name: &str| &plan.gradients()[params.spec(name).unwrap().range()];
+    assert_eq!(gradient("layer.weight"), [2.0, 0.0]); // 2/3·Σ x
+    assert_eq!(gradient("layer.bias"), [2.0]);
+    assert_eq!(plan.input_gradient(x).unwrap().len(), 6);
+    assert!((plan.input_gradient(x).unwrap()[1] + 2.0).abs() < 1e-6);
+    // Gradients add up when asked to.
+    plan.train(&params, 3, &[Feed::Real(&input)], 1.0, Gradients::Add);
+    assert_eq!(plan.gradients()[params.spec("layer.bias").unwrap().range()], [4.0]);
+}
+
+#[test]
+fn saved_parameters_give_the_same_outputs() {
+    let task = task(32);
+    let params = task.graph.params(7).unwrap();
+    let path = std::env::temp_dir().join(format!("operant-network-{}.safetensors", std::process::id()));
+    params.save(&path, &Metadata::default()).unwrap();
+    let mut loaded = task.graph.params(8).unwrap();
+    assert!(params.values() != loaded.values());
+    loaded.load(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let rows = 50;
+    let data = data(rows);
+    let output = |params: &Params| {
+        let mut plan = Plan::inference(&task.graph, &[task.output], rows, &Options::default()).unwrap();
+        plan.forward(params, rows, &feeds(&data));
+        plan.output(task.output).to_vec()
+    };
+    assert_eq!(output(&params), output(&loaded));
+}
+
+#[test]
+fn workers_see_whole_sets_of_published_weights() {
+    let task = task(32);
+    let rows = 40;
+    let [x, _] = data(rows);
+    let target = vec![0.0; rows * OUTPUTS];
+    let sets: Vec<Params> = (0..2).map(|seed| task.graph.params(seed).unwrap()).collect();
+    let plan = Plan::inference(&task.graph, &[task.output], rows, &Options::default()).unwrap();
+    let shared = plan.share(&sets[0]);
+    let expected: Vec<Vec<f32>> = sets
+        .iter()
+        .map(|params| {
+            let mut plan = Plan::inference(&task.graph, &[task.output], rows, &Options::default()).unwrap();
+            plan.forward(params, rows, &[Feed::Real(&x), Feed::Real(&target)]);
+            plan.output(task.output).to_vec()
+        })
+        .collect();
+    assert_ne!(expected[0], expected[1]);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            let mut worker = plan.fork(&shared);
+            let (x, target, expected, sets, task) = (&x, &target, &expected, &sets, &task);
+            scope.spawn(move || {
+                for _ in 0..300 {
+                    let version = worker.forward_shared(rows, &[Feed::Real(x), Feed::Real(target)]);
+                    let set = sets.iter().position(|params| params.version() == version).unwrap();
+                    assert!(worker.output(task.output) == expected[set], "weights of two sets were mixed");
+                }
+            });
+        }
+        for i in 0..400 {
+            shared.publish(&sets[i % 2]);
+        }
+    });
+}
+
+#[test]
+fn a_bad_number_is_traced_to_its_op() {
+    let task = task(32);
+    let rows = 300;
+    let data = data(rows);
+    let mut params = task.graph.params(0).unwrap();
+    let mut plan = Plan::training(&task.graph, task.loss, rows, &Options::default()).unwrap();
+    assert!(plan.train(&params, rows, &feeds(&data), 1.0, Gradients::Replace).finite);
+    assert_eq!(plan.first_non_finite(&params, rows, &feeds(&data)), None);
+    params.get_mut("trunk.1.0.bias").unwrap()[3] = f32::NAN;
+    let outcome = plan.train(&params, rows, &feeds(&data), 1.0, Gradients::Replace);
+    assert!(!outcome.finite);
+    let name = plan.first_non_finite(&params, rows, &feeds(&data)).unwrap();
+    assert_eq!(name, "trunk.1.0");
+}
+
+#[test]
+fn bf16_and_f16_train_to_the_same_loss() {
+    let (f32_losses, _) = train(&Options::default(), 600, 150);
+    let last = |losses: &[f32]| f64::from(*losses.last().unwrap());
+    for precision in [Precision::Bf16, Precision::F16] {
+        let (losses, _) = train(&Options { precision, ..Options::default() }, 600, 150);
+        // One forward pass: operands have 8 (bf16) or 11 (f16) bits.
+        let first = f64::from((losses[0] - f32_losses[0]).abs() / f32_losses[0]);
+        assert!(first < 5e-3, "{precision:?}: first losses differ by {first:.1e}");
+        let ratio = last(&losses) / last(&f32_losses);
+        assert!((0.9..1.1).contains(&ratio), "{precision:?}: {} against {}", last(&losses), last(&f32_losses));
+    }
+}
+
+/// Gradients too small for f16 survive by the loss scale; ones too large are found and halve it.
+#[test]
+fn loss_scaling_recovers_from_overflow() {
+    let task = task(32);
+    let rows = 64;
+    let data = data(rows);
+    let options = Options { precision: Precision::F16, ..Options::default() };
+    let mut params = task.graph.params(0).unwrap();
+    let mut plan = Plan::training(&task.graph, task.loss, rows, &options).unwrap();
+    let mut scale = LossScale::default();
+    let mut optimizer = Optimizer::new(Method::default(), &params, None, options.backend).unwrap();
+    let (mut skipped, mut losses) = (0, Vec::new());
+    let mut gradients = vec![0.0; params.len()];
+    for _ in 0..60 {
+        losses.push(plan.train(&params, rows, &feeds(&data), scale.scale(), Gradients::Replace).loss);
+        let unscale = 1.0 / scale.scale();
+        gradients.iter_mut().zip(plan.gradients()).for_each(|(to, from)| *to = from * unscale);
+        let report = optimizer.step(&mut params, &gradients, 3e-3);
+        skipped += usize::from(!report.finite);
+        scale.update(report.finite);
+    }
+    assert!(losses[59] < 0.8 * losses[0], "{} to {}", losses[0], losses[59]);
+    assert!(skipped < 20 && scale.scale() >= 1.0);
+}
+
+#[test]
+fn every_backend_trains_alike() {
+    let (wanted, _) = train(&Options { backend: Backend::named("portable").unwrap(), ..Options::default() }, 300, 10);
+    for name in ["avx2", "avx512"] {
+        let Ok(backend) = Backend::named(name) else { continue };
+        let (losses, _) = train(&Options { backend, ..Options::default() }, 300, 10);
+        for (a, b) in losses.iter().zip(&wanted) {
+            assert!((a - b).abs() < 1e-3 * b, "{name}: {losses:?} {wanted:?}");
+        }
+    }
+}
+
+#[test]
+fn mistakes_are_explained() {
+    let mut g = Graph::new();
+    let x = g.input("x", [3]);
+    let y = g.input("y", [4]);
+    let message = g.add(x, y).unwrap_err().to_string();
+    assert_eq!(message, "arithmetic \"arithmetic_0\" of x [B, 3], y [B, 4]: wanted two inputs with rows of one shape");
+    let h = g.linear("fc", x, 5).unwrap();
+    let message = Plan::training(&g, h, 8, &Options::default()).unwrap_err().to_string();
+    assert_eq!(message, "loss fc [B, 5]: wanted one number per row; reduce it with mean or sum");
+    let message = Plan::inference(&g, &[x], 8, &Options::default()).unwrap_err().to_string();
+    assert_eq!(message, "output x is an input: wanted a tensor that an op makes");
+    assert!(Plan::inference(&g, &[h], 0, &Options::default()).is_err());
+    g.linear("fc", x, 5).unwrap();
+    assert!(g.params(0).unwrap_err().to_string().contains("\"fc.weight\""));
+}
+
+#[test]
+fn a_plan_prints_itself() {
+    let task = task(32);
+    let plan = Plan::training(&task.graph, task.loss, 100, &Options::default()).unwrap();
+    let text = plan.to_string();
+    for part in ["training plan: up to 100 rows", "linear (backward)", "tile@", "sum@", "FLOP per row forward"] {
+        assert!(text.contains(part), "{part} in\n{text}");
+    }
+    let inference = Plan::inference(&task.graph, &[task.output], 100, &Options::default()).unwrap();
+    assert!(inference.workspace_bytes() < plan.workspace_bytes());
+}
+
+#[test]
+fn pools_are_shared() {
+    let pool = Arc::new(CpuPool::new(2));
+    let options = Options { pool: Arc::clone(&pool), ..Options::default() };
+    let (a, _) = train(&options, 500, 2);
+    let (b, _) = train(&options, 500, 2);
+    assert_eq!(a, b);
+}

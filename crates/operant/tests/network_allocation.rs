@@ -1,0 +1,43 @@
+//! Running plans, stepping optimisers and publishing weights never allocate. One test: the count is of the process.
+
+use operant::device::alloc::{CountingAllocator, allocations};
+use operant::nn::{Act, Feed, Gradients, Graph, Method, Optimizer, Options, Plan, Precision, nets};
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;
+
+#[test]
+fn running_plans_never_allocates() {
+    let mut g = Graph::new();
+    let x = g.input("x", [6]);
+    let target = g.input("target", [5]);
+    let h = nets::residual(&mut g, "trunk", x, 48, 2).unwrap();
+    let output = nets::mlp(&mut g, "head", h, &[32, 5], Act::Tanh, 1.0).unwrap();
+    let difference = g.sub(output, target).unwrap();
+    let square = g.mul(difference, difference).unwrap();
+    let loss = g.mean(square, 1).unwrap();
+    let rows = 700;
+    let (x, target) = (vec![0.5; rows * 6], vec![0.25; rows * 5]);
+    let feeds = [Feed::Real(&x), Feed::Real(&target)];
+    for (threads, precision) in [(1, Precision::F32), (3, Precision::F32), (2, Precision::Bf16), (1, Precision::F16)] {
+        let options = Options { precision, ..Options::threads(threads) };
+        let mut params = g.params(0).unwrap();
+        let mut plan = Plan::training(&g, loss, rows, &options).unwrap();
+        let mut inference = Plan::inference(&g, &[output], rows, &options).unwrap();
+        let mut optimizer = Optimizer::new(Method::default(), &params, Some(1.0), options.backend).unwrap();
+        let shared = inference.share(&params);
+        let mut worker = inference.fork(&shared);
+        let mut step = |rows: usize| {
+            plan.train(&params, rows, &feeds, 1.0, Gradients::Replace);
+            optimizer.step(&mut params, plan.gradients(), 3e-3);
+            inference.forward(&params, rows, &feeds);
+            shared.publish(&params);
+            worker.forward_shared(rows, &feeds);
+        };
+        (0..3).for_each(|_| step(rows));
+        let before = allocations();
+        // Any number of rows up to the planned one.
+        (0..40).for_each(|i| step(if i % 2 == 0 { rows } else { 1 + 11 * i }));
+        assert_eq!(allocations() - before, 0, "{threads} threads, {precision:?}");
+    }
+}
