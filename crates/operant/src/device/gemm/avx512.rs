@@ -89,7 +89,7 @@ impl Vector for Zmm {
     fn hide(pointer: *const f32) -> *const f32 {
         let mut hidden = pointer;
         // SAFETY: no instruction.
-        unsafe { std::arch::asm!("/* {} */", inout(reg) hidden, options(pure, nomem, nostack, preserves_flags)) };
+        unsafe { std::arch::asm!("/* {} */", inout(reg) hidden, options(pure, readonly, nostack, preserves_flags)) };
         hidden
     }
     #[inline(always)]

@@ -6,7 +6,7 @@
 
 use super::block::{Block, BlockFn, Start};
 use super::narrow::{self, Columns};
-use super::{Family, Init, LINE, Product, packed_len, reach};
+use super::{Family, Init, LINE, Product, Stretch, packed_len, reach, stretches};
 
 /// Elements of B that stay in the L1 cache while rows of A pass by: 32 of 48 kB.
 const L1_ELEMENTS: usize = 8192;
@@ -27,15 +27,6 @@ struct Checked<'a> {
     a: *const f32,
     b: Right<'a>,
     c: *mut f32,
-}
-
-/// Terms of the sum that are added in one go: `outers` terms from `o` on, `inners` of each from `q` on.
-#[derive(Clone, Copy)]
-struct Stretch {
-    o: usize,
-    outers: usize,
-    q: usize,
-    inners: usize,
 }
 
 /// Checks the operands, panics if one is too short, and computes.
@@ -66,21 +57,10 @@ pub(super) fn run(family: &Family, p: &Product, a: &[f32], b: Right, init: Init,
 impl Checked<'_> {
     fn stretches(&self, start: Start) {
         let p = self.p;
-        // B is read once if the rows fit one or two blocks.
+        // B is read only once or twice if the rows fit two blocks.
         let longest = if p.m > 12 { L1_ELEMENTS / self.family.panel } else { usize::MAX };
-        if p.inner > longest {
-            for o in 0..p.outer {
-                for q in (0..p.inner).step_by(longest) {
-                    let part = Stretch { o, outers: 1, q, inners: longest.min(p.inner - q) };
-                    self.columns(part, if o + q == 0 { start } else { Start::C });
-                }
-            }
-        } else {
-            let outers = (longest / p.inner.max(1)).clamp(1, p.outer.max(1));
-            for o in (0..p.outer.max(1)).step_by(outers) {
-                let part = Stretch { o, outers: outers.min(p.outer - o), q: 0, inners: p.inner };
-                self.columns(part, if o == 0 { start } else { Start::C });
-            }
+        for part in stretches(p.outer, p.inner, longest) {
+            self.columns(part, if part.is_first() { start } else { Start::C });
         }
     }
 

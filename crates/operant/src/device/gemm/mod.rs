@@ -101,6 +101,30 @@ fn reach(terms: &[(usize, usize)]) -> usize {
     last.map_or(0, |last| last + 1)
 }
 
+/// Terms of a sum that are added in one go: `outers` terms from `o` on, `inners` of each from `q` on.
+#[derive(Clone, Copy)]
+struct Stretch {
+    o: usize,
+    outers: usize,
+    q: usize,
+    inners: usize,
+}
+
+impl Stretch {
+    fn is_first(self) -> bool {
+        self.o == 0 && self.q == 0
+    }
+}
+
+/// Cuts a sum into stretches of at most `longest` terms, in order; one without terms if there are none.
+fn stretches(outer: usize, inner: usize, longest: usize) -> impl Iterator<Item = Stretch> {
+    let outers = if inner > longest { 1 } else { (longest / inner.max(1)).clamp(1, outer.max(1)) };
+    (0..outer.max(1)).step_by(outers).flat_map(move |o| {
+        let inners = (0..inner.max(1)).step_by(longest);
+        inners.map(move |q| Stretch { o, outers: outers.min(outer - o), q, inners: longest.min(inner - q) })
+    })
+}
+
 impl Product {
     fn check_c(&self, init: Init, c: usize) {
         let &Product { m, n, c_row, .. } = self;
