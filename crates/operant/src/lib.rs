@@ -3,7 +3,7 @@
 //! Rooms, lowest first; each uses only those before it:
 //! - [`error`]: one error type, with suggestions
 //! - [`lanes`]: straight-line code written once, run on 1, 8 or 16 lanes or printed as C
-//! - [`device`]: worker threads, allocation counting, the machine
+//! - [`device`]: worker threads, matrix products, allocation counting, the machine
 //! - [`env`](mod@env): environments, the registry, the vector env
 //!
 //! ```

@@ -7,7 +7,7 @@
 //! Invariant: an element of C is summed chunk by chunk in order, so it does not depend on `m` nor on the split of rows.
 #![allow(unsafe_code)]
 
-use super::{Init, Product, reach};
+use super::{Init, Product, elements, reach};
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux", not(operant_portable)))]
 mod tiles;
@@ -36,7 +36,7 @@ fn require() {
 
 /// Elements of a packed B of `outer · inner` rows and `n` columns.
 pub fn packed_len(outer: usize, inner: usize, n: usize) -> usize {
-    n.div_ceil(TILE) * outer * inner.div_ceil(CHUNK) * B_TILE
+    elements(&[n.div_ceil(TILE), outer, inner.div_ceil(CHUNK), B_TILE])
 }
 
 /// Packs `B[o, p, j] = src[o·outer_stride + p·row + j·col]` for [`product`]. Fast if `row` or `col` is one.

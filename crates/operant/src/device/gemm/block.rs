@@ -105,8 +105,10 @@ pub(super) unsafe fn run<V: Vector, const ROWS: usize, const VECTORS: usize, con
             }
         }
         for o in 0..outer {
+            // A pointer for every four rows, hidden from the compiler: it would reach each row from the last, in a chain of
+            // additions that takes longer than the sums, or spill a distance per row.
             let mut a = [block.a.add(o * a_outer); MOST_ROWS.div_ceil(4)];
-            for (g, a) in a.iter_mut().enumerate() {
+            for (g, a) in a.iter_mut().enumerate().take(ROWS.div_ceil(4)) {
                 *a = a.wrapping_add(4 * g * a_row);
             }
             let mut b = block.b.add(o * b_outer);

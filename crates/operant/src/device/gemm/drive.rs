@@ -6,7 +6,7 @@
 
 use super::block::{Block, BlockFn, Start};
 use super::narrow::{self, Columns};
-use super::{Family, Init, LINE, Product, Stretch, packed_len, reach, stretches};
+use super::{Family, Init, LINE, Product, Stretch, elements, packed_len, reach, stretches};
 
 /// Elements of B that stay in the L1 cache while rows of A pass by: 32 of 48 kB.
 const L1_ELEMENTS: usize = 8192;
@@ -35,7 +35,7 @@ pub(super) fn run(family: &Family, p: &Product, a: &[f32], b: Right, init: Init,
     assert!(reached <= a.len(), "A holds {} elements, wanted {reached}: {p:?}", a.len());
     let (held, reached) = match b {
         Right::Rows(b) => (b.len(), reach(&[(p.outer, p.b_outer), (p.inner, p.b_inner), (p.n, 1)])),
-        Right::Packed(b) => (b.len(), packed_len(p.outer * p.inner, p.n)),
+        Right::Packed(b) => (b.len(), packed_len(elements(&[p.outer, p.inner]), p.n)),
     };
     assert!(reached <= held, "B holds {held} elements, wanted {reached}: {p:?}");
     p.check_c(init, c.len());

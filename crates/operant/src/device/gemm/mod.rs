@@ -4,7 +4,7 @@
 //! reads its batch untransposed. Weights that are used often are packed once ([`pack`]); [`amx`] has the same in bf16.
 //!
 //! Invariant: an element of C is one chain of multiply-adds over k in order, begun from its initial value (products of
-//! up to four columns: [`narrow`]). Its bits depend on the instruction set (products fuse where the CPU can, whatever
+//! up to four columns add up 8 or 16 such chains). Its bits depend on the instruction set (products fuse where the CPU can, whatever
 //! the backend's `Math`), never on `m`, on how rows are split among calls, nor on packing.
 #![allow(unsafe_code)]
 
@@ -91,14 +91,20 @@ fn family(backend: Backend) -> &'static Family {
     }
 }
 
-/// One past the last element reached by these (count, stride) pairs from element `0`, or `0` if a count is.
+/// One past the last element reached by these (count, stride) pairs from element 0 on; 0 if a count is.
 fn reach(terms: &[(usize, usize)]) -> usize {
-    let last = terms.iter().try_fold(0_usize, |last, &(count, stride)| {
-        count
-            .checked_sub(1)
-            .and_then(|steps| last.checked_add(steps.checked_mul(stride).expect("a product fits memory")))
-    });
-    last.map_or(0, |last| last + 1)
+    if terms.iter().any(|&(count, _)| count == 0) {
+        return 0;
+    }
+    let last =
+        terms.iter().try_fold(0_usize, |last, &(count, stride)| last.checked_add((count - 1).checked_mul(stride)?));
+    last.and_then(|last| last.checked_add(1)).expect("operands of a product fit in memory")
+}
+
+/// The product of sizes of operands.
+fn elements(sizes: &[usize]) -> usize {
+    let product = sizes.iter().try_fold(1_usize, |product, &size| product.checked_mul(size));
+    product.expect("operands of a product fit in memory")
 }
 
 /// Terms of a sum that are added in one go: `outers` terms from `o` on, `inners` of each from `q` on.
@@ -147,7 +153,7 @@ pub fn product(backend: Backend, p: &Product, a: &[f32], b: &[f32], init: Init, 
 
 /// Elements of a packed B of `k` rows and `n` columns.
 pub fn packed_len(k: usize, n: usize) -> usize {
-    k * n.next_multiple_of(LINE)
+    elements(&[k, n.div_ceil(LINE), LINE])
 }
 
 /// Packs `B[p, j] = src[p·row + j·col]` for [`product_packed`] of the same backend: panels of columns, each row by row,

@@ -21,9 +21,12 @@ pub(super) struct Columns {
 
 /// Elements of an outer term of a column, if the product is of this kind. That must not depend on `m`.
 pub(super) fn width(p: &Product, lanes: usize) -> Option<usize> {
+    if p.n > MOST_COLUMNS || p.a_inner != 1 || p.outer == 0 || p.inner < 2 {
+        return None;
+    }
     let width = p.inner.next_multiple_of(lanes);
-    let fits = width.checked_mul(p.outer * p.n).is_some_and(|elements| elements <= MOST_ELEMENTS);
-    (p.n <= MOST_COLUMNS && p.a_inner == 1 && p.outer > 0 && p.inner > 1 && fits).then_some(width)
+    let elements = width.checked_mul(p.outer)?.checked_mul(p.n)?;
+    (elements <= MOST_ELEMENTS).then_some(width)
 }
 
 impl Columns {

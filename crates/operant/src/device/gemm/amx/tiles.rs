@@ -37,7 +37,7 @@ unsafe fn xcr0() -> u64 {
 }
 
 // The compiler knows no type that lives in tiles, so it never touches them: they keep their values from one piece of
-// assembly to the next. Tiles 0 to 3 hold C, 4 holds A, 5 to 7 hold B.
+// assembly to the next. Tiles 0 to 3 hold C, 4 holds A, 5 holds B (the CPU renames them).
 
 /// The shape of all tiles, as `ldtilecfg` reads it: palette 1, bytes per row, rows.
 #[repr(C, align(64))]
@@ -51,7 +51,7 @@ struct Config {
 
 /// Tile of A.
 const A: usize = 4;
-/// First tile of B.
+/// Tile of B.
 const B: usize = 5;
 /// Bytes of a row of any tile, and of 16 columns of C.
 const ROW: usize = 64;
@@ -67,7 +67,7 @@ thread_local! {
     static ROWS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Makes tiles of A and C `rows` high (1 to 16) and those of B 16; all are 64 bytes wide.
+/// Makes tiles of A and C `rows` high (1 to 16) and that of B 16; all are 64 bytes wide.
 ///
 /// # Safety
 /// AMX was found.
@@ -76,9 +76,9 @@ unsafe fn configure(rows: usize) {
         return;
     }
     let mut config = Config { palette: 1, start_row: 0, reserved: [0; 14], bytes: [0; 16], rows: [0; 16] };
-    config.bytes[..8].fill(ROW as u16);
+    config.bytes[..=B].fill(ROW as u16);
     config.rows[..B].fill(rows as u8);
-    config.rows[B..8].fill(TILE as u8);
+    config.rows[B] = TILE as u8;
     // SAFETY: the CPU has AMX; no row count is zero.
     unsafe { asm!("ldtilecfg [{}]", in(reg) &config, options(nostack, preserves_flags, readonly)) };
 }
@@ -117,9 +117,9 @@ unsafe fn store<const T: usize>(to: *mut u8, stride: usize) {
     };
 }
 
-/// `C += A · B` over one chunk, for these tiles of C and B.
+/// `C += A · B` over one chunk, for this tile of C.
 #[inline(always)]
-unsafe fn dot<const C: usize, const B: usize>() {
+unsafe fn dot<const C: usize>() {
     // SAFETY: the CPU has AMX and tiles are configured.
     unsafe {
         asm!("tdpbf16ps tmm{c}, tmm{a}, tmm{b}", c = const C, a = const A, b = const B,
@@ -182,8 +182,8 @@ unsafe fn strip<const WIDE: usize>(strip: &Strip) {
                 for _ in 0..strip.chunks {
                     load::<A>(a, a_row);
                     across!(T < WIDE: {
-                        load::<{ B + T % 3 }>(b.add(T * b_tile), ROW);
-                        dot::<T, { B + T % 3 }>();
+                        load::<B>(b.add(T * b_tile), ROW);
+                        dot::<T>();
                     });
                     a = a.wrapping_add(ROW);
                     b = b.wrapping_add(B_BYTES);
