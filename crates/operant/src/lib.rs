@@ -3,8 +3,8 @@
 //! Rooms, lowest first; each uses only those before it:
 //! - [`error`]: one error type, with suggestions
 //! - [`lanes`]: straight-line code written once, run on 1, 8 or 16 lanes or printed as C
-//! - [`device`]: worker threads, allocation counting, the machine
-//! - [`nn`]: parameters, optimisers, distributions
+//! - [`device`]: worker threads, matrix products, allocation counting, the machine
+//! - [`nn`]: networks: graphs, plans, ops, optimisers, distributions
 //! - [`env`](mod@env): environments, the registry, the vector env
 //!
 //! ```

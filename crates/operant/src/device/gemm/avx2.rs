@@ -1,8 +1,8 @@
 //! Products in AVX2 registers: 12 of the 16 hold sums.
 #![allow(unsafe_code)]
 
-use super::Family;
 use super::block::{self, Block, Vector, rows};
+use super::{Family, narrow};
 use std::arch::x86_64::*;
 
 /// Vectors of a packed panel.
@@ -12,8 +12,14 @@ pub(super) static FAMILY: Family = Family {
     lanes: 8,
     panel: PANEL * 8,
     blocks: &[rows!(compute, 1: 1 2 3 4 5 6 7 8 9 10 11 12), rows!(compute, 2: 1 2 3 4 5 6)],
-    row: compute::<1, { 4 * PANEL }>,
+    row: [compute::<1, { 4 * PANEL }>],
     row_panels: 4,
+    narrow: &[
+        rows!(few_columns, 1: 1 2 3 4),
+        rows!(few_columns, 2: 1 2 3 4),
+        rows!(few_columns, 3: 1 2 3 4),
+        rows!(few_columns, 4: 1 2 3 4),
+    ],
     transpose,
 };
 
@@ -29,6 +35,14 @@ unsafe fn compute<const ROWS: usize, const VECTORS: usize>(block: &Block) {
             block::run::<Ymm, ROWS, VECTORS, PANEL, true>(block)
         }
     }
+}
+
+/// # Safety
+/// As [`narrow::run`].
+#[target_feature(enable = "avx2,fma")]
+unsafe fn few_columns<const ROWS: usize, const COLUMNS: usize>(block: &Block) {
+    // SAFETY: the caller's contract.
+    unsafe { narrow::run::<Ymm, ROWS, COLUMNS>(block) }
 }
 
 #[derive(Clone, Copy)]
@@ -72,6 +86,22 @@ impl Vector for Ymm {
     unsafe fn store_masked(self, to: *mut f32, mask: __m256i) {
         // SAFETY: the caller's contract; other lanes are not written.
         unsafe { _mm256_maskstore_ps(to, mask, self.0) }
+    }
+    #[inline(always)]
+    fn hide(pointer: *const f32) -> *const f32 {
+        let mut hidden = pointer;
+        // SAFETY: no instruction.
+        unsafe { std::arch::asm!("/* {} */", inout(reg) hidden, options(pure, readonly, nostack, preserves_flags)) };
+        hidden
+    }
+    #[inline(always)]
+    unsafe fn sum(self) -> f32 {
+        // SAFETY: the caller has the instructions.
+        unsafe {
+            let four = _mm_add_ps(_mm256_castps256_ps128(self.0), _mm256_extractf128_ps::<1>(self.0));
+            let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+            _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)))
+        }
     }
     #[inline(always)]
     unsafe fn mul_add(self, factor: Self, addend: Self) -> Self {

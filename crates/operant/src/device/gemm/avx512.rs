@@ -1,8 +1,8 @@
 //! Products in AVX-512 registers: 24 to 28 of the 32 hold sums.
 #![allow(unsafe_code)]
 
-use super::Family;
 use super::block::{self, Block, Vector, rows};
+use super::{Family, narrow};
 use std::arch::x86_64::*;
 
 /// Vectors of a packed panel.
@@ -17,8 +17,14 @@ pub(super) static FAMILY: Family = Family {
         rows!(compute, 3: 1 2 3 4 5 6 7 8),
         rows!(compute, 4: 1 2 3 4 5 6),
     ],
-    row: compute::<1, { 2 * PANEL }>,
+    row: [compute::<1, { 2 * PANEL }>],
     row_panels: 2,
+    narrow: &[
+        rows!(few_columns, 1: 1 2 3 4),
+        rows!(few_columns, 2: 1 2 3 4),
+        rows!(few_columns, 3: 1 2 3 4),
+        rows!(few_columns, 4: 1 2 3 4),
+    ],
     transpose,
 };
 
@@ -28,6 +34,14 @@ pub(super) static FAMILY: Family = Family {
 unsafe fn compute<const ROWS: usize, const VECTORS: usize>(block: &Block) {
     // SAFETY: the caller's contract.
     unsafe { block::run::<Zmm, ROWS, VECTORS, PANEL, true>(block) }
+}
+
+/// # Safety
+/// As [`narrow::run`].
+#[target_feature(enable = "avx512f")]
+unsafe fn few_columns<const ROWS: usize, const COLUMNS: usize>(block: &Block) {
+    // SAFETY: the caller's contract.
+    unsafe { narrow::run::<Zmm, ROWS, COLUMNS>(block) }
 }
 
 #[derive(Clone, Copy)]
@@ -70,6 +84,18 @@ impl Vector for Zmm {
     unsafe fn store_masked(self, to: *mut f32, mask: __mmask16) {
         // SAFETY: the caller's contract; other lanes are not written.
         unsafe { _mm512_mask_storeu_ps(to, mask, self.0) }
+    }
+    #[inline(always)]
+    fn hide(pointer: *const f32) -> *const f32 {
+        let mut hidden = pointer;
+        // SAFETY: no instruction.
+        unsafe { std::arch::asm!("/* {} */", inout(reg) hidden, options(pure, readonly, nostack, preserves_flags)) };
+        hidden
+    }
+    #[inline(always)]
+    unsafe fn sum(self) -> f32 {
+        // SAFETY: the caller has the instructions.
+        unsafe { _mm512_reduce_add_ps(self.0) }
     }
     #[inline(always)]
     unsafe fn mul_add(self, factor: Self, addend: Self) -> Self {

@@ -1,6 +1,9 @@
 //! A block of C that fits registers, written once for every vector type.
 #![allow(unsafe_code)]
 
+/// Rows of the tallest block.
+const MOST_ROWS: usize = 16;
+
 /// Computes a block of rows and vectors that are fixed by the function.
 ///
 /// # Safety
@@ -65,6 +68,13 @@ pub(super) trait Vector: Copy {
     unsafe fn load_masked(from: *const f32, mask: Self::Mask) -> Self;
     unsafe fn store(self, to: *mut f32);
     unsafe fn store_masked(self, to: *mut f32, mask: Self::Mask);
+    /// The same pointer, of which the compiler knows nothing.
+    #[inline(always)]
+    fn hide(pointer: *const f32) -> *const f32 {
+        pointer
+    }
+    /// The sum of all lanes.
+    unsafe fn sum(self) -> f32;
     /// `self * factor + addend`.
     unsafe fn mul_add(self, factor: Self, addend: Self) -> Self;
 }
@@ -95,7 +105,12 @@ pub(super) unsafe fn run<V: Vector, const ROWS: usize, const VECTORS: usize, con
             }
         }
         for o in 0..outer {
-            let mut a = block.a.add(o * a_outer);
+            // A pointer for every four rows, hidden from the compiler: it would reach each row from the last, in a chain of
+            // additions that takes longer than the sums, or spill a distance per row.
+            let mut a = [block.a.add(o * a_outer); MOST_ROWS.div_ceil(4)];
+            for (g, a) in a.iter_mut().enumerate().take(ROWS.div_ceil(4)) {
+                *a = a.wrapping_add(4 * g * a_row);
+            }
             let mut b = block.b.add(o * b_outer);
             for _ in 0..inner {
                 let mut right = [V::zero(); VECTORS];
@@ -104,12 +119,14 @@ pub(super) unsafe fn run<V: Vector, const ROWS: usize, const VECTORS: usize, con
                     *x = if MASKED && v == VECTORS - 1 { V::load_masked(from, mask) } else { V::load(from) };
                 }
                 for (r, row) in sums.iter_mut().enumerate() {
-                    let left = V::broadcast(a.wrapping_add(r * a_row));
+                    let left = V::broadcast(a[r / 4].wrapping_add(r % 4 * a_row));
                     for (sum, x) in row.iter_mut().zip(right) {
                         *sum = left.mul_add(x, *sum);
                     }
                 }
-                a = a.wrapping_add(a_inner);
+                for a in &mut a[..ROWS.div_ceil(4)] {
+                    *a = V::hide(a.wrapping_add(a_inner));
+                }
                 b = b.wrapping_add(b_inner);
             }
         }
@@ -126,10 +143,10 @@ pub(super) unsafe fn run<V: Vector, const ROWS: usize, const VECTORS: usize, con
     }
 }
 
-/// The functions for so many rows of `$vectors` vectors, by [`super::Family::blocks`].
+/// The functions for so many rows and `$columns` columns or vectors, for a [`super::Family`].
 macro_rules! rows {
-    ($compute:ident, $vectors:literal: $($rows:literal)+) => {
-        &[$($compute::<$rows, $vectors>),+]
+    ($compute:ident, $columns:literal: $($rows:literal)+) => {
+        &[$($compute::<$rows, $columns>),+]
     };
 }
 pub(super) use rows;

@@ -3,9 +3,9 @@
 //! [`Product`] says where its operands lie, so that a convolution reads its padded image in place and a weight gradient
 //! reads its batch untransposed. Weights that are used often are packed once ([`pack`]); [`amx`] has the same in bf16.
 //!
-//! Invariant: an element of C is one chain of multiply-adds over k in order, begun from its initial value. Its bits
-//! depend on the instruction set (products fuse where the CPU can, whatever the backend's `Math`), never on `m`, on how
-//! rows are split among calls, nor on packing.
+//! Invariant: an element of C is one chain of multiply-adds over k in order, begun from its initial value (products of
+//! up to four columns add up 8 or 16 such chains). Its bits depend on the instruction set (products fuse where the CPU can, whatever
+//! the backend's `Math`), never on `m`, on how rows are split among calls, nor on packing.
 #![allow(unsafe_code)]
 
 pub mod amx;
@@ -14,12 +14,15 @@ mod avx2;
 #[cfg(all(target_arch = "x86_64", not(operant_portable)))]
 mod avx512;
 mod block;
+mod drive;
+mod narrow;
 mod portable;
 #[cfg(test)]
 mod tests;
 
 use crate::lanes::{Backend, Isa};
-use block::{Block, BlockFn, Start};
+use block::BlockFn;
+use drive::Right;
 
 /// Packed widths are multiples of this many columns: a cache line.
 const LINE: usize = 16;
@@ -70,8 +73,10 @@ struct Family {
     /// `blocks[v - 1][r - 1]` computes `r` rows of `v` vectors.
     blocks: &'static [&'static [BlockFn]],
     /// Computes one row of [`Family::row_panels`] whole panels: enough independent sums to hide their latency.
-    row: BlockFn,
+    row: [BlockFn; 1],
     row_panels: usize,
+    /// `narrow[c - 1][r - 1]` computes `r` rows of `c` columns, as [`narrow`] does.
+    narrow: &'static [&'static [BlockFn]; narrow::MOST_COLUMNS],
     /// `to[p * to_row + j] = from[j * from_row + p]` for 16 values of `j` and of `p`.
     transpose: unsafe fn(from: *const f32, from_row: usize, to: *mut f32, to_row: usize),
 }
@@ -86,14 +91,44 @@ fn family(backend: Backend) -> &'static Family {
     }
 }
 
-/// One past the last element reached by these (count, stride) pairs from element `0`, or `0` if a count is.
+/// One past the last element reached by these (count, stride) pairs from element 0 on; 0 if a count is.
 fn reach(terms: &[(usize, usize)]) -> usize {
-    let last = terms.iter().try_fold(0_usize, |last, &(count, stride)| {
-        count
-            .checked_sub(1)
-            .and_then(|steps| last.checked_add(steps.checked_mul(stride).expect("a product fits memory")))
-    });
-    last.map_or(0, |last| last + 1)
+    if terms.iter().any(|&(count, _)| count == 0) {
+        return 0;
+    }
+    let last =
+        terms.iter().try_fold(0_usize, |last, &(count, stride)| last.checked_add((count - 1).checked_mul(stride)?));
+    last.and_then(|last| last.checked_add(1)).expect("operands of a product fit in memory")
+}
+
+/// The product of sizes of operands.
+fn elements(sizes: &[usize]) -> usize {
+    let product = sizes.iter().try_fold(1_usize, |product, &size| product.checked_mul(size));
+    product.expect("operands of a product fit in memory")
+}
+
+/// Terms of a sum that are added in one go: `outers` terms from `o` on, `inners` of each from `q` on.
+#[derive(Clone, Copy)]
+struct Stretch {
+    o: usize,
+    outers: usize,
+    q: usize,
+    inners: usize,
+}
+
+impl Stretch {
+    fn is_first(self) -> bool {
+        self.o == 0 && self.q == 0
+    }
+}
+
+/// Cuts a sum into stretches of at most `longest` terms, in order; one without terms if there are none.
+fn stretches(outer: usize, inner: usize, longest: usize) -> impl Iterator<Item = Stretch> {
+    let outers = if inner > longest { 1 } else { (longest / inner.max(1)).clamp(1, outer.max(1)) };
+    (0..outer.max(1)).step_by(outers).flat_map(move |o| {
+        let inners = (0..inner.max(1)).step_by(longest);
+        inners.map(move |q| Stretch { o, outers: outers.min(outer - o), q, inners: longest.min(inner - q) })
+    })
 }
 
 impl Product {
@@ -108,26 +143,17 @@ impl Product {
     }
 }
 
-/// Where B lies for the driver.
-#[derive(Clone, Copy)]
-struct Right {
-    at: *const f32,
-    packed: bool,
-}
-
 /// C = init + A·B with B row-major.
 ///
 /// # Panics
 /// If an operand is too short for the product, or rows of C overlap.
 pub fn product(backend: Backend, p: &Product, a: &[f32], b: &[f32], init: Init, c: &mut [f32]) {
-    let reached = reach(&[(p.outer, p.b_outer), (p.inner, p.b_inner), (p.n, 1)]);
-    assert!(reached <= b.len(), "B holds {} elements, wanted {reached}: {p:?}", b.len());
-    drive(family(backend), p, a, Right { at: b.as_ptr(), packed: false }, init, c);
+    drive::run(family(backend), p, a, Right::Rows(b), init, c);
 }
 
 /// Elements of a packed B of `k` rows and `n` columns.
 pub fn packed_len(k: usize, n: usize) -> usize {
-    k * n.next_multiple_of(LINE)
+    elements(&[k, n.div_ceil(LINE), LINE])
 }
 
 /// Packs `B[p, j] = src[p·row + j·col]` for [`product_packed`] of the same backend: panels of columns, each row by row,
@@ -204,113 +230,5 @@ fn pack_line(
 /// # Panics
 /// If an operand is too short for the product, or rows of C overlap.
 pub fn product_packed(backend: Backend, p: &Product, a: &[f32], packed: &[f32], init: Init, c: &mut [f32]) {
-    let wanted = packed_len(p.outer * p.inner, p.n);
-    assert!(wanted <= packed.len(), "the packed B holds {} elements, wanted {wanted}: {p:?}", packed.len());
-    drive(family(backend), p, a, Right { at: packed.as_ptr(), packed: true }, init, c);
-}
-
-/// Elements of B that stay in the L1 cache while rows of A pass by.
-const L1_ELEMENTS: usize = 8192;
-
-/// Cuts a product into blocks. B must hold what `p` reaches; A and C are checked here.
-///
-/// Sums are cut into stretches of k whose part of a panel stays in L1; C carries the sum from one to the next, which
-/// changes no bits.
-fn drive(family: &Family, p: &Product, a: &[f32], b: Right, init: Init, c: &mut [f32]) {
-    let reached = reach(&[(p.m, p.a_row), (p.outer, p.a_outer), (p.inner, p.a_inner)]);
-    assert!(reached <= a.len(), "A holds {} elements, wanted {reached}: {p:?}", a.len());
-    p.check_c(init, c.len());
-    if p.m == 0 || p.n == 0 {
-        return;
-    }
-    let (a, c) = (a.as_ptr(), c.as_mut_ptr());
-    let start = match init {
-        Init::Zero => Start::Zero,
-        Init::Bias(bias) => Start::Row(bias.as_ptr()),
-        Init::Accumulate => Start::C,
-    };
-    let reused = p.m > 2 * family.blocks[family.blocks.len() - 1].len();
-    let stretch = if reused { L1_ELEMENTS / family.panel } else { usize::MAX };
-    if p.inner > stretch {
-        for o in 0..p.outer {
-            for from in (0..p.inner).step_by(stretch) {
-                let part = Stretch { o, outers: 1, p: from, inners: stretch.min(p.inner - from) };
-                part.run(family, p, a, b, if o + from == 0 { start } else { Start::C }, c);
-            }
-        }
-    } else {
-        let outers = (stretch / p.inner.max(1)).clamp(1, p.outer.max(1));
-        for o in (0..p.outer.max(1)).step_by(outers) {
-            let part = Stretch { o, outers: outers.min(p.outer - o), p: 0, inners: p.inner };
-            part.run(family, p, a, b, if o == 0 { start } else { Start::C }, c);
-        }
-    }
-}
-
-/// Terms of the sum that are added in one go.
-#[derive(Clone, Copy)]
-struct Stretch {
-    o: usize,
-    outers: usize,
-    p: usize,
-    inners: usize,
-}
-
-impl Stretch {
-    fn run(self, family: &Family, p: &Product, a: *const f32, b: Right, start: Start, c: *mut f32) {
-        let k = p.outer * p.inner;
-        let mut block = Block {
-            outer: self.outers,
-            inner: self.inners,
-            a: a.wrapping_add(self.o * p.a_outer + self.p * p.a_inner),
-            a_row: p.a_row,
-            a_outer: p.a_outer,
-            a_inner: p.a_inner,
-            b: b.at,
-            b_outer: p.b_outer,
-            b_inner: p.b_inner,
-            b_panel: if b.packed { family.panel * k } else { family.panel },
-            c,
-            c_row: p.c_row,
-            start,
-            last: family.lanes,
-        };
-        let mut j = 0;
-        while j < p.n {
-            let (panel, offset) = (j / family.panel * family.panel, j % family.panel);
-            if b.packed {
-                let width = family.panel.min((p.n - panel).next_multiple_of(LINE));
-                block.b_inner = width;
-                block.b_outer = p.inner * width;
-                block.b = b.at.wrapping_add(panel * k + (self.o * p.inner + self.p) * width + offset);
-            } else {
-                block.b = b.at.wrapping_add(self.o * p.b_outer + self.p * p.b_inner + j);
-            }
-            block.start = start.at(j);
-            let columns;
-            if p.m == 1 && offset == 0 && p.n - j >= family.row_panels * family.panel {
-                columns = family.row_panels * family.panel;
-                block.last = family.lanes;
-                block.c = c.wrapping_add(j);
-                // SAFETY: `drive` and its callers checked A, B and C for the whole product; these are whole panels of it.
-                unsafe { (family.row)(&block) };
-            } else {
-                columns = (p.n - j).min(family.panel - offset).min(family.blocks.len() * family.lanes);
-                let vectors = columns.div_ceil(family.lanes);
-                block.last = columns - (vectors - 1) * family.lanes;
-                let kernels = family.blocks[vectors - 1];
-                let mut i = 0;
-                for left in (1..=p.m.div_ceil(kernels.len())).rev() {
-                    let rows = (p.m - i).div_ceil(left);
-                    let mut rows_block = block;
-                    rows_block.a = block.a.wrapping_add(i * p.a_row);
-                    rows_block.c = c.wrapping_add(i * p.c_row + j);
-                    // SAFETY: as above; rows i.. and columns j.. of the product.
-                    unsafe { kernels[rows - 1](&rows_block) };
-                    i += rows;
-                }
-            }
-            j += columns;
-        }
-    }
+    drive::run(family(backend), p, a, Right::Packed(packed), init, c);
 }

@@ -1,15 +1,21 @@
 //! Products in arrays that the compiler turns into whatever vectors the CPU has.
 #![allow(unsafe_code)]
 
-use super::Family;
 use super::block::{self, Block, Vector, rows};
+use super::{Family, narrow};
 
 pub(super) static FAMILY: Family = Family {
     lanes: 8,
     panel: 16,
     blocks: &[rows!(compute, 1: 1 2 3 4)],
-    row: compute::<1, 2>,
+    row: [compute::<1, 2>],
     row_panels: 1,
+    narrow: &[
+        rows!(few_columns, 1: 1 2 3 4),
+        rows!(few_columns, 2: 1 2 3 4),
+        rows!(few_columns, 3: 1 2 3 4),
+        rows!(few_columns, 4: 1 2 3 4),
+    ],
     transpose,
 };
 
@@ -24,6 +30,13 @@ unsafe fn compute<const ROWS: usize, const VECTORS: usize>(block: &Block) {
             block::run::<Array, ROWS, VECTORS, 2, true>(block)
         }
     }
+}
+
+/// # Safety
+/// As [`narrow::run`].
+unsafe fn few_columns<const ROWS: usize, const COLUMNS: usize>(block: &Block) {
+    // SAFETY: the caller's contract.
+    unsafe { narrow::run::<Array, ROWS, COLUMNS>(block) }
 }
 
 #[derive(Clone, Copy)]
@@ -71,6 +84,11 @@ impl Vector for Array {
             // SAFETY: the caller's contract.
             unsafe { *to.add(lane) = x };
         }
+    }
+    #[inline(always)]
+    unsafe fn sum(self) -> f32 {
+        let [a, b, c, d, e, f, g, h] = self.0;
+        ((a + e) + (c + g)) + ((b + f) + (d + h))
     }
     #[inline(always)]
     unsafe fn mul_add(self, factor: Self, addend: Self) -> Self {

@@ -143,6 +143,20 @@ proptest! {
     }
 
     #[test]
+    fn few_columns(
+        (m, n) in (1..20_usize, 1..6_usize),
+        (outer, inner) in (1..5_usize, 1..50_usize),
+        (a_row, a_outer) in (1..60_usize, 0..90_usize),
+        (b_outer, b_gap, c_gap) in (0..300_usize, 0..9_usize, 0..9_usize),
+        begin in 0..3_usize,
+        seed in any::<u32>(),
+    ) {
+        let (b_inner, c_row) = (n + b_gap, n + c_gap);
+        let p = Product { m, n, outer, inner, a_row, a_outer, a_inner: 1, b_outer, b_inner, c_row };
+        check_product(&p, BEGINS[begin], seed.into());
+    }
+
+    #[test]
     fn tiles_any_strides(
         (m, n) in (1..100_usize, 1..90_usize),
         (outer, inner) in (1..4_usize, 1..100_usize),
@@ -350,6 +364,30 @@ fn tiles_at_the_edges() {
         for n in [1, 16, 17, 32, 40, 48, 64, 80] {
             check_tiles(&plain(m, 33, n), Begin::Accumulate, false, (m * n) as u64);
         }
+    }
+}
+
+/// Products of different heights and nested holds, which configure tiles anew or keep them.
+#[test]
+fn held_tiles_serve_any_product() {
+    if !amx::available() {
+        eprintln!("skipped: this machine has no AMX");
+        return;
+    }
+    let _tiles = amx::hold();
+    for m in [32, 5, 16, 37, 5] {
+        let _more = amx::hold();
+        check_tiles(&plain(m, 70, 20), Begin::Bias, false, m as u64);
+    }
+    std::thread::spawn(|| check_tiles(&plain(20, 40, 33), Begin::Zero, true, 1)).join().unwrap();
+    check_tiles(&plain(20, 300, 33), Begin::Accumulate, true, 2);
+}
+
+#[test]
+fn long_sums_of_tiles() {
+    for (outer, inner) in [(1, 700), (3, 290), (40, 20)] {
+        let p = Product { outer, inner, a_outer: inner, b_outer: inner * 40, ..plain(70, outer * inner + 32, 40) };
+        check_tiles(&p, Begin::Bias, true, inner as u64);
     }
 }
 
