@@ -26,6 +26,15 @@ pub struct OpEntry {
 ops! {
     activation: Activation;
     arithmetic: Arithmetic, Scale;
+    bias: Bias, Expand;
+    broadcast: Broadcast;
+    clip: Clip;
+    detach: Detach;
+    dueling: Dueling;
+    embedding: Embedding;
+    gather: Gather;
     linear: Linear;
     reduce: Reduce;
+    shape: Concat, Reshape, Slice;
+    unary: Function;
 }
