@@ -168,7 +168,9 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         .map(|&input| {
             let ty = task.graph.ty(input);
             match ty.kind {
-                Kind::Ints => Data::Ints((0..ty.len() * batch).map(|_| rng.below(task.classes as u32) as i32).collect()),
+                Kind::Ints => {
+                    Data::Ints((0..ty.len() * batch).map(|_| rng.below(task.classes as u32) as i32).collect())
+                }
                 _ => Data::Real((0..ty.len() * batch).map(|_| rng.normal()).collect()),
             }
         })

@@ -3,7 +3,7 @@
 //! A mask is as long as the row, and leaves out the elements where it is not above 0; an empty one leaves out none.
 
 use super::real::Real;
-use crate::lanes::{Float, Int, Lanes, Vectors, select};
+use crate::lanes::{Float, Int, Vectors, select};
 
 const PLACES: [i32; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
 

@@ -70,18 +70,8 @@ pub fn peak_gflops(backend: Backend, precision: Precision) -> f64 {
     const M: usize = 192;
     const K: usize = 192;
     const N: usize = 64;
-    let p = Product {
-        m: M,
-        n: N,
-        outer: 1,
-        inner: K,
-        a_row: K,
-        a_outer: 0,
-        a_inner: 1,
-        b_outer: 0,
-        b_inner: N,
-        c_row: N,
-    };
+    let p =
+        Product { m: M, n: N, outer: 1, inner: K, a_row: K, a_outer: 0, a_inner: 1, b_outer: 0, b_inner: N, c_row: N };
     let (a, b, mut c) = (vec![0.5; M * K], vec![0.5; gemm::packed_len(K, N)], vec![0.0; M * N]);
     let (mut half_a, mut half_b) = (Vec::new(), Vec::new());
     let tiles = precision == Precision::Bf16 && amx::available();
