@@ -8,6 +8,8 @@ pub mod check;
 pub mod elementwise;
 mod graph;
 mod init;
+mod lane_rows;
+mod long_rows;
 pub mod nets;
 mod op;
 pub mod ops;

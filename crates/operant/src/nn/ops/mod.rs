@@ -26,6 +26,26 @@ pub struct OpEntry {
 ops! {
     activation: Activation;
     arithmetic: Arithmetic, Scale;
+    bias: Bias, Expand;
+    broadcast: Broadcast;
+    categorical: Categorical;
+    clip: Clip;
+    detach: Detach;
+    dropout: Dropout, Noise;
+    dueling: Dueling;
+    embedding: Embedding;
+    gather: Gather;
+    gaussian: Gaussian, SquashedGaussian;
     linear: Linear;
+    loss_cross_entropy: CrossEntropy, KlDivergence;
+    loss_pointwise: PointwiseLoss;
+    loss_quantile: QuantileLoss;
+    ppo_loss: PpoCategorical, PpoGaussian;
     reduce: Reduce;
+    shape: Concat, Reshape, Slice;
+    softmax: Softmax;
+    unary: Function;
 }
+
+pub use loss_pointwise::Cost;
+pub use ppo_loss::{PPO_STATISTICS, PpoCoefficients, PpoTargets};

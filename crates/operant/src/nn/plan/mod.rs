@@ -214,8 +214,9 @@ impl<R: Real> Plan<R> {
         run.go(&self.options.pool, &mut self.workers, &mut self.full, &mut self.sums, &mut self.group_sums);
     }
 
-    /// Runs with parameter values of the element type; packs them every time.
+    /// Runs with parameter values of the element type; packs them every time, and draws the same random numbers every time.
     pub(super) fn execute_with(&mut self, values: &[R], rows: usize, feeds: &[Feed<R>], gradients: Gradients) {
+        self.runs = 0;
         let mut packs = std::mem::take(&mut self.packs);
         packs.refresh(&self.recipe, self.compute, values);
         self.execute(values, &packs, rows, feeds, 1.0, gradients);
