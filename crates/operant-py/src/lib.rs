@@ -6,6 +6,7 @@
 //! - `memory`: the memory that steps write and NumPy shows
 //! - `state`: the vector env, two blocks of memory and what infos need
 //! - `engine`: the class that steps
+//! - `network`: networks and their parameters
 //!
 //! The engine does not know that Python exists; all that does is here.
 
@@ -14,6 +15,7 @@ mod describe;
 mod engine;
 mod error;
 mod memory;
+mod network;
 mod state;
 
 use pyo3::prelude::*;
@@ -26,6 +28,8 @@ mod _operant {
     use super::engine::Engine;
     #[pymodule_export]
     use super::memory::Memory;
+    #[pymodule_export]
+    use super::network::Network;
 
     #[pymodule_export]
     #[allow(non_upper_case_globals)]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from operant import nn
 from operant._operant import __version__, list_envs
 from operant.registration import register_envs
 from operant.single import OperantEnv
@@ -28,6 +29,7 @@ __all__ = [
     "env_info",
     "list_envs",
     "make_vec",
+    "nn",
     "sb3",
 ]
 

@@ -1,9 +1,14 @@
-//! Networks that algorithms and benchmarks share. Each is a few lines over the layers of [`Graph`].
+//! Networks that algorithms, benchmarks and Python share, and the description that a checkpoint carries so that it can be
+//! run without the program that made it.
 
 use super::graph::{Graph, Node};
 use super::init::Init;
 use super::op::Act;
-use crate::Result;
+use super::params::Params;
+use super::saved::{self, Metadata};
+use crate::{Error, Result};
+use serde::{Deserialize, Serialize};
+use std::path::Path;
 
 impl Graph {
     /// An activation as a layer.
@@ -12,6 +17,122 @@ impl Graph {
             Act::Identity => Ok(x),
             act => self.apply("", super::ops::Activation(act), &[x]),
         }
+    }
+}
+
+/// A network that can be built from its description.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Architecture {
+    /// Separate policy and value networks; outputs `logits [B, actions]` and `value [B, 1]`.
+    ActorCritic {
+        /// Observation numbers.
+        inputs: usize,
+        /// Sizes of hidden layers.
+        hidden: Vec<usize>,
+        /// Number of actions.
+        actions: usize,
+        /// After every hidden layer.
+        activation: Act,
+    },
+    /// A shared trunk with a value and an advantage stream; output `q [B, actions]`.
+    Dueling {
+        /// Observation numbers.
+        inputs: usize,
+        /// Sizes of the layers of the trunk.
+        hidden: Vec<usize>,
+        /// Size of the layer in each stream.
+        stream: usize,
+        /// Number of actions.
+        actions: usize,
+    },
+    /// Fully connected residual blocks; outputs `logits [B, policy]` and `value [B, value]`.
+    Residual {
+        /// Observation numbers.
+        inputs: usize,
+        /// Size of every layer of the trunk.
+        width: usize,
+        /// Number of blocks.
+        blocks: usize,
+        /// Policy outputs.
+        policy: usize,
+        /// Size of the hidden layer before the value.
+        value_hidden: usize,
+        /// Value outputs.
+        value: usize,
+    },
+}
+
+/// A graph with one input and named outputs.
+#[derive(Clone, Debug)]
+pub struct Net {
+    /// Its ops and parameters.
+    pub graph: Graph,
+    /// The observation.
+    pub input: Node,
+    /// Names and nodes.
+    pub outputs: Vec<(&'static str, Node)>,
+}
+
+/// Key of the description in a checkpoint.
+const KEY: &str = "operant.architecture";
+
+impl Architecture {
+    /// The graph.
+    pub fn build(&self) -> Result<Net> {
+        let mut g = Graph::new();
+        let (input, outputs) = match self {
+            Self::ActorCritic { inputs, hidden, actions, activation } => {
+                let x = g.input("obs", [*inputs]);
+                let (logits, value) = actor_critic(&mut g, x, hidden, *actions, *activation)?;
+                (x, vec![("logits", logits), ("value", value)])
+            }
+            Self::Dueling { inputs, hidden, stream, actions } => {
+                let x = g.input("obs", [*inputs]);
+                let q = dueling(&mut g, x, hidden, *stream, *actions)?;
+                (x, vec![("q", q)])
+            }
+            Self::Residual { inputs, width, blocks, policy, value_hidden, value } => {
+                let x = g.input("obs", [*inputs]);
+                let h = residual(&mut g, "trunk", x, *width, *blocks)?;
+                let logits = g.linear("policy", h, *policy)?;
+                let v = g.linear("value.0", h, *value_hidden)?;
+                let v = g.relu(v)?;
+                (x, vec![("logits", logits), ("value", g.linear("value.2", v, *value)?)])
+            }
+        };
+        Ok(Net { graph: g, input, outputs })
+    }
+
+    /// The description as a checkpoint carries it.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("numbers and names are JSON")
+    }
+
+    /// Reads a description.
+    pub fn from_json(text: &str) -> Result<Self> {
+        serde_json::from_str(text).map_err(|error| Error::Invalid(format!("network {text}: {error}")))
+    }
+
+    /// Writes parameters with this description: a safetensors file that [`Architecture::load`] and PyTorch read.
+    pub fn save(&self, params: &Params, path: impl AsRef<Path>) -> Result<()> {
+        params.save(path, &Metadata::from([(KEY.to_owned(), self.to_json())]))
+    }
+
+    /// Reads a file that [`Architecture::save`] wrote.
+    pub fn load(path: impl AsRef<Path>) -> Result<(Self, Net, Params)> {
+        let path = path.as_ref();
+        let bytes = saved::read_file(path)?;
+        let metadata = saved::metadata(&bytes)?;
+        let text = metadata.get(KEY).ok_or_else(|| {
+            let next = "build the network and load its parameters by name instead";
+            Error::Saved(format!("{} does not say which network it holds (no \"{KEY}\"); {next}", path.display()))
+        })?;
+        let architecture = Self::from_json(text)?;
+        let net = architecture.build()?;
+        let mut params = net.graph.params(0)?;
+        params.from_bytes(&bytes)?;
+        Ok((architecture, net, params))
     }
 }
 
@@ -50,4 +171,21 @@ pub fn residual(g: &mut Graph, name: &str, x: Node, width: usize, blocks: usize)
         h = g.relu(sum)?;
     }
     Ok(h)
+}
+
+/// A trunk of ReLU layers `trunk.0`, `trunk.2` …, then streams `value.0`, `value.2` and `advantage.0`, `advantage.2`:
+/// Q = V + A − mean A.
+pub fn dueling(g: &mut Graph, x: Node, hidden: &[usize], stream: usize, actions: usize) -> Result<Node> {
+    let mut h = x;
+    for (i, &size) in hidden.iter().enumerate() {
+        h = g.linear(&format!("trunk.{}", 2 * i), h, size)?;
+        h = g.relu(h)?;
+    }
+    let mut head = |name: &str, outputs: usize| {
+        let h = g.linear(&format!("{name}.0"), h, stream)?;
+        let h = g.relu(h)?;
+        g.linear(&format!("{name}.2"), h, outputs)
+    };
+    let (value, advantage) = (head("value", 1)?, head("advantage", actions)?);
+    g.dueling(value, advantage)
 }

@@ -196,7 +196,8 @@ pub struct Backward<'a, R> {
 }
 
 /// Activations that other ops can apply to their output while it is hot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Act {
     /// None.
     #[default]

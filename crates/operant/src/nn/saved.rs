@@ -39,6 +39,16 @@ pub(super) fn to_bytes<'a>(tensors: impl Iterator<Item = (String, Tensor<'a>)>, 
     safetensors::serialize(tensors, metadata).expect("unique names, and shapes that fit")
 }
 
+fn damaged(error: safetensors::SafeTensorError) -> Error {
+    Error::Saved(format!("saved tensors can't be read: {error}; wanted safetensors bytes"))
+}
+
+/// The text that was saved beside the tensors.
+pub(super) fn metadata(bytes: &[u8]) -> Result<Metadata> {
+    let (_, header) = SafeTensors::read_metadata(bytes).map_err(damaged)?;
+    Ok(header.metadata().iter().flatten().map(|(key, value)| (key.clone(), value.clone())).collect())
+}
+
 /// Tensors that were read, all of the names and shapes asked for.
 pub(super) struct Loaded<'a> {
     tensors: Vec<TensorView<'a>>,
@@ -49,9 +59,7 @@ impl<'a> Loaded<'a> {
     /// Takes exactly the `wanted` names and shapes from the bytes; an error names every tensor that is missing, extra, of
     /// another shape or not of floats.
     pub(super) fn read(bytes: &'a [u8], wanted: &[(String, &[usize])]) -> Result<Self> {
-        let damaged = |error| Error::Saved(format!("saved tensors can't be read: {error}; wanted safetensors bytes"));
         let file = SafeTensors::deserialize(bytes).map_err(damaged)?;
-        let (_, header) = SafeTensors::read_metadata(bytes).map_err(damaged)?;
         let mut faults = Vec::new();
         let mut tensors = Vec::with_capacity(wanted.len());
         for (name, shape) in wanted {
@@ -77,8 +85,7 @@ impl<'a> Loaded<'a> {
             let next = "load a file that was saved from the same network";
             return Err(Error::Saved(format!("saved tensors do not fit: {}; {next}", faults.join("; "))));
         }
-        let metadata = header.metadata().iter().flatten().map(|(key, value)| (key.clone(), value.clone())).collect();
-        Ok(Self { tensors, metadata })
+        Ok(Self { tensors, metadata: metadata(bytes)? })
     }
 
     /// Writes the values of the `i`-th wanted tensor.

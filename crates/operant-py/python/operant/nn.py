@@ -1,0 +1,181 @@
+"""Networks: checkpoints with PyTorch's names and layouts, run on NumPy arrays by the engine.
+
+>>> import numpy as np
+>>> from operant import nn
+>>> net = nn.actor_critic(inputs=4, actions=2, hidden=[64, 64])
+>>> net.save("policy.safetensors")
+>>> policy = nn.load_policy("policy.safetensors")
+>>> policy(np.zeros((3, 4), dtype=np.float32))
+array([0, 0, 0])
+
+Files are safetensors. ``torch_module.load_state_dict(safetensors.torch.load_file(path))`` takes one into the equivalent
+``torch.nn`` module, and ``net.load_state_dict`` takes a module's ``state_dict()`` back.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from operant._operant import Network as _Network
+
+__all__ = ["Network", "Policy", "actor_critic", "dueling", "load", "load_policy", "residual"]
+
+FloatArray = npt.NDArray[np.float32]
+
+
+class Network:
+    """A network with its parameters. Calling it gives its outputs by name."""
+
+    def __init__(self, engine: _Network) -> None:
+        self._engine = engine
+
+    @property
+    def architecture(self) -> dict[str, Any]:
+        """The description from which the network is built; a saved file carries it."""
+        description: dict[str, Any] = json.loads(self._engine.architecture)
+        return description
+
+    @property
+    def precision(self) -> str:
+        """The precision that products run in."""
+        return self._engine.precision()[0]
+
+    def __call__(self, obs: npt.ArrayLike) -> dict[str, FloatArray]:
+        """Outputs for observations ``[N, inputs]``, or for one observation ``[inputs]``."""
+        rows = np.asarray(obs, dtype=np.float32)
+        if rows.ndim == 1:
+            return {name: output[0] for name, output in self._engine.forward(rows[np.newaxis]).items()}
+        return self._engine.forward(np.ascontiguousarray(rows.reshape(len(rows), -1)))
+
+    def state_dict(self) -> dict[str, FloatArray]:
+        """Parameters and buffers by name, copied, in PyTorch's layouts."""
+        return {name: self._engine.get(name).reshape(shape) for name, shape, _ in self._engine.parameters()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Takes all parameters from arrays or torch tensors. Nothing changes if a name or a shape does not fit."""
+        wanted = {name: tuple(shape) for name, shape, _ in self._engine.parameters()}
+        arrays = {name: _as_array(value) for name, value in state.items()}
+        faults = [f"missing {name} {list(shape)}" for name, shape in wanted.items() if name not in arrays]
+        faults += [f"extra {name} {list(array.shape)}" for name, array in arrays.items() if name not in wanted]
+        faults += [
+            f"{name} has shape {list(array.shape)}, wanted {list(wanted[name])}"
+            for name, array in arrays.items()
+            if name in wanted and array.shape != wanted[name]
+        ]
+        if faults:
+            raise ValueError(f"parameters do not fit: {'; '.join(faults)}; give a state_dict of the same network")
+        for name, array in arrays.items():
+            self._engine.set(name, array.reshape(-1))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes a safetensors file that ``load``, the command line and PyTorch read."""
+        self._engine.save(os.fspath(path))
+
+    def __repr__(self) -> str:
+        return f"operant.nn.Network({self.architecture}, precision={self.precision!r})"
+
+
+class Policy:
+    """Actions from a network with outputs ``logits`` or ``q``."""
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+
+    def __call__(
+        self,
+        obs: npt.ArrayLike,
+        *,
+        sample: bool = False,
+        legal: npt.ArrayLike | None = None,
+        rng: np.random.Generator | None = None,
+    ) -> npt.NDArray[np.int64]:
+        """The best action for each observation; with ``sample``, one drawn from softmax(logits).
+
+        ``legal`` is 0 or 1 for every action; forbidden ones are never taken.
+        """
+        outputs = self.network(obs)
+        scores = outputs["logits"] if "logits" in outputs else outputs["q"]
+        if legal is not None:
+            allowed = np.asarray(legal, dtype=bool)
+            if allowed.shape != scores.shape:
+                raise ValueError(f"legal has shape {list(allowed.shape)}, wanted {list(scores.shape)}")
+            if not allowed.any(axis=-1).all():
+                raise ValueError("legal forbids every action of a row; wanted at least one allowed")
+            scores = np.where(allowed, scores, -np.inf)
+        if sample:
+            noise = (rng or np.random.default_rng()).gumbel(size=scores.shape)
+            scores = scores + noise
+        return scores.argmax(axis=-1)
+
+
+def _as_array(value: Any) -> FloatArray:
+    if hasattr(value, "detach"):
+        value = value.detach().float().cpu().numpy()
+    return np.ascontiguousarray(value, dtype=np.float32)
+
+
+def _make(description: dict[str, Any], seed: int, threads: int | None, precision: str) -> Network:
+    return Network(_Network(json.dumps(description), seed=seed, threads=threads, precision=precision))
+
+
+def actor_critic(
+    *,
+    inputs: int,
+    actions: int,
+    hidden: Sequence[int] = (64, 64),
+    activation: str = "tanh",
+    seed: int = 0,
+    threads: int | None = None,
+    precision: str = "f32",
+) -> Network:
+    """Separate ``actor`` and ``critic`` networks, CleanRL's names and initialisation: outputs ``logits``, ``value``."""
+    description = {"kind": "actor_critic", "inputs": inputs, "hidden": list(hidden), "actions": actions}
+    return _make({**description, "activation": activation}, seed, threads, precision)
+
+
+def dueling(
+    *,
+    inputs: int,
+    actions: int,
+    hidden: Sequence[int] = (256, 128),
+    stream: int = 64,
+    seed: int = 0,
+    threads: int | None = None,
+    precision: str = "f32",
+) -> Network:
+    """A trunk with value and advantage streams: output ``q``."""
+    description = {"kind": "dueling", "inputs": inputs, "hidden": list(hidden), "stream": stream, "actions": actions}
+    return _make(description, seed, threads, precision)
+
+
+def residual(
+    *,
+    inputs: int,
+    policy: int,
+    width: int = 128,
+    blocks: int = 3,
+    value_hidden: int = 64,
+    value: int = 1,
+    seed: int = 0,
+    threads: int | None = None,
+    precision: str = "f32",
+) -> Network:
+    """Fully connected residual blocks: outputs ``logits``, ``value``."""
+    description = {"kind": "residual", "inputs": inputs, "width": width, "blocks": blocks, "policy": policy}
+    return _make({**description, "value_hidden": value_hidden, "value": value}, seed, threads, precision)
+
+
+def load(path: str | os.PathLike[str], *, threads: int | None = None, precision: str = "f32") -> Network:
+    """The network in a file that ``Network.save`` or a run wrote."""
+    return Network(_Network.load(os.fspath(path), threads=threads, precision=precision))
+
+
+def load_policy(path: str | os.PathLike[str], *, threads: int | None = None, precision: str = "f32") -> Policy:
+    """The policy in a file: ``policy(obs)`` gives actions."""
+    return Policy(load(path, threads=threads, precision=precision))

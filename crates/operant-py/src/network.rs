@@ -1,0 +1,132 @@
+//! Networks in Python: parameters by PyTorch's names, files, and running on NumPy arrays.
+
+use crate::error::raise;
+use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2};
+use operant::device::{CpuPool, threads_available};
+use operant::nn::nets::{Architecture, Net};
+use operant::nn::{Feed, Options, Params, Plan, Precision};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+struct State {
+    params: Params,
+    /// For as many rows as the largest batch so far.
+    plan: Option<Plan>,
+}
+
+/// A network with its parameters. Calls from several threads take turns.
+#[pyclass(frozen, module = "operant._operant")]
+pub(crate) struct Network {
+    architecture: Architecture,
+    net: Net,
+    options: Options,
+    state: Mutex<State>,
+}
+
+fn options(threads: Option<usize>, precision: &str) -> PyResult<Options> {
+    let threads = threads.unwrap_or_else(threads_available);
+    if !(1..=1024).contains(&threads) {
+        return Err(PyValueError::new_err(format!("threads = {threads}: wanted 1..=1024")));
+    }
+    let precision = match precision {
+        "auto" => Precision::fastest(),
+        name => name.parse().map_err(raise)?,
+    };
+    Ok(Options { pool: Arc::new(CpuPool::new(threads)), precision, ..Options::default() })
+}
+
+impl Network {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[pymethods]
+impl Network {
+    /// A new network from its description in JSON.
+    #[new]
+    #[pyo3(signature = (architecture, *, seed, threads, precision))]
+    fn new(architecture: &str, seed: u64, threads: Option<usize>, precision: &str) -> PyResult<Self> {
+        let architecture = Architecture::from_json(architecture).map_err(raise)?;
+        let net = architecture.build().map_err(raise)?;
+        let params = net.graph.params(seed).map_err(raise)?;
+        let state = Mutex::new(State { params, plan: None });
+        Ok(Self { architecture, net, options: options(threads, precision)?, state })
+    }
+
+    /// A network from a file that `save` wrote.
+    #[staticmethod]
+    #[pyo3(signature = (path, *, threads, precision))]
+    fn load(path: PathBuf, threads: Option<usize>, precision: &str) -> PyResult<Self> {
+        let options = options(threads, precision)?;
+        let (architecture, net, params) = Architecture::load(path).map_err(raise)?;
+        Ok(Self { architecture, net, options, state: Mutex::new(State { params, plan: None }) })
+    }
+
+    fn save(&self, path: PathBuf) -> PyResult<()> {
+        self.architecture.save(&self.lock().params, path).map_err(raise)
+    }
+
+    /// The description in JSON.
+    #[getter]
+    fn architecture(&self) -> String {
+        self.architecture.to_json()
+    }
+
+    /// Numbers per observation.
+    #[getter]
+    fn inputs(&self) -> usize {
+        self.net.graph.ty(self.net.input).len()
+    }
+
+    /// The precision that products run in, and why if it is not the one asked for.
+    fn precision(&self) -> (&'static str, Option<&'static str>) {
+        let (served, note) = self.options.precision.served();
+        (served.name(), note)
+    }
+
+    /// Names, shapes and whether they are trained, in the order they lie.
+    fn parameters(&self) -> Vec<(String, Vec<usize>, bool)> {
+        self.lock().params.specs().iter().map(|p| (p.name.clone(), p.shape.clone(), p.trainable)).collect()
+    }
+
+    /// A copy of one tensor, flat.
+    fn get<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyArray1<f32>>> {
+        Ok(PyArray1::from_slice(py, self.lock().params.get(name).map_err(raise)?))
+    }
+
+    /// Replaces one tensor by flat values.
+    fn set(&self, name: &str, values: PyReadonlyArray1<'_, f32>) -> PyResult<()> {
+        self.lock().params.set(name, values.as_slice()?).map_err(raise)
+    }
+
+    /// Outputs by name for rows of observations.
+    fn forward<'py>(&self, py: Python<'py>, obs: PyReadonlyArray2<'py, f32>) -> PyResult<Bound<'py, PyDict>> {
+        let [rows, width] = obs.as_array().shape().try_into().unwrap_or([0, 0]);
+        let wanted = self.inputs();
+        if width != wanted {
+            let text =
+                format!("observations of shape [{rows}, {width}], wanted [N, {wanted}]; give one row per observation");
+            return Err(PyValueError::new_err(text));
+        }
+        let x = obs.as_slice()?;
+        let mut state = self.lock();
+        let State { params, plan } = &mut *state;
+        let nodes: Vec<_> = self.net.outputs.iter().map(|(_, node)| *node).collect();
+        if plan.as_ref().is_none_or(|plan| plan.max_rows() < rows) {
+            let rows = rows.max(1).next_power_of_two();
+            *plan = Some(Plan::inference(&self.net.graph, &nodes, rows, &self.options).map_err(raise)?);
+        }
+        let Some(plan) = plan else { unreachable!("made above") };
+        py.detach(|| plan.forward(params, rows, &[Feed::Real(x)]));
+        let outputs = PyDict::new(py);
+        for (name, node) in &self.net.outputs {
+            let width = self.net.graph.ty(*node).len();
+            outputs.set_item(*name, PyArray1::from_slice(py, plan.output(*node)).reshape([rows, width])?)?;
+        }
+        Ok(outputs)
+    }
+}
