@@ -15,6 +15,7 @@ mod params;
 mod plan;
 mod precision;
 mod real;
+mod recurrent;
 mod saved;
 
 pub use graph::{Graph, Node};
@@ -25,4 +26,5 @@ pub use params::{ALIGN, ParamSpec, Params};
 pub use plan::{Feed, Gradients, OpTime, Options, Outcome, Plan, Profile, SharedWeights, Wanted};
 pub use precision::Precision;
 pub use real::{Compute, Left, Outer, PackPart, PackSet, Packed, PackedMut, Real, Room, Scratch, Start, View};
+pub use recurrent::{Cell, HasCases, Memory, Part, Recurrence, Recurrent, StepBackward, StepForward};
 pub use saved::Metadata;

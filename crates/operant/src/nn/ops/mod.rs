@@ -26,6 +26,11 @@ pub struct OpEntry {
 ops! {
     activation: Activation;
     arithmetic: Arithmetic, Scale;
+    attention: Attention;
+    gru: Gru;
     linear: Linear;
+    lstm: Lstm;
+    mingru: MinGru;
     reduce: Reduce;
+    spectral: Spectral;
 }
