@@ -18,6 +18,7 @@ mod params;
 mod plan;
 mod precision;
 mod real;
+mod recurrent;
 mod saved;
 
 pub use graph::{Graph, Node};
@@ -28,4 +29,5 @@ pub use params::{ALIGN, ParamSpec, Params};
 pub use plan::{Feed, Gradients, OpTime, Options, Outcome, Plan, Profile, SharedWeights, Wanted};
 pub use precision::{Precision, peak_gflops};
 pub use real::{Compute, Left, Outer, PackPart, PackSet, Packed, PackedMut, Real, Room, Scratch, Start, View};
+pub use recurrent::{Cell, HasCases, Memory, Part, Recurrence, Recurrent, StepBackward, StepForward};
 pub use saved::Metadata;

@@ -240,6 +240,11 @@ pub trait Op: Debug + Send + Sync + Sized + 'static {
         Scratch::default()
     }
 
+    /// Rows that a tile has at least, if the batch has them: for ops that go through the same weights many times.
+    fn least_rows(&self, _: &Types) -> usize {
+        1
+    }
+
     /// The output is the input with another shape.
     fn is_view(&self) -> bool {
         false
@@ -296,6 +301,8 @@ pub trait DynOp: Debug + Send + Sync {
     fn scratch_f32(&self, types: &Types, rows: usize, compute: Compute) -> Scratch;
     /// See [`Op::scratch`].
     fn scratch_f64(&self, types: &Types, rows: usize, compute: Compute) -> Scratch;
+    /// See [`Op::least_rows`].
+    fn least_rows(&self, types: &Types) -> usize;
     /// See [`Op::is_view`].
     fn is_view(&self) -> bool;
     /// See [`Op::adds`].
@@ -357,6 +364,9 @@ impl<O: Op> DynOp for O {
     }
     fn scratch_f64(&self, types: &Types, rows: usize, compute: Compute) -> Scratch {
         self.scratch::<f64>(types, rows, compute)
+    }
+    fn least_rows(&self, types: &Types) -> usize {
+        Op::least_rows(self, types)
     }
     fn is_view(&self) -> bool {
         Op::is_view(self)

@@ -26,6 +26,7 @@ pub struct OpEntry {
 ops! {
     activation: Activation;
     arithmetic: Arithmetic, Scale;
+    attention: Attention;
     bias: Bias, Expand;
     broadcast: Broadcast;
     categorical: Categorical;
@@ -36,14 +37,18 @@ ops! {
     embedding: Embedding;
     gather: Gather;
     gaussian: Gaussian, SquashedGaussian;
+    gru: Gru;
     linear: Linear;
     loss_cross_entropy: CrossEntropy, KlDivergence;
     loss_pointwise: PointwiseLoss;
     loss_quantile: QuantileLoss;
+    lstm: Lstm;
+    mingru: MinGru;
     ppo_loss: PpoCategorical, PpoGaussian;
     reduce: Reduce;
     shape: Concat, Reshape, Slice;
     softmax: Softmax;
+    spectral: Spectral;
     unary: Function;
 }
 

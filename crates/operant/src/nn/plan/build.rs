@@ -255,7 +255,7 @@ impl Recipe {
         offsets: &[usize],
         params_len: usize,
         max_rows: usize,
-        tile_rows: impl FnOnce(usize) -> usize,
+        tile_rows: impl FnOnce(usize, usize) -> usize,
     ) -> Result<Self> {
         for (node, _) in &wanted.losses {
             let ty = graph.ty(*node);
@@ -377,7 +377,7 @@ impl Recipe {
     }
 
     /// Gives every unplaced buffer its place: in the tile if one stage uses it, else in memory for the whole batch.
-    fn place(&mut self, keep: &[Buffer], tile_rows: impl FnOnce(usize) -> usize) {
+    fn place(&mut self, keep: &[Buffer], tile_rows: impl FnOnce(usize, usize) -> usize) {
         let mut life: Vec<Option<(usize, usize)>> = vec![None; self.slots.len()];
         for (i, step) in self.steps.iter().enumerate() {
             for buffer in step.reads().chain(step.writes()) {
@@ -402,7 +402,8 @@ impl Recipe {
             list.iter().map(|&(buffer, first, last)| Demand { len: slots[buffer].len * rows, first, last }).collect()
         };
         let per_row = pack(&demands(&tile, slots, 1)).1;
-        self.tile_rows = tile_rows(per_row).clamp(1, self.max_rows.max(1));
+        let least = self.nodes.iter().map(|node| node.op.least_rows(&node.types)).max().unwrap_or(1);
+        self.tile_rows = tile_rows(per_row, least).clamp(1, self.max_rows.max(1));
         let (offsets, len) = pack(&demands(&tile, slots, self.tile_rows));
         for ((buffer, ..), offset) in tile.iter().zip(offsets) {
             slots[*buffer].place = Place::Tile(offset);

@@ -121,7 +121,8 @@ impl<R: Real> Plan<R> {
         let params = Params::new(graph.params.clone())?;
         let offsets: Vec<usize> = params.specs().iter().map(|spec| spec.offset).collect();
         let params_len = params.len();
-        let choose = |per_row| options.tile_rows.unwrap_or_else(|| tile_rows(per_row, size_of::<R>()));
+        let chosen = |per_row, least| tile_rows(per_row, size_of::<R>()).max(least);
+        let choose = |per_row, least| options.tile_rows.unwrap_or_else(|| chosen(per_row, least));
         let recipe = Recipe::new(graph, wanted, &offsets, params_len, max_rows, choose)?;
         let (precision, note) = options.precision.served();
         let compute = Compute { backend: options.backend, precision };

@@ -1,0 +1,146 @@
+"""Networks: files, PyTorch's names, running on NumPy arrays, and messages. PyTorch itself is not needed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from operant import nn
+from safetensors.numpy import load_file, save_file
+
+GOLDEN = Path(__file__).parent / "golden" / "nets.safetensors"
+
+
+def golden() -> dict[str, np.ndarray]:
+    return load_file(GOLDEN)
+
+
+def part(name: str) -> dict[str, np.ndarray]:
+    prefix = f"{name}/p."
+    return {key.removeprefix(prefix): value for key, value in golden().items() if key.startswith(prefix)}
+
+
+NETS = {
+    "actor_critic": lambda **options: nn.actor_critic(inputs=4, actions=3, hidden=[16, 8], **options),
+    "dueling": lambda **options: nn.dueling(inputs=10, actions=5, hidden=[24, 16], stream=8, **options),
+    "residual": lambda **options: nn.residual(
+        inputs=7, policy=9, width=16, blocks=2, value_hidden=8, value=2, **options
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_outputs_agree_with_pytorch(name: str) -> None:
+    net = NETS[name](seed=1)
+    net.load_state_dict(part(name))
+    data = golden()
+    outputs = net(data[f"{name}/obs"])
+    for output, values in outputs.items():
+        np.testing.assert_allclose(values, data[f"{name}/{output}"], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_saved_networks_come_back_exactly(name: str, tmp_path: Path) -> None:
+    net = NETS[name](seed=3)
+    path = tmp_path / "net.safetensors"
+    net.save(path)
+    other = nn.load(path)
+    assert other.architecture == net.architecture
+    obs = np.random.default_rng(0).normal(size=(33, golden()[f"{name}/obs"].shape[1]))
+    for ours, theirs in zip(net(obs).values(), other(obs).values(), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    # The file is plain safetensors under PyTorch's names.
+    tensors = load_file(path)
+    assert tensors.keys() == net.state_dict().keys() == part(name).keys()
+
+
+def test_seeds_repeat_and_differ() -> None:
+    a, b, c = (nn.actor_critic(inputs=4, actions=2, seed=seed).state_dict() for seed in (0, 0, 1))
+    assert all(np.array_equal(a[key], b[key]) for key in a)
+    assert not np.array_equal(a["actor.0.weight"], c["actor.0.weight"])
+
+
+def test_any_batch_and_one_observation() -> None:
+    net = nn.actor_critic(inputs=4, actions=2, threads=2)
+    obs = np.random.default_rng(1).normal(size=(5000, 4)).astype(np.float32)
+    whole = net(obs)
+    assert whole["logits"].shape == (5000, 2) and whole["value"].shape == (5000, 1)
+    for count in (1, 7, 300):
+        np.testing.assert_allclose(net(obs[:count])["logits"], whole["logits"][:count], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(net(obs[0])["logits"], whole["logits"][0], rtol=1e-5, atol=1e-6)
+    assert net(obs[:0])["logits"].shape == (0, 2)
+
+
+def test_a_policy_chooses(tmp_path: Path) -> None:
+    path = tmp_path / "policy.safetensors"
+    net = nn.actor_critic(inputs=4, actions=3)
+    state = net.state_dict()
+    state["actor.4.weight"][:] = 0
+    state["actor.4.bias"][:] = [0.0, 2.0, 1.0]
+    net.load_state_dict(state)
+    net.save(path)
+    policy = nn.load_policy(path)
+    obs = np.zeros((2000, 4), dtype=np.float32)
+    assert (policy(obs) == 1).all()
+    assert policy(obs[0]) == 1
+    assert (policy(obs, legal=np.tile([1, 0, 1], (2000, 1))) == 2).all()
+    drawn = policy(obs, sample=True, rng=np.random.default_rng(0))
+    shares = np.bincount(drawn, minlength=3) / 2000
+    wanted = np.exp([0, 2, 1]) / np.exp([0, 2, 1]).sum()
+    np.testing.assert_allclose(shares, wanted, atol=0.04)
+    with pytest.raises(ValueError, match="forbids every action"):
+        policy(obs, legal=np.zeros((2000, 3)))
+    with pytest.raises(ValueError, match=r"legal has shape \[2000, 2\], wanted \[2000, 3\]"):
+        policy(obs, legal=np.ones((2000, 2)))
+
+
+def test_precisions_agree_within_their_error() -> None:
+    obs = np.random.default_rng(2).normal(size=(64, 7)).astype(np.float32)
+    exact = NETS["residual"](seed=4)(obs)["logits"]
+    for precision, tolerance in (("bf16", 3e-2), ("f16", 4e-3), ("auto", 3e-2)):
+        other = NETS["residual"](seed=4, precision=precision)(obs)["logits"]
+        assert np.abs(other - exact).max() < tolerance * np.abs(exact).max()
+
+
+def test_mistakes_are_explained(tmp_path: Path) -> None:
+    net = nn.actor_critic(inputs=4, actions=2)
+    with pytest.raises(ValueError, match=r"shape \[3, 5\], wanted \[N, 4\]"):
+        net(np.zeros((3, 5)))
+    state = net.state_dict()
+    state["actor.0.wieght"] = state.pop("actor.0.weight")
+    state["critic.0.bias"] = np.zeros(3)
+    with pytest.raises(ValueError, match="missing actor.0.weight.*extra actor.0.wieght.*critic.0.bias has shape"):
+        net.load_state_dict(state)
+    with pytest.raises(ValueError, match="unknown precision"):
+        nn.actor_critic(inputs=4, actions=2, precision="f31")
+    with pytest.raises(ValueError, match="unknown variant"):
+        nn.actor_critic(inputs=4, actions=2, activation="tan")
+    with pytest.raises(ValueError, match="threads = 0"):
+        nn.actor_critic(inputs=4, actions=2, threads=0)
+    with pytest.raises(ValueError, match="absent.safetensors"):
+        nn.load(tmp_path / "absent.safetensors")
+    save_file({"x": np.zeros(3)}, tmp_path / "other.safetensors")
+    with pytest.raises(ValueError, match="does not say which network"):
+        nn.load(tmp_path / "other.safetensors")
+    path = tmp_path / "cut.safetensors"
+    net.save(path)
+    path.write_bytes(path.read_bytes()[:-40])
+    with pytest.raises(ValueError, match="can't be read"):
+        nn.load(path)
+
+
+def test_files_that_miss_tensors_are_listed(tmp_path: Path) -> None:
+    net = nn.actor_critic(inputs=4, actions=2)
+    path = tmp_path / "net.safetensors"
+    net.save(path)
+    tensors = load_file(path)
+    del tensors["critic.2.bias"]
+    tensors["actor.0.bias"] = np.zeros(5, dtype=np.float32)
+    from safetensors import safe_open
+
+    with safe_open(path, "numpy") as file:
+        metadata = file.metadata()
+    save_file(tensors, path, metadata=metadata)
+    with pytest.raises(ValueError, match=r"actor.0.bias has shape \[5\], wanted \[64\].*missing critic.2.bias"):
+        nn.load(path)
