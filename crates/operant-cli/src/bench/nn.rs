@@ -5,8 +5,9 @@ use clap::ValueEnum;
 use operant::device::{self, CpuPool, alloc};
 use operant::lanes::Backend;
 use operant::lanes::rng::HostRng;
+use operant::nn::nets::{Architecture, Net};
 use operant::nn::{
-    Act, Feed, Gradients, Graph, Kind, Method, Node, Optimizer, Options, Plan, Precision, nets, peak_gflops,
+    Act, Feed, Gradients, Graph, Kind, Memory, Method, Node, Optimizer, Options, Plan, Precision, nets, peak_gflops,
 };
 use serde_json::json;
 use std::sync::Arc;
@@ -15,8 +16,8 @@ use std::time::Instant;
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Which network.
-    #[arg(long, value_enum, default_value_t = Net::Mlp)]
-    net: Net,
+    #[arg(long, value_enum, default_value_t = Choice::Mlp)]
+    net: Choice,
     /// Rows of a batch; each network has its own default.
     #[arg(long)]
     batch: Option<usize>,
@@ -44,11 +45,17 @@ pub(super) struct Args {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Net {
+enum Choice {
     /// Separate actor and critic, 4-64-64 tanh.
     Mlp,
     /// Residual fully connected, 3 blocks of 128, policy and value heads: 282 k parameters.
     Resnet,
+    /// Dueling 144-256-128 with streams of 64 and 12 actions, Huber loss.
+    Dueling,
+    /// LSTM of 128 over 64 steps of 128 numbers.
+    Lstm,
+    /// Self-attention of 4 heads over 32 steps of 64 numbers.
+    Attention,
 }
 
 /// A network with a loss, and what its inputs may hold.
@@ -61,37 +68,67 @@ struct Task {
     batch: usize,
 }
 
-fn squared_error(g: &mut Graph, name: &str, output: Node) -> operant::Result<Node> {
-    let target = g.input(name, g.shape(output).to_vec());
-    let difference = g.sub(output, target)?;
-    let square = g.mul(difference, difference)?;
-    g.mean(square, 9)
+/// Outputs of a described network, and the sum of their squared errors.
+fn squared_errors(architecture: &Architecture, batch: usize) -> operant::Result<Task> {
+    let Net { mut graph, outputs, .. } = architecture.build()?;
+    let outputs: Vec<Node> = outputs.into_iter().map(|(_, node)| node).collect();
+    let mut losses = Vec::new();
+    for (i, &output) in outputs.iter().enumerate() {
+        losses.push(squared_error(&mut graph, &format!("target {i}"), output)?);
+    }
+    let mut loss = losses[0];
+    for &other in &losses[1..] {
+        loss = graph.add(loss, other)?;
+    }
+    Ok(Task { graph, outputs, loss, classes: 0, batch })
 }
 
-impl Net {
+fn squared_error(g: &mut Graph, name: &str, output: Node) -> operant::Result<Node> {
+    let target = g.input(name, g.shape(output).to_vec());
+    g.mse_loss(output, target)
+}
+
+impl Choice {
     fn task(self) -> operant::Result<Task> {
         let mut g = Graph::new();
-        let (outputs, loss, classes, batch) = match self {
-            Self::Mlp => {
-                let x = g.input("obs", [4]);
-                let (logits, value) = nets::actor_critic(&mut g, x, &[64, 64], 2, Act::Tanh)?;
-                let policy_loss = squared_error(&mut g, "policy target", logits)?;
-                let value_loss = squared_error(&mut g, "value target", value)?;
-                (vec![logits, value], g.add(policy_loss, value_loss)?, 0, 8192)
+        match self {
+            Self::Mlp => squared_errors(
+                &Architecture::ActorCritic { inputs: 4, hidden: vec![64, 64], actions: 2, activation: Act::Tanh },
+                8192,
+            ),
+            Self::Resnet => squared_errors(
+                &Architecture::Residual {
+                    inputs: 198,
+                    width: 128,
+                    blocks: 3,
+                    policy: 1156,
+                    value_hidden: 64,
+                    value: 6,
+                },
+                1024,
+            ),
+            Self::Dueling => {
+                let x = g.input("obs", [144]);
+                let q = nets::dueling(&mut g, x, &[256, 128], 64, 12)?;
+                let action = g.input_ints("action", [1]);
+                let target = g.input("target", [1]);
+                let chosen = g.gather(q, action)?;
+                let loss = g.huber_loss(chosen, target, 1.0)?;
+                Ok(Task { graph: g, outputs: vec![q], loss, classes: 12, batch: 64 })
             }
-            Self::Resnet => {
-                let x = g.input("obs", [198]);
-                let h = nets::residual(&mut g, "trunk", x, 128, 3)?;
-                let policy = g.linear("policy", h, 1156)?;
-                let value = g.linear("value.0", h, 64)?;
-                let value = g.relu(value)?;
-                let value = g.linear("value.2", value, 6)?;
-                let policy_loss = squared_error(&mut g, "policy target", policy)?;
-                let value_loss = squared_error(&mut g, "value target", value)?;
-                (vec![policy, value], g.add(policy_loss, value_loss)?, 0, 1024)
+            Self::Lstm => {
+                let x = g.input("x", [64, 128]);
+                let y = g.lstm("lstm", x, 128, 1, &Memory::default())?.y;
+                let loss = squared_error(&mut g, "target", y)?;
+                Ok(Task { graph: g, outputs: vec![y], loss, classes: 0, batch: 256 })
             }
-        };
-        Ok(Task { graph: g, outputs, loss, classes, batch })
+            Self::Attention => {
+                let x = g.input("x", [32, 64]);
+                let y = g.attention("attention", x, 4, false, None)?;
+                let loss = squared_error(&mut g, "target", y)?;
+                Ok(Task { graph: g, outputs: vec![y], loss, classes: 0, batch: 128 })
+            }
+        }
     }
 }
 
@@ -107,20 +144,23 @@ struct Measured {
     allocations: u64,
 }
 
-/// Runs `call` for a while. The best of several parts counts, because other work on the machine only ever slows it.
-fn measure(seconds: f64, flops: f64, mut call: impl FnMut()) -> Measured {
+/// Runs `call` for a while. The best of several parts counts, because other work on the machine only ever slows it. One
+/// thread is timed by its CPU clock, which stands still while other programs run.
+fn measure(seconds: f64, flops: f64, threads: usize, mut call: impl FnMut()) -> Measured {
+    let begun = Instant::now();
+    let now = || if threads == 1 { device::cpu_seconds() } else { begun.elapsed().as_secs_f64() };
     (0..3).for_each(|_| call());
     let start = Instant::now();
     call();
     let once = start.elapsed().as_secs_f64().max(1e-9);
-    const PARTS: usize = 10;
+    const PARTS: usize = 20;
     let calls = ((seconds / PARTS as f64 / once) as usize).max(1);
     let allocated = alloc::allocations();
     let mut best = f64::INFINITY;
     for _ in 0..PARTS {
-        let start = Instant::now();
+        let start = now();
         (0..calls).for_each(|_| call());
-        best = best.min(start.elapsed().as_secs_f64() / calls as f64);
+        best = best.min((now() - start) / calls as f64);
     }
     Measured {
         gflops: flops / best * 1e-9,
@@ -159,7 +199,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let mut params = task.graph.params(0)?;
     let mut forward_plan = Plan::inference(&task.graph, &task.outputs, batch, &options)?;
     let mut plan = Plan::training(&task.graph, task.loss, batch, &options)?;
-    let mut optimizer = Optimizer::new(Method::default(), &params, Some(0.5), backend)?;
+    let mut optimizer = Optimizer::new(Method::default(), &params, None, backend)?;
     let mut rng = HostRng::new(0, 0, 0, 0);
     let data: Vec<Data> = task
         .graph
@@ -183,8 +223,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         })
         .collect();
     let flops = plan.flops_per_row() as f64 * batch as f64;
-    let forward = measure(args.seconds, flops, || forward_plan.forward(&params, batch, &feeds));
-    let train = measure(args.seconds, 3.0 * flops, || {
+    let forward = measure(args.seconds, flops, args.threads, || forward_plan.forward(&params, batch, &feeds));
+    let train = measure(args.seconds, 3.0 * flops, args.threads, || {
         plan.train(&params, batch, &feeds, 1.0, Gradients::Replace);
         optimizer.step(&mut params, plan.gradients(), 1e-4);
     });

@@ -1,9 +1,11 @@
 //! The machine: worker threads, matrix products, allocation counting, CPU time and a line that describes it all.
 
+mod aligned;
 pub mod alloc;
 pub mod gemm;
 mod machine;
 mod pool;
 
+pub use aligned::Aligned;
 pub use machine::{cpu_seconds, describe, threads_available};
 pub use pool::CpuPool;

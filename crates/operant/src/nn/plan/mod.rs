@@ -19,7 +19,7 @@ use super::op::Kind;
 use super::params::Params;
 use super::precision::Precision;
 use super::real::{Compute, Real, Scratch};
-use crate::device::CpuPool;
+use crate::device::{Aligned, CpuPool};
 use crate::lanes::Backend;
 use crate::{Error, Result};
 pub use build::Wanted;
@@ -100,9 +100,9 @@ pub struct Plan<R = f32> {
     note: Option<&'static str>,
     options: Options,
     workers: Vec<Worker<R>>,
-    full: Vec<R>,
-    sums: Vec<R>,
-    group_sums: Vec<R>,
+    full: Aligned<R>,
+    sums: Aligned<R>,
+    group_sums: Aligned<R>,
     packs: Packs<R>,
     packed_version: Option<u64>,
     rows: usize,
@@ -135,17 +135,17 @@ impl<R: Real> Plan<R> {
         });
         let groups = Cut::most_groups(&recipe);
         let worker = || Worker {
-            tile: vec![R::default(); recipe.tile_len],
-            real: vec![R::default(); scratch.real],
-            half: vec![0; scratch.half],
+            tile: Aligned::zeros(recipe.tile_len),
+            real: Aligned::zeros(scratch.real),
+            half: Aligned::zeros(scratch.half),
             spent: vec![0; recipe.steps.len()],
         };
         let threads = options.pool.threads().min(groups);
         Self {
             workers: (0..threads).map(|_| worker()).collect(),
-            full: vec![R::default(); recipe.full_len],
-            sums: vec![R::default(); recipe.sums_len],
-            group_sums: vec![R::default(); if groups > 1 { groups * recipe.sums_len } else { 0 }],
+            full: Aligned::zeros(recipe.full_len),
+            sums: Aligned::zeros(recipe.sums_len),
+            group_sums: Aligned::zeros(if groups > 1 { groups * recipe.sums_len } else { 0 }),
             packs: Packs::new(&recipe, compute),
             packed_version: None,
             rows: 0,

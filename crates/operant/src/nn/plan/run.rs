@@ -5,10 +5,12 @@
 #![allow(unsafe_code)]
 
 use super::super::op::{Backward, Draws, Forward, Kind, MAX_INPUTS, MAX_OUTPUTS};
+use super::super::precision::Precision;
 use super::super::real::{Compute, Real, Room};
 use super::build::{Buffer, Place, Recipe, Slot, Step, Work};
 use super::weights::Packs;
-use crate::device::CpuPool;
+use crate::device::gemm::amx;
+use crate::device::{Aligned, CpuPool};
 use std::time::Instant;
 
 /// What an input is fed with.
@@ -27,11 +29,11 @@ impl<'a, R> From<&'a [R]> for Feed<'a, R> {
 }
 
 /// A thread's own memory.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Worker<R> {
-    pub(super) tile: Vec<R>,
-    pub(super) real: Vec<R>,
-    pub(super) half: Vec<u16>,
+    pub(super) tile: Aligned<R>,
+    pub(super) real: Aligned<R>,
+    pub(super) half: Aligned<u16>,
     /// Nanoseconds spent in each step, when asked for.
     pub(super) spent: Vec<u64>,
 }
@@ -134,6 +136,7 @@ impl<R: Real> Run<'_, R> {
             pool.for_each_mut(&mut workers[..threads], |thread, worker| {
                 // Named whole: a closure would else take hold of the bare pointers inside.
                 let (full, shared_sums, own_sums) = (full, shared_sums, own_sums);
+                let _tiles = (self.compute.precision == Precision::Bf16).then(amx::hold);
                 for group in thread * cut.groups / threads..(thread + 1) * cut.groups / threads {
                     let memory = Memory {
                         full,

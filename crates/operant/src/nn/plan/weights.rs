@@ -3,17 +3,31 @@
 use super::super::params::Params;
 use super::super::real::{Compute, PackPart, PackSet, PackedMut, Real};
 use super::build::{Place, Recipe};
+use crate::device::Aligned;
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// The packed matrices of all nodes.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Packs<R> {
-    real: Vec<R>,
-    half: Vec<u16>,
+    real: Aligned<R>,
+    half: Aligned<u16>,
     /// For each node, its matrices.
     parts: Vec<Vec<PackPart>>,
     /// Room to bring a source into row-major order.
     ordered: Vec<R>,
+}
+
+impl<R: Real> Clone for Packs<R> {
+    fn clone(&self) -> Self {
+        let (real, half) = (self.real.clone(), self.half.clone());
+        Self { real, half, parts: self.parts.clone(), ordered: self.ordered.clone() }
+    }
+}
+
+impl<R: Real> Default for Packs<R> {
+    fn default() -> Self {
+        Self { real: Aligned::default(), half: Aligned::default(), parts: Vec::new(), ordered: Vec::new() }
+    }
 }
 
 impl<R: Real> Packs<R> {
@@ -37,7 +51,7 @@ impl<R: Real> Packs<R> {
             }
             parts.push(list);
         }
-        Self { real: vec![R::default(); real], half: vec![0; half], parts, ordered: vec![R::default(); ordered] }
+        Self { real: Aligned::zeros(real), half: Aligned::zeros(half), parts, ordered: vec![R::default(); ordered] }
     }
 
     pub(super) fn of(&self, node: usize) -> PackSet<'_, R> {
