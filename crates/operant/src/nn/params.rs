@@ -2,6 +2,7 @@
 //!
 //! Invariant: every tensor starts at a multiple of [`ALIGN`], and what lies between tensors is 0.
 
+use super::aligned::AlignedVec;
 use super::init::Init;
 use super::saved::{self, Loaded, Metadata, Tensor};
 use crate::error::{Error, Result};
@@ -61,7 +62,7 @@ impl ParamSpec {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Params {
     specs: Vec<ParamSpec>,
-    values: Vec<f32>,
+    values: AlignedVec,
 }
 
 impl Params {
@@ -84,7 +85,7 @@ impl Params {
             spec.offset = len;
             len += count.next_multiple_of(ALIGN);
         }
-        Ok(Self { specs, values: vec![0.0; len] })
+        Ok(Self { specs, values: AlignedVec::zeros(len) })
     }
 
     /// Gives every tensor its first values; the same seed gives the same, whatever other tensors there are.

@@ -1,16 +1,7 @@
 //! One pass over flat slices per rule, on lanes. Slices are whole groups of 16 ([`ALIGN`](crate::nn::ALIGN)).
 
-use crate::lanes::{Float, Kernel, Simd};
-
-/// The first lanes of a slice.
-#[inline(always)]
-pub(super) fn read<L: Simd>(x: &[f32]) -> L::F {
-    let mut words = [0; 16];
-    for (word, x) in words[..L::WIDTH].iter_mut().zip(&x[..L::WIDTH]) {
-        *word = x.to_bits() as i32;
-    }
-    L::F::from_bits(L::load(&words))
-}
+use crate::lanes::{Float, Kernel, Simd, select};
+use crate::nn::lane_io::read;
 
 /// Elements whose squares are summed in f32 before f64 takes over: 64 per sum.
 const BLOCK: usize = 1024;
@@ -42,6 +33,17 @@ impl Kernel for SumOfSquares<'_> {
         }
         total
     }
+}
+
+/// A mean of gradients smaller than this is 0. Without gradients a mean shrinks until it is no normal float, and stays there:
+/// every step would then cost a hundred times as much. What is lost would have moved a weight by 1e-22 of the learning rate.
+pub(super) const LEAST_MEAN: f32 = 1e-30;
+/// The same for a mean of squares, whose root is then far below any eps.
+const LEAST_SQUARE: f32 = 1e-36;
+
+#[inline(always)]
+fn drop_below<L: Simd>(x: L::F, least: f32) -> L::F {
+    select::<_, L::F>(x.abs().lt(least), 0.0, x)
 }
 
 /// Adam and AdamW.
@@ -85,8 +87,9 @@ impl Kernel for Adam<'_> {
         for ((value, grad), (mean, square)) in places.zip(moments) {
             let g = read::<L>(grad) * c.grad_scale;
             let m = read::<L>(mean);
-            let m = (g - m).mul_add(c.mean_rate, m);
+            let m = drop_below::<L>((g - m).mul_add(c.mean_rate, m), LEAST_MEAN);
             let v = (g * c.square_rate).mul_add(g, read::<L>(square) * c.square_keep);
+            let v = drop_below::<L>(v, LEAST_SQUARE);
             L::store_f(m, mean);
             L::store_f(v, square);
             let change = (m * c.step) / (v.sqrt() + c.eps);
@@ -129,7 +132,7 @@ impl Kernel for Sgd<'_> {
         for ((value, grad), sum) in places.zip(momentum.chunks_exact_mut(width)) {
             let x = read::<L>(value);
             let g = x.mul_add(c.weight_decay, read::<L>(grad) * c.grad_scale);
-            let b = read::<L>(sum).mul_add(c.momentum, g);
+            let b = drop_below::<L>(read::<L>(sum).mul_add(c.momentum, g), LEAST_MEAN);
             L::store_f(b, sum);
             let direction = if c.nesterov { b.mul_add(c.momentum, g) } else { b };
             L::store_f(direction.mul_add(-c.step, x), value);

@@ -2,8 +2,9 @@
 //!
 //! Matrices are worked on in scratch of whole 16 × 16 tiles; the zeros that fill it up stay zeros in every product.
 
-use super::kernels::{SumOfSquares, read};
+use super::kernels::{LEAST_MEAN, SumOfSquares};
 use crate::lanes::{Backend, Float, Kernel, Simd};
+use crate::nn::lane_io::read;
 
 /// Coefficients of the quintic iteration: K. Jordan, "Muon: an optimizer for hidden layers in neural networks", 2024.
 const QUINTIC: [f32; 3] = [3.4445, -4.7750, 2.0315];
@@ -92,7 +93,8 @@ impl Scratch {
             for column in 0..matrix.columns {
                 let i = row * matrix.columns + column;
                 let g = grads[i] * grad_scale;
-                momentum[i] += rate * (g - momentum[i]);
+                let mean = momentum[i] + rate * (g - momentum[i]);
+                momentum[i] = if mean.abs() < LEAST_MEAN { 0.0 } else { mean };
                 x[if tall { column * n + row } else { row * n + column }] = g + stays * (momentum[i] - g);
             }
         }
@@ -180,10 +182,10 @@ impl Kernel for Product<'_> {
                         }
                     }
                 }
-                for r in 0..ROWS {
-                    for v in 0..vectors {
+                for (v, sums) in sums[..vectors].iter().enumerate() {
+                    for (r, &sum) in sums.iter().enumerate() {
                         let at = (row + r) * n + column + v * L::WIDTH;
-                        let mut sum = sums[v][r] * factor;
+                        let mut sum = sum * factor;
                         if let Some((scale, addend)) = plus {
                             sum = read::<L>(&addend[at..]).mul_add(scale, sum);
                         }
