@@ -5,6 +5,7 @@
 //! [`check`] compares their gradients with finite differences.
 
 pub mod check;
+pub mod dist;
 pub mod elementwise;
 mod graph;
 mod init;

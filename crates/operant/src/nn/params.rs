@@ -4,6 +4,7 @@
 
 use super::init::Init;
 use super::saved::{self, Loaded, Metadata, Tensor};
+use crate::device::Aligned;
 use crate::error::{Error, Result};
 use std::collections::HashSet;
 use std::ops::Range;
@@ -62,7 +63,7 @@ impl ParamSpec {
 #[derive(Clone, Debug)]
 pub struct Params {
     specs: Vec<ParamSpec>,
-    values: Vec<f32>,
+    values: Aligned<f32>,
     version: u64,
 }
 
@@ -98,7 +99,7 @@ impl Params {
             spec.offset = len;
             len += count.next_multiple_of(ALIGN);
         }
-        Ok(Self { specs, values: vec![0.0; len], version: next_version() })
+        Ok(Self { specs, values: Aligned::zeros(len), version: next_version() })
     }
 
     /// Gives every tensor its first values; the same seed gives the same, whatever other tensors there are.

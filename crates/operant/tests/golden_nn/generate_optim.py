@@ -123,5 +123,58 @@ def optim():
     save_file({key: value.contiguous() for key, value in tensors.items()}, HERE / "optim.safetensors")
 
 
+def categorical(tensors, generator):
+    """Rows that do not fill the lanes, heads of three sizes side by side, with and without a mask."""
+    rows, heads = 37, (3, 7, 2)
+    logits, others = (draw(generator, (rows, sum(heads)), 2.0) for _ in range(2))
+    legal = torch.rand(logits.shape, generator=generator) < 0.6
+    for start in (0, 3, 10):
+        legal[:, start] |= ~legal[:, start : start + 2].any(1)
+    actions = torch.stack([torch.randint(size, (rows,), generator=generator) for size in heads], 1)
+    tensors |= {"logits": logits, "others": others, "legal": legal.float(), "actions": actions.float()}
+    for name in ("plain", "masked"):
+        mask = legal if name == "masked" else torch.ones_like(legal)
+        parts = {key: [] for key in ("log_prob", "entropy", "kl")}
+        for head, (p, q, m) in enumerate(zip(*(x.split(heads, 1) for x in (logits, others, mask)))):
+            p, q = (torch.distributions.Categorical(logits=x.double().masked_fill(~m, -torch.inf)) for x in (p, q))
+            parts["log_prob"].append(p.log_prob(actions[:, head]))
+            parts["entropy"].append(p.entropy())
+            parts["kl"].append(torch.distributions.kl_divergence(p, q))
+        tensors |= {f"{name}.{key}": torch.stack(value, 1) for key, value in parts.items()}
+
+
+def gaussian(tensors, generator):
+    rows, dims = 37, 3
+    tensors["mean"], tensors["other_mean"] = (draw(generator, (rows, dims)) for _ in range(2))
+    for name, shape in (("shared", (dims,)), ("per_row", (rows, dims))):
+        tensors[f"{name}.log_std"], tensors[f"{name}.other_log_std"] = (draw(generator, shape, 0.7) for _ in range(2))
+    # Raw actions far out, where 1 - tanh^2 is 0 in floats.
+    raw = draw(generator, (rows, dims), 1.5)
+    raw[:3] *= 8
+    tensors["raw"] = raw
+    for name in ("shared", "per_row"):
+        p, q = (
+            torch.distributions.Normal(
+                tensors[f"{other}mean"].double(), tensors[f"{name}.{other}log_std"].double().exp().expand(rows, dims)
+            )
+            for other in ("", "other_")
+        )
+        tensors[f"{name}.log_prob"] = p.log_prob(raw.double()).sum(1)
+        tensors[f"{name}.entropy"] = p.entropy().sum(1)
+        tensors[f"{name}.kl"] = torch.distributions.kl_divergence(p, q).sum(1)
+        tanh = torch.distributions.TanhTransform()
+        slope = tanh.log_abs_det_jacobian(raw.double(), raw.double().tanh())
+        tensors[f"{name}.squashed_log_prob"] = (p.log_prob(raw.double()) - slope).sum(1)
+
+
+def dist():
+    generator = torch.Generator().manual_seed(2)
+    tensors = {}
+    categorical(tensors, generator)
+    gaussian(tensors, generator)
+    save_file({key: value.contiguous() for key, value in tensors.items()}, HERE / "dist.safetensors")
+
+
 if __name__ == "__main__":
     optim()
+    dist()

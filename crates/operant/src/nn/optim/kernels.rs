@@ -1,16 +1,6 @@
 //! One pass over flat slices per rule, on lanes. Slices are whole groups of 16 ([`ALIGN`](crate::nn::ALIGN)).
 
-use crate::lanes::{Float, Kernel, Simd};
-
-/// The first lanes of a slice.
-#[inline(always)]
-pub(super) fn read<L: Simd>(x: &[f32]) -> L::F {
-    let mut words = [0; 16];
-    for (word, x) in words[..L::WIDTH].iter_mut().zip(&x[..L::WIDTH]) {
-        *word = x.to_bits() as i32;
-    }
-    L::F::from_bits(L::load(&words))
-}
+use crate::lanes::{Float, Kernel, Simd, select};
 
 /// Elements whose squares are summed in f32 before f64 takes over: 64 per sum.
 const BLOCK: usize = 1024;
@@ -28,7 +18,7 @@ impl Kernel for SumOfSquares<'_> {
             let mut sums = [L::F::from(0.0); 16];
             for group in block.chunks_exact(16) {
                 for i in 0..16 / L::WIDTH {
-                    let x = read::<L>(&group[i * L::WIDTH..]);
+                    let x = L::load_f(&group[i * L::WIDTH..]);
                     sums[i] = x.mul_add(x, sums[i]);
                 }
             }
@@ -42,6 +32,17 @@ impl Kernel for SumOfSquares<'_> {
         }
         total
     }
+}
+
+/// A mean of gradients smaller than this is 0. Without gradients a mean shrinks until it is no normal float, and stays there:
+/// every step would then cost a hundred times as much. What is lost would have moved a weight by 1e-22 of the learning rate.
+pub(super) const LEAST_MEAN: f32 = 1e-30;
+/// The same for a mean of squares, whose root is then far below any eps.
+const LEAST_SQUARE: f32 = 1e-36;
+
+#[inline(always)]
+fn drop_below<L: Simd>(x: L::F, least: f32) -> L::F {
+    select::<_, L::F>(x.abs().lt(least), 0.0, x)
 }
 
 /// Adam and AdamW.
@@ -83,14 +84,15 @@ impl Kernel for Adam<'_> {
         let places = values.chunks_exact_mut(width).zip(grads.chunks_exact(width));
         let moments = mean.chunks_exact_mut(width).zip(square.chunks_exact_mut(width));
         for ((value, grad), (mean, square)) in places.zip(moments) {
-            let g = read::<L>(grad) * c.grad_scale;
-            let m = read::<L>(mean);
-            let m = (g - m).mul_add(c.mean_rate, m);
-            let v = (g * c.square_rate).mul_add(g, read::<L>(square) * c.square_keep);
+            let g = L::load_f(grad) * c.grad_scale;
+            let m = L::load_f(mean);
+            let m = drop_below::<L>((g - m).mul_add(c.mean_rate, m), LEAST_MEAN);
+            let v = (g * c.square_rate).mul_add(g, L::load_f(square) * c.square_keep);
+            let v = drop_below::<L>(v, LEAST_SQUARE);
             L::store_f(m, mean);
             L::store_f(v, square);
             let change = (m * c.step) / (v.sqrt() + c.eps);
-            L::store_f(read::<L>(value) * c.keep - change, value);
+            L::store_f(L::load_f(value) * c.keep - change, value);
         }
     }
 }
@@ -127,9 +129,9 @@ impl Kernel for Sgd<'_> {
         let width = L::WIDTH;
         let places = values.chunks_exact_mut(width).zip(grads.chunks_exact(width));
         for ((value, grad), sum) in places.zip(momentum.chunks_exact_mut(width)) {
-            let x = read::<L>(value);
-            let g = x.mul_add(c.weight_decay, read::<L>(grad) * c.grad_scale);
-            let b = read::<L>(sum).mul_add(c.momentum, g);
+            let x = L::load_f(value);
+            let g = x.mul_add(c.weight_decay, L::load_f(grad) * c.grad_scale);
+            let b = drop_below::<L>(L::load_f(sum).mul_add(c.momentum, g), LEAST_MEAN);
             L::store_f(b, sum);
             let direction = if c.nesterov { b.mul_add(c.momentum, g) } else { b };
             L::store_f(direction.mul_add(-c.step, x), value);
@@ -150,8 +152,8 @@ impl Kernel for Average<'_> {
     #[inline(always)]
     fn run<L: Simd>(self) {
         for (average, values) in self.average.chunks_exact_mut(L::WIDTH).zip(self.values.chunks_exact(L::WIDTH)) {
-            let old = read::<L>(average);
-            L::store_f((read::<L>(values) - old).mul_add(self.rate, old), average);
+            let old = L::load_f(average);
+            L::store_f((L::load_f(values) - old).mul_add(self.rate, old), average);
         }
     }
 }

@@ -14,6 +14,7 @@ pub use loss_scale::LossScale;
 pub use method::{Method, MuonScale};
 pub use schedule::Schedule;
 
+use crate::device::Aligned;
 use super::params::{ParamSpec, Params};
 use super::saved::{self, Loaded, Metadata, Tensor};
 use crate::error::{Error, Result};
@@ -50,9 +51,9 @@ pub struct Optimizer {
     scratch: Scratch,
     steps: u64,
     /// Momentum or mean of gradients, laid out as the parameters.
-    first: Vec<f32>,
+    first: Aligned<f32>,
     /// Mean of squared gradients; empty where the method has none.
-    second: Vec<f32>,
+    second: Aligned<f32>,
 }
 
 impl Optimizer {
@@ -89,8 +90,8 @@ impl Optimizer {
             runs,
             matrices,
             steps: 0,
-            first: vec![0.0; params.len()],
-            second: vec![0.0; if has_second { params.len() } else { 0 }],
+            first: Aligned::zeros(params.len()),
+            second: Aligned::zeros(if has_second { params.len() } else { 0 }),
         })
     }
 

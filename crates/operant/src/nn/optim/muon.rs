@@ -2,7 +2,7 @@
 //!
 //! Matrices are worked on in scratch of whole 16 × 16 tiles; the zeros that fill it up stay zeros in every product.
 
-use super::kernels::{SumOfSquares, read};
+use super::kernels::{LEAST_MEAN, SumOfSquares};
 use crate::lanes::{Backend, Float, Kernel, Simd};
 
 /// Coefficients of the quintic iteration: K. Jordan, "Muon: an optimizer for hidden layers in neural networks", 2024.
@@ -92,7 +92,8 @@ impl Scratch {
             for column in 0..matrix.columns {
                 let i = row * matrix.columns + column;
                 let g = grads[i] * grad_scale;
-                momentum[i] += rate * (g - momentum[i]);
+                let mean = momentum[i] + rate * (g - momentum[i]);
+                momentum[i] = if mean.abs() < LEAST_MEAN { 0.0 } else { mean };
                 x[if tall { column * n + row } else { row * n + column }] = g + stays * (momentum[i] - g);
             }
         }
@@ -174,18 +175,18 @@ impl Kernel for Product<'_> {
                 let mut sums = [[L::F::from(0.0); ROWS]; TILE];
                 for (k, line) in panel.chunks_exact(TILE).enumerate() {
                     for v in 0..vectors {
-                        let x = read::<L>(&line[v * L::WIDTH..]);
+                        let x = L::load_f(&line[v * L::WIDTH..]);
                         for r in 0..ROWS {
                             sums[v][r] = x.mul_add(lines[r][k], sums[v][r]);
                         }
                     }
                 }
-                for r in 0..ROWS {
-                    for v in 0..vectors {
+                for (v, sums) in sums[..vectors].iter().enumerate() {
+                    for (r, &sum) in sums.iter().enumerate() {
                         let at = (row + r) * n + column + v * L::WIDTH;
-                        let mut sum = sums[v][r] * factor;
+                        let mut sum = sum * factor;
                         if let Some((scale, addend)) = plus {
-                            sum = read::<L>(&addend[at..]).mul_add(scale, sum);
+                            sum = L::load_f(&addend[at..]).mul_add(scale, sum);
                         }
                         L::store_f(sum, &mut out[at..]);
                     }
