@@ -54,8 +54,12 @@ impl Golden {
         let tensor = tensors.tensor(name).ok()?;
         let (shape, bytes) = (tensor.shape().to_vec(), tensor.data());
         let data = match tensor.dtype() {
-            Dtype::F32 => Data::Real(bytes.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect()),
-            Dtype::I32 => Data::Ints(bytes.chunks_exact(4).map(|b| i32::from_le_bytes(b.try_into().unwrap())).collect()),
+            Dtype::F32 => {
+                Data::Real(bytes.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect())
+            }
+            Dtype::I32 => {
+                Data::Ints(bytes.chunks_exact(4).map(|b| i32::from_le_bytes(b.try_into().unwrap())).collect())
+            }
             other => panic!("{name}: {other:?}"),
         };
         Some((shape, data))
