@@ -87,6 +87,8 @@ fn ops_match_pytorch() {
     let cases = golden.cases();
     assert!(cases.len() > 40, "{cases:?}");
     for case in cases {
-        golden.check(&case, TOLERANCE, |g, x| build(&case, g, x));
+        // Its ratio is e to a difference of two numbers near 30, each rounded to f32.
+        let tolerance = if case == "ppo_gaussian" { 1e-5 } else { TOLERANCE };
+        golden.check(&case, tolerance, |g, x| build(&case, g, x));
     }
 }
