@@ -39,9 +39,11 @@ impl Default for PpoCoefficients {
     }
 }
 
-/// What was recorded when the action was taken, besides the action.
+/// What was recorded when the action was taken, and what came of it.
 #[derive(Clone, Copy, Debug)]
 pub struct PpoTargets {
+    /// The action: integers, one per head, or `[B, A]`.
+    pub action: Node,
     /// Log-probability then, `[B, 1]`.
     pub old_log_prob: Node,
     /// Advantage, `[B, 1]`.
@@ -53,8 +55,8 @@ pub struct PpoTargets {
 }
 
 impl PpoTargets {
-    fn nodes(&self) -> [Node; 4] {
-        [self.old_log_prob, self.advantage, self.returns, self.old_value]
+    fn nodes(&self) -> [Node; 5] {
+        [self.action, self.old_log_prob, self.advantage, self.returns, self.old_value]
     }
 }
 
@@ -69,7 +71,7 @@ struct Sample<L: Lanes> {
 }
 
 impl<L: Lanes> Sample<L> {
-    /// `targets` are the four of [`PpoTargets`].
+    /// `targets` are those of [`PpoTargets`] without the action.
     #[inline(always)]
     fn read<R: Real>(value: &[R], targets: &[&[R]], first: usize) -> Self
     where
@@ -281,9 +283,10 @@ impl Op for PpoCategorical {
         let input = |n: usize, heads: usize, below: usize| -> Vec<Given> {
             vec![rows([n]), rows([1]), ints([heads], below), number(), number(), number(), number()]
         };
-        let fast = PpoCoefficients { clip: 0.3, value: 0.7, entropy: 0.1, clip_value: true };
-        let one = Self { heads: vec![n], masked: false, coefficients: fast };
-        let unclipped = Self { coefficients: PpoCoefficients { clip_value: false, ..fast }, ..one.clone() };
+        let limits = PpoCoefficients { clip: 0.3, value: 0.7, entropy: 0.1, clip_value: true };
+        let one = Self { heads: vec![n], masked: false, coefficients: limits };
+        let free = PpoCoefficients { clip_value: false, ..limits };
+        let unclipped = Self { heads: vec![2], masked: false, coefficients: free };
         let many = Self { heads: vec![m, 2 * m, m], masked: true, ..one.clone() };
         let mut masked_input = input(4 * m, 3, m);
         masked_input.push(fixed(with(Values::Mask(m), rows([4 * m]))));
@@ -415,36 +418,34 @@ impl Op for PpoGaussian {
 }
 
 impl Graph {
-    /// PPO's loss `[B, 1]` and statistics `[B, 6]` for categorical actions: logits of heads side by side `[B, ΣA]`, value
-    /// `[B, 1]`, actions (integers, one per head).
+    /// PPO's loss `[B, 1]` and statistics `[B, 6]` for categorical actions: logits of heads side by side `[B, ΣA]` and
+    /// value `[B, 1]`. A mask like the logits takes out the actions where it is 0.
     pub fn ppo_categorical(
         &mut self,
         logits: Node,
         value: Node,
-        actions: Node,
         targets: PpoTargets,
         heads: &[usize],
         mask: Option<Node>,
         coefficients: PpoCoefficients,
     ) -> Result<(Node, Node)> {
-        let inputs: Vec<Node> = [logits, value, actions].into_iter().chain(targets.nodes()).chain(mask).collect();
+        let inputs: Vec<Node> = [logits, value].into_iter().chain(targets.nodes()).chain(mask).collect();
         let op = PpoCategorical { heads: heads.to_vec(), masked: mask.is_some(), coefficients };
         let outputs = self.add_op("", op, &inputs)?;
         Ok((outputs[0], outputs[1]))
     }
 
-    /// PPO's loss `[B, 1]` and statistics `[B, 6]` for actions `[B, A]` under a normal distribution with this mean `[B, A]` and
-    /// log of the standard deviation, `[B, A]` or a parameter `[A]`.
+    /// PPO's loss `[B, 1]` and statistics `[B, 6]` for actions under a normal distribution with this mean `[B, A]` and log of
+    /// the standard deviation, `[B, A]` or a parameter `[A]`.
     pub fn ppo_gaussian(
         &mut self,
         mean: Node,
         log_std: Node,
         value: Node,
-        action: Node,
         targets: PpoTargets,
         coefficients: PpoCoefficients,
     ) -> Result<(Node, Node)> {
-        let inputs: Vec<Node> = [mean, log_std, value, action].into_iter().chain(targets.nodes()).collect();
+        let inputs: Vec<Node> = [mean, log_std, value].into_iter().chain(targets.nodes()).collect();
         let outputs = self.add_op("", PpoGaussian { coefficients }, &inputs)?;
         Ok((outputs[0], outputs[1]))
     }
