@@ -4,10 +4,12 @@
 //! names and layouts. Ops are one file each in `ops/`, written once for f32 on wide registers and for f64, in which
 //! [`check`] compares their gradients with finite differences.
 
+pub mod channels;
 pub mod check;
 pub mod elementwise;
 mod graph;
 mod init;
+pub mod noise;
 mod op;
 pub mod ops;
 mod optim;

@@ -26,6 +26,17 @@ pub struct OpEntry {
 ops! {
     activation: Activation;
     arithmetic: Arithmetic, Scale;
+    batch_norm: BatchNorm, BatchStatistics;
+    conv: Conv;
+    group_norm: GroupNorm;
+    layer_norm: LayerNorm;
     linear: Linear;
+    pool: GlobalPool, Pool;
     reduce: Reduce;
+    squeeze_excite: ScaleChannels;
+    upsample: Upsample;
 }
+
+pub use conv::Conv2d;
+pub use group_norm::NormOptions;
+pub use pool::Pooling;
