@@ -2,7 +2,8 @@
 
 use operant::device::alloc::{CountingAllocator, allocations};
 use operant::lanes::{Backend, Math, Width};
-use operant::nn::{Categorical, Draws, Ema, Init, Method, Optimizer, ParamSpec, Params, SquashedGaussian};
+use operant::nn::dist::{Categorical, Draws, SquashedGaussian};
+use operant::nn::{Ema, Init, Method, Optimizer, ParamSpec, Params};
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;

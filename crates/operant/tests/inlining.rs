@@ -30,7 +30,8 @@ fn no_intrinsic_stands_alone() {
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 fn network_kernels() {
     use operant::lanes::{Backend, Math, Width};
-    use operant::nn::{Categorical, Draws, Ema, Init, Method, Optimizer, ParamSpec, Params, SquashedGaussian};
+    use operant::nn::dist::{Categorical, Draws, SquashedGaussian};
+    use operant::nn::{Ema, Init, Method, Optimizer, ParamSpec, Params};
     let backend = Backend::new(Width::Auto, Math::Strict);
     let mut params = Params::new(vec![ParamSpec::new("w", &[4, 4], Init::Ones)]).unwrap();
     let grads = params.clone();

@@ -219,12 +219,48 @@ macro_rules! activations {
 
 // A NaN stays a NaN in all of them, so that it is found.
 activations! {
+    Identity |x| x; |_x, _y| L::F::from(1.0);
     Relu |x| L::F::from(0.0).max(x); |_x, y| select::<_, L::F>(y.le(0.0), 0.0, 1.0);
     Tanh |x| x.tanh_fast(); |_x, y| L::F::from(1.0) - y * y;
     Sigmoid |x| x.sigmoid(); |_x, y| y - y * y;
     Gelu |x| x.gelu(); |x, _y| x.gelu_grad();
     Silu |x| x.silu(); |x, _y| silu_gradient::<L>(x);
 }
+
+/// Runs an expression with the value of an activation's own type.
+macro_rules! with_activation {
+    ($act:expr, $f:ident => $run:expr) => {{
+        use $crate::nn::elementwise::{Gelu, Identity, Relu, Sigmoid, Silu, Tanh};
+        use $crate::nn::op::Act;
+        match $act {
+            Act::Identity => {
+                let $f = Identity;
+                $run
+            }
+            Act::Relu => {
+                let $f = Relu;
+                $run
+            }
+            Act::Tanh => {
+                let $f = Tanh;
+                $run
+            }
+            Act::Sigmoid => {
+                let $f = Sigmoid;
+                $run
+            }
+            Act::Gelu => {
+                let $f = Gelu;
+                $run
+            }
+            Act::Silu => {
+                let $f = Silu;
+                $run
+            }
+        }
+    }};
+}
+pub(super) use with_activation;
 
 impl Act {
     /// Whether the derivative is taken from the input; else it is from the output.

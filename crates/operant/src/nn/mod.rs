@@ -4,6 +4,7 @@
 //! names and layouts. Ops are one file each in `ops/`, written once for f32 on wide registers and for f64, in which
 //! [`check`] compares their gradients with finite differences.
 
+pub mod channels;
 pub mod check;
 pub mod dist;
 pub mod elementwise;
@@ -12,6 +13,7 @@ mod init;
 mod lane_rows;
 mod long_rows;
 pub mod nets;
+pub mod noise;
 mod op;
 pub mod ops;
 mod optim;

@@ -260,6 +260,11 @@ pub trait Op: Debug + Send + Sync + Sized + 'static {
         true
     }
 
+    /// Whether the bodies read an input in such a plan. Where they do not, it is empty, and is not computed for them.
+    fn reads(&self, _input: usize, _training: bool) -> bool {
+        true
+    }
+
     /// This op with an activation at its end, if it can.
     fn fuse(&self, _: Act, _training: bool) -> Option<Self> {
         None
@@ -309,6 +314,8 @@ pub trait DynOp: Debug + Send + Sync {
     fn adds(&self) -> bool;
     /// See [`Op::differentiable`].
     fn differentiable(&self, input: usize) -> bool;
+    /// See [`Op::reads`].
+    fn reads(&self, input: usize, training: bool) -> bool;
     /// See [`Op::fuse`].
     fn fuse(&self, act: Act, training: bool) -> Option<std::sync::Arc<dyn DynOp>>;
     /// See [`Op::activation`].
@@ -376,6 +383,9 @@ impl<O: Op> DynOp for O {
     }
     fn differentiable(&self, input: usize) -> bool {
         Op::differentiable(self, input)
+    }
+    fn reads(&self, input: usize, training: bool) -> bool {
+        Op::reads(self, input, training)
     }
     fn fuse(&self, act: Act, training: bool) -> Option<std::sync::Arc<dyn DynOp>> {
         Op::fuse(self, act, training).map(|op| std::sync::Arc::new(op) as _)

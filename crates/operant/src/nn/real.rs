@@ -163,6 +163,16 @@ pub trait Real:
     fn left_stride(compute: Compute, view: View) -> usize;
     /// Stages a left operand.
     fn left<'a>(compute: Compute, view: View, data: &'a [Self], room: Room<'a, Self>) -> Left<'a, Self>;
+    /// Whether products read bf16 tiles: then the terms of a sum must lie together in a left operand.
+    fn tiled(compute: Compute) -> bool;
+    /// Whether [`Real::left`] gives the data itself.
+    fn in_place(compute: Compute) -> bool;
+    /// Scratch of a left operand of `len` elements that is staged in pieces.
+    fn pieces_scratch(compute: Compute, len: usize) -> Scratch;
+    /// Stages a piece from element `at` on. May write up to 31 zeros past its end, so pieces come in order.
+    fn stage_piece(compute: Compute, piece: &[Self], at: usize, room: &mut Room<Self>);
+    /// Stages the transpose of `view` from element `at` on, `stride` from one of its rows to the next. Only where [`Real::tiled`].
+    fn stage_transposed(compute: Compute, view: View, data: &[Self], stride: usize, at: usize, room: &mut Room<Self>);
     /// Multiplies a staged operand by packed weights. The strides of `b` are those of the packing.
     fn product(compute: Compute, p: &Product, a: Left<Self>, b: Packed<Self>, start: Start<Self>, c: &mut [Self]);
     /// A product of operands that are not weights; B is row-major as `p` says. Always in the element type.
@@ -234,6 +244,20 @@ impl<'a, R> Room<'a, R> {
     #[inline(always)]
     pub fn again(&mut self) -> Room<'_, R> {
         Room { real: self.real, half: self.half }
+    }
+
+    /// Fills a stretch of both kinds, as far as they reach, with zeros.
+    #[inline(always)]
+    pub fn clear(&mut self, at: usize, len: usize)
+    where
+        R: Copy + Default,
+    {
+        if !self.real.is_empty() {
+            self.real[at..][..len].fill(R::default());
+        }
+        if !self.half.is_empty() {
+            self.half[at..][..len].fill(0);
+        }
     }
 
     /// Takes a piece off the front.
@@ -308,6 +332,36 @@ impl Real for f32 {
                 Left::Half(half)
             }
         }
+    }
+
+    #[inline]
+    fn tiled(compute: Compute) -> bool {
+        compute.precision == Precision::Bf16
+    }
+
+    #[inline]
+    fn in_place(compute: Compute) -> bool {
+        compute.precision == Precision::F32
+    }
+
+    fn pieces_scratch(compute: Compute, len: usize) -> Scratch {
+        match compute.precision {
+            Precision::F32 | Precision::F16 => Scratch::real(len),
+            // Pieces are written and operands read in whole chunks.
+            Precision::Bf16 => Scratch { real: 0, half: len + 2 * CHUNK },
+        }
+    }
+
+    fn stage_piece(compute: Compute, piece: &[f32], at: usize, room: &mut Room<f32>) {
+        match compute.precision {
+            Precision::F32 => room.real[at..][..piece.len()].copy_from_slice(piece),
+            Precision::F16 => round_to_f16(piece, &mut room.real[at..][..piece.len()]),
+            Precision::Bf16 => amx::rows_to_bf16(1, piece.len(), piece, 0, &mut room.half[at..], 0),
+        }
+    }
+
+    fn stage_transposed(_: Compute, view: View, data: &[f32], stride: usize, at: usize, room: &mut Room<f32>) {
+        amx::transpose_to_bf16(view.rows, view.cols, data, view.stride, &mut room.half[at..], stride);
     }
 
     #[inline]
@@ -441,6 +495,22 @@ impl Real for f64 {
     }
     fn left<'a>(_: Compute, _: View, data: &'a [f64], _: Room<'a, f64>) -> Left<'a, f64> {
         Left::Real(data)
+    }
+
+    fn tiled(_: Compute) -> bool {
+        false
+    }
+    fn in_place(_: Compute) -> bool {
+        true
+    }
+    fn pieces_scratch(_: Compute, len: usize) -> Scratch {
+        Scratch::real(len)
+    }
+    fn stage_piece(_: Compute, piece: &[f64], at: usize, room: &mut Room<f64>) {
+        room.real[at..][..piece.len()].copy_from_slice(piece);
+    }
+    fn stage_transposed(_: Compute, _: View, _: &[f64], _: usize, _: usize, _: &mut Room<f64>) {
+        unreachable!("f64 has no tiles");
     }
 
     fn product(compute: Compute, p: &Product, a: Left<f64>, b: Packed<f64>, start: Start<f64>, c: &mut [f64]) {

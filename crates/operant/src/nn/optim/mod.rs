@@ -14,9 +14,9 @@ pub use loss_scale::LossScale;
 pub use method::{Method, MuonScale};
 pub use schedule::Schedule;
 
-use crate::device::Aligned;
 use super::params::{ParamSpec, Params};
 use super::saved::{self, Loaded, Metadata, Tensor};
+use crate::device::Aligned;
 use crate::error::{Error, Result};
 use crate::lanes::Backend;
 use kernels::{Adam, AdamConstants, Sgd, SgdConstants, SumOfSquares};

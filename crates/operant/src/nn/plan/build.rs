@@ -207,6 +207,12 @@ impl Builder<'_> {
     }
 }
 
+/// Inputs that a call reads in this kind of plan.
+fn read_inputs<'a>(call: &'a Call, wanted: &Wanted) -> impl Iterator<Item = &'a Node> {
+    let training = wanted.training();
+    call.inputs.iter().enumerate().filter(move |(k, _)| call.op.reads(*k, training)).map(|(_, node)| node)
+}
+
 /// Fuses activations into the ops before them and drops ops that nothing wanted depends on.
 fn simplify(graph: &Graph, wanted: &Wanted) -> Vec<Call> {
     let ends: Vec<Node> =
@@ -217,12 +223,12 @@ fn simplify(graph: &Graph, wanted: &Wanted) -> Vec<Call> {
     for call in calls.iter_mut().rev() {
         let live = call.as_ref().is_some_and(|call| call.outputs.iter().any(|node| needed[node.index()]));
         match call {
-            Some(call) if live => call.inputs.iter().for_each(|node| needed[node.index()] = true),
+            Some(call) if live => read_inputs(call, wanted).for_each(|node| needed[node.index()] = true),
             _ => *call = None,
         }
     }
     let mut uses = vec![0; graph.values.len()];
-    for node in calls.iter().flatten().flat_map(|call| &call.inputs).chain(&ends) {
+    for node in calls.iter().flatten().flat_map(|call| read_inputs(call, wanted)).chain(&ends) {
         uses[node.index()] += 1;
     }
     let mut producer: Vec<Option<usize>> = vec![None; graph.values.len()];
@@ -293,7 +299,8 @@ impl Recipe {
         let used: Vec<bool> = b.used(&calls, wanted);
         for (i, call) in calls.iter().enumerate().filter(|(_, call)| !call.op.is_view()) {
             let mut step = Step::new(Work::Forward { call: i }, nodes[i].name.clone());
-            step.x = call.inputs.iter().map(|&node| Some(b.value(node, offsets))).collect();
+            let read = |k: usize| call.op.reads(k, wanted.training());
+            step.x = call.inputs.iter().enumerate().map(|(k, &n)| read(k).then(|| b.value(n, offsets))).collect();
             step.y =
                 call.outputs.iter().map(|&node| used[b.root[node.index()]].then(|| b.value(node, offsets))).collect();
             b.steps.push(step);

@@ -1,0 +1,363 @@
+//! Convolution of images `[B, H, W, C]`, without unrolling them: an output row is one two-level product that reads the
+//! padded rows in place, with the kernel's rows as its outer sum.
+//!
+//! The gradient of the image is the same with the kernel turned round; for a stride s, each of the s² kinds of input pixel
+//! (by its place modulo s) has its own part of the kernel, so nothing is multiplied by zeros. Groups are staged one at a
+//! time and then are convolutions of their own.
+
+mod depthwise;
+mod gradient;
+mod padded;
+
+use crate::Result;
+use crate::device::gemm::Product;
+use crate::lanes::Vectors;
+use crate::nn::check::{Case, Random, rows, whole};
+use crate::nn::elementwise::{activate, activation_gradient, add_columns};
+use crate::nn::op::{Act, Backward, Forward, Kind, Needs, Op, Packing, Type, Types};
+use crate::nn::real::{Compute, Real, Scratch, Start};
+use crate::nn::{Graph, Init, Node};
+use padded::{Border, Padded};
+
+/// Inputs: x `[B, H, W, C]`, weight `[O, C/groups, kh, kw]`, and with `bias` a bias `[O]`; output `[B, H', W', O]`.
+#[derive(Clone, Copy, Debug)]
+pub struct Conv {
+    /// From an output pixel to the next, in input pixels.
+    pub stride: usize,
+    /// Pixels of border on each side.
+    pub padding: usize,
+    /// The border repeats the image from its other side; else it is zero.
+    pub circular: bool,
+    /// Parts of the channels that do not see each other.
+    pub groups: usize,
+    /// Whether there is a third input.
+    pub bias: bool,
+    /// Applied to the result.
+    pub act: Act,
+}
+
+/// All sizes of a convolution of some images.
+#[derive(Clone, Copy, Debug)]
+struct Sizes {
+    images: usize,
+    /// Input and output: rows, pixels per row.
+    size: [usize; 2],
+    out: [usize; 2],
+    kernel: [usize; 2],
+    /// Channels of the input and the output, in all and of a group.
+    c: usize,
+    o: usize,
+    cg: usize,
+    og: usize,
+    groups: usize,
+    stride: usize,
+    padding: usize,
+    circular: bool,
+}
+
+impl Sizes {
+    /// Numbers of the kernel per pair of channels.
+    fn taps(&self) -> usize {
+        self.kernel[0] * self.kernel[1]
+    }
+
+    /// The same images as one group: how a depthwise convolution stages them.
+    fn as_one_group(&self) -> Self {
+        Self { groups: 1, cg: self.c, og: self.o, ..*self }
+    }
+
+    fn is_depthwise(&self) -> bool {
+        self.groups > 1 && self.cg == 1 && self.og == 1
+    }
+
+    /// Products this small run in f32 whatever the plan's precision.
+    fn exact(&self) -> bool {
+        self.cg.min(self.og) < 16
+    }
+
+    fn x_len(&self) -> usize {
+        self.size[0] * self.size[1] * self.c
+    }
+
+    fn y_len(&self) -> usize {
+        self.out[0] * self.out[1] * self.o
+    }
+
+    /// The padded image, `depth` channels of it.
+    fn x_border(&self, depth: usize, rows: usize) -> Border {
+        Border {
+            size: self.size,
+            channels: self.c,
+            depth,
+            before: [self.padding; 2],
+            height: self.size[0] + 2 * self.padding,
+            width: self.size[1] + 2 * self.padding,
+            circular: self.circular,
+            rows,
+        }
+    }
+}
+
+impl Conv {
+    fn sizes(&self, types: &Types, rows: usize) -> Sizes {
+        let ([h, w, c], [o, cg, kh, kw]) = (&types.x[0].shape[..], &types.x[1].shape[..]) else {
+            unreachable!("shapes were checked");
+        };
+        let [ho, wo, _] = types.y[0].shape[..] else { unreachable!("shapes were checked") };
+        let mut sizes = Sizes {
+            images: rows,
+            size: [*h, *w],
+            out: [ho, wo],
+            kernel: [*kh, *kw],
+            c: *c,
+            o: *o,
+            cg: *cg,
+            og: o / self.groups,
+            groups: self.groups,
+            stride: self.stride,
+            padding: self.padding,
+            circular: self.circular && self.padding > 0,
+        };
+        if sizes.kernel == [1, 1] && self.stride == 1 && self.padding == 0 {
+            // Pixels do not see each other: all images are one row.
+            (sizes.images, sizes.size) = (1, [1, rows * h * w]);
+            sizes.out = sizes.size;
+        }
+        sizes
+    }
+}
+
+impl Op for Conv {
+    const NAME: &'static str = "convolution";
+
+    fn outputs(&self, x: &[Type]) -> Result<Vec<Type>, String> {
+        let wanted = if self.bias { 3 } else { 2 };
+        if x.len() != wanted {
+            return Err(format!("{} inputs, wanted {wanted}", x.len()));
+        }
+        let (Kind::Rows, [h, w, c]) = (x[0].kind, &x[0].shape[..]) else {
+            return Err("wanted images [B, H, W, C]".into());
+        };
+        let [o, cg, kh, kw] = x[1].shape[..] else { return Err("wanted a weight [out, in/groups, kh, kw]".into()) };
+        if self.stride == 0 || self.groups == 0 || x[0].is_empty() || x[1].is_empty() {
+            return Err("wanted sizes, stride and groups of at least 1".into());
+        }
+        if cg * self.groups != *c || o % self.groups != 0 {
+            return Err(format!("{c} channels to {o} in {} groups: wanted [{o}, {c}/groups, kh, kw]", self.groups));
+        }
+        let (hp, wp) = (h + 2 * self.padding, w + 2 * self.padding);
+        if kh > hp || kw > wp {
+            return Err(format!("a kernel of {kh}x{kw} in {hp}x{wp} pixels: wanted a smaller one, or more padding"));
+        }
+        if self.circular && self.padding > *h.min(w) {
+            return Err(format!("circular padding of {}: wanted at most the size of the image", self.padding));
+        }
+        if self.bias && x[2].shape != [o] {
+            return Err(format!("wanted a bias [{o}]"));
+        }
+        Ok(vec![Type::rows([(hp - kh) / self.stride + 1, (wp - kw) / self.stride + 1, o])])
+    }
+
+    fn needs(&self, _: &Types) -> Needs {
+        Needs { inputs: 1, outputs: u32::from(self.act != Act::Identity) }
+    }
+
+    fn flops(&self, types: &Types) -> u64 {
+        let s = self.sizes(types, 1);
+        2 * (s.y_len() * s.cg * s.taps()) as u64
+    }
+
+    fn packings(&self, types: &Types) -> Vec<Packing> {
+        let s = self.sizes(types, 1);
+        if s.is_depthwise() {
+            return Vec::new();
+        }
+        let [kh, kw] = s.kernel;
+        let (taps, exact) = (s.taps() as isize, s.exact());
+        let forward = (0..s.groups).map(|group| Packing {
+            input: 1,
+            lens: [kh, kw, s.cg, s.og],
+            strides: [kw as isize, 1, taps, s.cg as isize * taps],
+            offset: group * s.og * s.cg * s.taps(),
+            backward: false,
+            exact,
+        });
+        forward.chain(gradient::packings(&s)).collect()
+    }
+
+    fn scratch<R: Real>(&self, types: &Types, rows: usize, compute: Compute) -> Scratch {
+        let s = self.sizes(types, rows);
+        let dz = Scratch::real(if self.act == Act::Identity { 0 } else { s.images * s.y_len() });
+        if s.is_depthwise() {
+            return depthwise::scratch::<R>(&s, compute).and(dz);
+        }
+        let compute = compute.or_exact(s.exact());
+        let forward = s.x_border(s.cg, s.kernel[0]).scratch::<R>(compute);
+        let gradients = gradient::image_scratch::<R>(&s, compute).or(gradient::weight_scratch::<R>(&s, compute));
+        forward.or(gradients.and(dz))
+    }
+
+    fn adds(&self) -> bool {
+        true
+    }
+
+    fn fuse(&self, act: Act, training: bool) -> Option<Self> {
+        let can = self.act == Act::Identity && !(training && act.needs_input());
+        can.then_some(Self { act, ..*self })
+    }
+
+    #[inline(always)]
+    fn forward<R: Real, L: Vectors<R>>(&self, c: &mut Forward<R>) {
+        let s = self.sizes(c.types, c.rows);
+        let bias = if self.bias { c.x[2] } else { &[] };
+        if s.is_depthwise() {
+            depthwise::forward::<R, L>(&s, self.act, c, bias);
+            return;
+        }
+        let compute = c.compute.or_exact(s.exact());
+        let ([ho, wo], [kh, kw]) = (s.out, s.kernel);
+        let border = s.x_border(s.cg, kh);
+        for (x, y) in c.x[0].chunks_exact(s.x_len()).zip(c.y[0].chunks_exact_mut(s.y_len())) {
+            for group in 0..s.groups {
+                let mut padded = Padded::new(border, compute, x, group * s.cg, c.room.again());
+                let product = Product {
+                    m: wo,
+                    n: s.og,
+                    outer: kh,
+                    inner: kw * s.cg,
+                    a_row: s.stride * s.cg,
+                    a_outer: padded.stride,
+                    a_inner: 1,
+                    b_outer: 0,
+                    b_inner: 0,
+                    c_row: s.o,
+                };
+                let start = if bias.is_empty() { Start::Zero } else { Start::Bias(&bias[group * s.og..][..s.og]) };
+                for row in 0..ho {
+                    let at = padded.rows(row * s.stride, kh);
+                    let to = &mut y[row * wo * s.o..][..wo * s.o];
+                    let left = padded.left().from(at);
+                    R::product(compute, &product, left, c.packed.get(group), start, &mut to[group * s.og..]);
+                    if group + 1 == s.groups {
+                        activate::<R, L>(self.act, to);
+                    }
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn backward<R: Real, L: Vectors<R>>(&self, c: &mut Backward<R>) {
+        let s = self.sizes(c.types, c.rows);
+        let gradient = if self.act == Act::Identity { 0 } else { s.images * s.y_len() };
+        let dz = c.room.take(Scratch::real(gradient)).real;
+        let dz: &[R] = if self.act == Act::Identity {
+            c.dy[0]
+        } else {
+            activation_gradient::<R, L>(self.act, &[], c.y[0], c.dy[0], dz);
+            dz
+        };
+        if self.bias && !c.dx[2].is_empty() {
+            add_columns::<R, L>(dz, c.dx[2]);
+        }
+        if s.is_depthwise() {
+            depthwise::backward::<R, L>(&s, c, dz);
+            return;
+        }
+        let compute = c.compute.or_exact(s.exact());
+        if !c.dx[1].is_empty() {
+            gradient::weight::<R>(&s, compute, c.x[0], dz, c.room.again(), c.dx[1]);
+        }
+        if !c.dx[0].is_empty() {
+            let turn = gradient::Products { compute, packed: c.packed };
+            gradient::image::<R, _>(&s, &turn, compute, dz, c.add & 1 == 1, c.room.again(), c.dx[0]);
+        }
+    }
+
+    fn cases(random: &mut Random) -> Vec<Case> {
+        let mut cases = Vec::new();
+        let mut add = |op: Self, [h, w, c]: [usize; 3], [o, kh, kw]: [usize; 3]| {
+            let mut inputs = vec![rows([h, w, c]), whole([o, c / op.groups, kh, kw])];
+            inputs.extend(op.bias.then(|| whole([o])));
+            cases.push(Case::op(op, inputs).rows(5));
+        };
+        let plain = Self { stride: 1, padding: 1, circular: false, groups: 1, bias: true, act: Act::Identity };
+        let mut size = |low, high| random.size(low, high);
+        add(plain, [size(3, 9), size(3, 20), size(1, 5)], [size(1, 20), 3, 3]);
+        add(Self { act: Act::Tanh, stride: 2, ..plain }, [size(3, 9), size(3, 9), size(1, 20)], [size(1, 9), 3, 3]);
+        add(Self { circular: true, ..plain }, [size(2, 6), size(2, 6), size(1, 18)], [size(1, 4), 3, 3]);
+        let wide = Self { circular: true, padding: 3, stride: 2, bias: false, ..plain };
+        add(wide, [size(3, 8), size(3, 8), size(1, 3)], [size(1, 4), 5, 7]);
+        add(Self { padding: 0, ..plain }, [size(1, 4), size(1, 4), size(1, 20)], [size(1, 20), 1, 1]);
+        add(Self { padding: 0, stride: 3, ..plain }, [size(3, 9), size(3, 9), 3], [4, 2, 2]);
+        add(Self { padding: 2, stride: 3, ..plain }, [size(4, 9), size(4, 9), 2], [3, 1, 2]);
+        add(Self { groups: 2, act: Act::Sigmoid, ..plain }, [size(2, 5), size(2, 5), 2 * size(2, 9)], [6, 3, 3]);
+        let grouped = Self { groups: 3, circular: true, stride: 2, ..plain };
+        add(grouped, [size(2, 5), size(2, 5), 3 * size(2, 3)], [3, 3, 2]);
+        for channels in [size(2, 15), 16, size(17, 40)] {
+            let depthwise = Self { groups: channels, act: Act::Tanh, ..plain };
+            add(depthwise, [size(2, 6), size(2, 6), channels], [channels, 3, 3]);
+            let (padding, circular) = (size(1, 2), channels > 16);
+            let strided = Self { groups: channels, stride: 2, bias: false, padding, circular, ..plain };
+            add(strided, [size(3, 6), size(3, 6), channels], [channels, 2, 3]);
+        }
+        add(Self { groups: 4, ..plain }, [4, 4, 4], [8, 3, 3]);
+        cases
+    }
+}
+
+/// A convolution layer to be: PyTorch's arguments and their defaults, with a square kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct Conv2d {
+    outputs: usize,
+    kernel: usize,
+    op: Conv,
+}
+
+impl Conv2d {
+    /// Stride 1, no padding, one group, a bias.
+    pub fn new(outputs: usize, kernel: usize) -> Self {
+        let op = Conv { stride: 1, padding: 0, circular: false, groups: 1, bias: true, act: Act::Identity };
+        Self { outputs, kernel, op }
+    }
+
+    /// From an output pixel to the next, in input pixels.
+    pub fn stride(self, stride: usize) -> Self {
+        Self { op: Conv { stride, ..self.op }, ..self }
+    }
+
+    /// A border of zeros.
+    pub fn padding(self, padding: usize) -> Self {
+        Self { op: Conv { padding, circular: false, ..self.op }, ..self }
+    }
+
+    /// A border that repeats the image from its other side: a periodic domain.
+    pub fn circular(self, padding: usize) -> Self {
+        Self { op: Conv { padding, circular: true, ..self.op }, ..self }
+    }
+
+    /// Parts of the channels that do not see each other; as many as channels for a depthwise convolution.
+    pub fn groups(self, groups: usize) -> Self {
+        Self { op: Conv { groups, ..self.op }, ..self }
+    }
+
+    /// Without a bias.
+    pub fn without_bias(self) -> Self {
+        Self { op: Conv { bias: false, ..self.op }, ..self }
+    }
+}
+
+impl Graph {
+    /// A convolution of `[B, H, W, C]` with parameters `<name>.weight` `[out, C/groups, kernel, kernel]` and `<name>.bias`,
+    /// initialised as PyTorch does.
+    pub fn conv2d(&mut self, name: &str, x: Node, layer: Conv2d) -> Result<Node> {
+        let Conv2d { outputs, kernel, op } = layer;
+        let inputs = self.features(name, x)? / op.groups.max(1);
+        let init = Init::TorchLinear { fan_in: (inputs * kernel * kernel).max(1) };
+        let mut nodes = vec![x, self.param(&format!("{name}.weight"), [outputs, inputs, kernel, kernel], init)];
+        if op.bias {
+            nodes.push(self.param(&format!("{name}.bias"), [outputs], init));
+        }
+        self.apply(name, op, &nodes)
+    }
+}

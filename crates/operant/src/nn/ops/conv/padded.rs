@@ -1,0 +1,212 @@
+//! An image with a border, staged row by row in the precision of products. Only a window of rows is kept, so that what
+//! products read stays in a near cache whatever the size of the image.
+
+use crate::nn::real::{Compute, Left, Real, Room, Scratch};
+
+/// Bytes of a window beyond the rows that one product reads.
+const WINDOW_BYTES: usize = 96 << 10;
+
+/// Where rows come from and how they are bordered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Border {
+    /// Rows and pixels per row of the image.
+    pub(super) size: [usize; 2],
+    /// Numbers per pixel of the image.
+    pub(super) channels: usize,
+    /// Numbers per pixel that are staged.
+    pub(super) depth: usize,
+    /// Rows above and pixels left of the image.
+    pub(super) before: [usize; 2],
+    /// Rows with the border, and pixels of each.
+    pub(super) height: usize,
+    pub(super) width: usize,
+    /// The border repeats the image; else it is zero.
+    pub(super) circular: bool,
+    /// Most rows that are asked for at once.
+    pub(super) rows: usize,
+}
+
+impl Border {
+    /// Whether the image can be read where it is.
+    fn direct<R: Real>(&self, compute: Compute) -> bool {
+        let unbordered = self.before == [0, 0] && [self.height, self.width] == self.size;
+        R::in_place(compute) && unbordered && self.depth == self.channels
+    }
+
+    fn stride<R: Real>(&self, compute: Compute) -> usize {
+        let row = self.width * self.depth;
+        // Rows of tiles begin at cache lines.
+        if R::tiled(compute) { row.next_multiple_of(32) } else { row }
+    }
+
+    /// Rows of the window.
+    fn window<R: Real>(&self, compute: Compute) -> usize {
+        self.rows + WINDOW_BYTES / (4 * self.stride::<R>(compute))
+    }
+
+    pub(super) fn scratch<R: Real>(&self, compute: Compute) -> Scratch {
+        if self.direct::<R>(compute) {
+            return Scratch::default();
+        }
+        R::pieces_scratch(compute, self.window::<R>(compute) * self.stride::<R>(compute))
+    }
+}
+
+/// The window over one image.
+#[derive(Debug)]
+pub(super) struct Padded<'a, R> {
+    border: Border,
+    compute: Compute,
+    image: &'a [R],
+    first_channel: usize,
+    room: Room<'a, R>,
+    direct: bool,
+    /// Elements from a staged row to the next.
+    pub(super) stride: usize,
+    window: usize,
+    begin: usize,
+    end: usize,
+}
+
+impl<'a, R: Real> Padded<'a, R> {
+    /// `room` is at least as long as [`Border::scratch`] says.
+    pub(super) fn new(
+        border: Border,
+        compute: Compute,
+        image: &'a [R],
+        first_channel: usize,
+        mut room: Room<'a, R>,
+    ) -> Self {
+        let room = room.take(border.scratch::<R>(compute));
+        Self {
+            border,
+            compute,
+            image,
+            first_channel,
+            room,
+            direct: border.direct::<R>(compute),
+            stride: border.stride::<R>(compute),
+            window: border.window::<R>(compute),
+            begin: 0,
+            end: 0,
+        }
+    }
+
+    /// Makes `count` rows from `first` on ready and gives the place of the first in [`Padded::left`]. Rows never go back
+    /// further than what one call asked for.
+    pub(super) fn rows(&mut self, first: usize, count: usize) -> usize {
+        debug_assert!(count <= self.border.rows && first >= self.begin);
+        if self.direct {
+            return first * self.stride;
+        }
+        if first >= self.end {
+            (self.begin, self.end) = (first, first);
+        } else if first + count > self.begin + self.window {
+            let from = (first - self.begin) * self.stride..(self.end - self.begin) * self.stride;
+            if R::tiled(self.compute) {
+                self.room.half.copy_within(from, 0);
+            } else {
+                self.room.real.copy_within(from, 0);
+            }
+            self.begin = first;
+        }
+        while self.end < first + count {
+            self.stage((self.end - self.begin) * self.stride, self.end);
+            self.end += 1;
+        }
+        (first - self.begin) * self.stride
+    }
+
+    pub(super) fn left(&self) -> Left<'_, R> {
+        if self.direct {
+            Left::Real(self.image)
+        } else if R::tiled(self.compute) {
+            Left::Half(self.room.half)
+        } else {
+            Left::Real(self.room.real)
+        }
+    }
+
+    fn stage(&mut self, at: usize, row: usize) {
+        let Border { size: [h, w], depth, before: [top, left], width, circular, .. } = self.border;
+        let inside = row >= top && row < top + h;
+        // What a chunk reads past the last pixel.
+        let past = if R::tiled(self.compute) { 32 } else { 0 };
+        if !inside && !circular {
+            self.room.clear(at, self.stride + past);
+            return;
+        }
+        let y = wrap(row, top, h);
+        let whole = w.min(width.saturating_sub(left));
+        if circular {
+            for x in 0..left.min(width) {
+                self.pixels(at + x * depth, y, wrap(x, left, w), 1);
+            }
+        } else {
+            self.room.clear(at, left * depth);
+        }
+        self.pixels(at + left * depth, y, 0, whole);
+        let end = left + whole;
+        if circular {
+            for x in end..width {
+                self.pixels(at + x * depth, y, wrap(x, left, w), 1);
+            }
+        } else {
+            self.room.clear(at + end * depth, (width - end) * depth);
+        }
+        self.room.clear(at + width * depth, self.stride - width * depth + past);
+    }
+
+    fn pixels(&mut self, at: usize, y: usize, x: usize, count: usize) {
+        let Border { size: [_, w], channels, depth, .. } = self.border;
+        let from = &self.image[(y * w + x) * channels + self.first_channel..];
+        if depth == channels {
+            R::stage_piece(self.compute, &from[..count * depth], at, &mut self.room);
+        } else {
+            for pixel in 0..count {
+                R::stage_piece(self.compute, &from[pixel * channels..][..depth], at + pixel * depth, &mut self.room);
+            }
+        }
+    }
+}
+
+/// Place in an image of `size` that place `at` of a circular border, `before` long, repeats.
+pub(super) fn wrap(at: usize, before: usize, size: usize) -> usize {
+    (at + size * before.div_ceil(size) - before) % size
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lanes::Backend;
+    use crate::nn::Precision;
+
+    /// Every row of every window, against the border's definition.
+    #[test]
+    fn rows_are_bordered() {
+        let (h, w, channels) = (40, 7, 3);
+        let image: Vec<f32> = (0..h * w * channels).map(|i| i as f32 + 1.0).collect();
+        let compute = Compute { backend: Backend::fast(), precision: Precision::F32 };
+        for (circular, before, extra, depth) in [(false, 2, 3, 3), (true, 2, 2, 3), (false, 0, 0, 2), (true, 5, 1, 1)] {
+            let width = before + w + extra;
+            let (size, before_both, height) = ([h, w], [before, before], before + h + extra);
+            let border = Border { size, channels, depth, before: before_both, height, width, circular, rows: 3 };
+            let mut memory = vec![7.0; border.scratch::<f32>(compute).real];
+            let room = Room { real: &mut memory, half: &mut [] };
+            let mut padded = Padded::new(border, compute, &image, 1.min(channels - depth), room);
+            padded.window = 5;
+            for first in 0..before + h + extra - 3 {
+                let at = padded.rows(first, 3);
+                let Left::Real(rows) = padded.left() else { unreachable!() };
+                for (row, x, c) in (0..3 * width * depth).map(|i| (i / width / depth, i / depth % width, i % depth)) {
+                    let (y, x0) = ((first + row) as isize - before as isize, x as isize - before as isize);
+                    let inside = y >= 0 && y < h as isize && x0 >= 0 && x0 < w as isize;
+                    let (y, x0) = (y.rem_euclid(h as isize) as usize, x0.rem_euclid(w as isize) as usize);
+                    let channel = c + 1.min(channels - depth);
+                    let wanted = if inside || circular { image[(y * w + x0) * channels + channel] } else { 0.0 };
+                    assert_eq!(rows[at + (row * width + x) * depth + c], wanted, "row {} pixel {x}", first + row);
+                }
+            }
+        }
+    }
+}
