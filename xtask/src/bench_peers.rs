@@ -1,122 +1,53 @@
-//! `cargo xtask bench-peers`: Operant's environments beside those of other libraries, in one run on one machine.
+//! `cargo xtask bench-peers`: Operant beside other libraries, in one run on one machine. `env` compares environments,
+//! `nn` networks; what both need is here.
 //!
 //! Every measurement is its own process on one thread. Repeats are interleaved, so that a busy minute falls on every
-//! library, and the best repeat counts. The unit is steps per CPU-second of the process.
+//! library, and the best repeat counts.
 
-use crate::process::{capture, cargo, execute, find_program, read, root, target, write};
-use crate::table::{Cell, Table};
-use crate::venv::Venv;
-use crate::{Failure, setup, unknown};
+use crate::process::{cargo, execute, find_program, target, write};
+use crate::{Failure, bench_envs, bench_nets, unknown};
 use std::collections::BTreeSet;
+use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const TASKS: [&str; 4] = ["CartPole", "MountainCar", "Pendulum", "Acrobot"];
-pub(crate) const NUM_ENVS: [usize; 4] = [1, 64, 1024, 8192];
-
-struct Library {
-    name: &'static str,
-    title: &'static str,
-    home: Home,
-}
-
-/// Where a library is measured.
-enum Home {
-    /// The release build of the command line.
-    Native,
-    /// `.venv`, which has Gymnasium and our wheel.
-    Ours,
-    /// An environment of its own: peers want different versions of the same packages.
-    Own(&'static [&'static str]),
-    /// As `Own`, and its C is compiled by `xtask/peers/build_pufferlib.py`.
-    Built(&'static [&'static str]),
-}
-
-const LIBRARIES: &[Library] = &[
-    Library { name: "operant", title: "Operant, native", home: Home::Native },
-    Library { name: "operant-py", title: "Operant, Python", home: Home::Ours },
-    Library {
-        name: "pufferlib",
-        title: "PufferLib (C), Python",
-        home: Home::Built(&["numpy<2", "gym==0.23.0", "gymnasium==0.29.1", "setuptools<80", "wheel"]),
-    },
-    Library { name: "gymnasium-vector", title: "Gymnasium NumPy vector", home: Home::Ours },
-    Library { name: "gymnasium-sync", title: "Gymnasium SyncVectorEnv", home: Home::Ours },
-    Library { name: "envpool", title: "EnvPool", home: Home::Own(&["envpool>=1"]) },
-    Library { name: "gymnax", title: "gymnax (jit, scan)", home: Home::Own(&["gymnax>=0.0.9", "six"]) },
-];
-
-struct Settings {
-    seconds: f64,
-    reps: usize,
-    libraries: Vec<&'static Library>,
-    json: Option<PathBuf>,
-}
-
+/// What is compared: the first word, environments where there is none.
 pub(crate) fn run(words: &[String]) -> Result<(), Failure> {
-    let settings = parse(words)?;
-    let mut notes = Vec::new();
-    let mut ready = Vec::new();
-    for library in &settings.libraries {
-        println!("== {}", library.name);
-        match prepare(library) {
-            Ok(bench) => ready.push((*library, bench)),
-            Err(reason) => {
-                println!("not installed: {reason}");
-                notes.push(format!("{}: not installed: {reason}", library.title));
-            }
+    match words.split_first() {
+        Some((first, rest)) if first == "env" => bench_envs::run(rest),
+        Some((first, rest)) if first == "nn" => bench_nets::run(rest),
+        Some((first, _)) if !first.starts_with('-') => {
+            Err(Failure::Usage(unknown("comparison", first, ["env", "nn"].into_iter())))
         }
+        _ => bench_envs::run(words),
     }
-    let cpu = if find_program("taskset").is_some() { last_cpu() } else { None };
-    let mut table = Table::new(&TASKS, &ready.iter().map(|(library, _)| library.title).collect::<Vec<_>>());
-    let (mut versions, mut failures) = (BTreeSet::new(), BTreeSet::new());
-    let mut machine = None;
-    for rep in 1..=settings.reps {
-        for (t, task) in TASKS.iter().enumerate() {
-            eprintln!("repeat {rep}/{}, {task}", settings.reps);
-            for (l, (_, bench)) in ready.iter().enumerate() {
-                for line in bench.measure(task, settings.seconds, cpu) {
-                    match line {
-                        Line::Version(version) => _ = versions.insert(version),
-                        Line::Machine(text) => machine = Some(text),
-                        Line::Row(n, cell) => table.offer(t, l, n, cell),
-                        Line::Fail(what, reason) => {
-                            // One note for each library and reason, with the first place where it failed.
-                            if failures.insert((l, reason.clone())) {
-                                notes.push(format!("{}, {task}{what}: {reason}", ready[l].0.title));
-                            }
-                        }
-                    }
-                }
-            }
-        }
-    }
-    let pinned = cpu.map_or("not pinned".to_owned(), |cpu| format!("pinned to CPU {cpu}"));
-    let machine = machine.unwrap_or_else(|| format!("{} {}", std::env::consts::OS, std::env::consts::ARCH));
-    let mut conditions = vec![
-        ("machine", machine),
-        ("measured", format!("best of {} interleaved repeats of {} s", settings.reps, settings.seconds)),
-        ("threads", format!("1, {pinned}")),
-        ("versions", versions.into_iter().collect::<Vec<_>>().join(", ")),
-    ];
-    if let Ok(load) = std::fs::read_to_string("/proc/loadavg") {
-        let load = load.split(' ').next().unwrap_or_default().to_owned();
-        conditions.push(("load average", format!("{load} at the end")));
-    }
-    println!("\n{}", table.text(&conditions, &notes));
-    if let Some(path) = &settings.json {
-        write(path, table.json(&conditions, &notes))?;
-    }
-    Ok(())
 }
 
-fn parse(words: &[String]) -> Result<Settings, Failure> {
-    let mut settings = Settings { seconds: 0.5, reps: 3, libraries: LIBRARIES.iter().collect(), json: None };
+pub(crate) struct Settings {
+    pub(crate) seconds: f64,
+    pub(crate) reps: usize,
+    /// Places in the list of libraries.
+    pub(crate) libraries: Vec<usize>,
+    /// Places in the list of networks.
+    pub(crate) nets: Vec<usize>,
+    pub(crate) json: Option<PathBuf>,
+}
+
+/// Flags, for lists of libraries and networks; without networks there is no `--nets`.
+pub(crate) fn parse(words: &[String], libraries: &[&str], nets: &[&str]) -> Result<Settings, Failure> {
+    let mut settings = Settings {
+        seconds: 0.5,
+        reps: 3,
+        libraries: (0..libraries.len()).collect(),
+        nets: (0..nets.len()).collect(),
+        json: None,
+    };
+    let flags = ["--seconds", "--reps", "--only", "--json", "--nets"];
+    let flags = if nets.is_empty() { &flags[..4] } else { &flags[..] };
     let mut words = words.iter();
     while let Some(flag) = words.next() {
-        let flags = ["--seconds", "--reps", "--only", "--json"];
         if !flags.contains(&flag.as_str()) {
-            return Err(Failure::Usage(unknown("flag", flag, flags.into_iter())));
+            return Err(Failure::Usage(unknown("flag", flag, flags.iter().copied())));
         }
         let value = words.next().ok_or_else(|| Failure::Usage(format!("{flag} wants a value")))?;
         let wrong = |wanted| Failure::Usage(format!("{flag} {value}: wanted {wanted}"));
@@ -130,152 +61,31 @@ fn parse(words: &[String]) -> Result<Settings, Failure> {
                 settings.reps = reps.ok_or_else(|| wrong("1..=100"))?;
             }
             "--json" => settings.json = Some(PathBuf::from(value)),
-            _ => settings.libraries = value.split(',').map(library).collect::<Result<_, _>>()?,
+            "--nets" => settings.nets = places("network", value, nets)?,
+            _ => settings.libraries = places("library", value, libraries)?,
         }
     }
     Ok(settings)
 }
 
-fn library(name: &str) -> Result<&'static Library, Failure> {
-    let known = LIBRARIES.iter().map(|library| library.name);
-    let found = LIBRARIES.iter().find(|library| library.name == name);
-    found.ok_or_else(|| Failure::Usage(unknown("library", name, known)))
-}
-
-/// A library that is ready to be measured.
-enum Bench {
-    Native(PathBuf),
-    Python { venv: Venv, name: &'static str, modules: Option<PathBuf> },
-}
-
-enum Line {
-    Version(String),
-    Machine(String),
-    /// Number of envs and what was measured there.
-    Row(usize, Cell),
-    /// Where and why.
-    Fail(String, String),
-}
-
-fn prepare(library: &Library) -> Result<Bench, String> {
-    let own = |packages: &[&str]| {
-        let venv = Venv::open(&format!(".venv-peers-{}", library.name))?;
-        venv.once("packages", packages.join("\n").as_bytes(), || venv.pip(packages))?;
-        Ok::<Venv, String>(venv)
+/// Where the names of a list with commas are in `known`.
+fn places(kind: &str, names: &str, known: &[&str]) -> Result<Vec<usize>, Failure> {
+    let place = |name: &str| {
+        let found = known.iter().position(|&known| known == name);
+        found.ok_or_else(|| Failure::Usage(unknown(kind, name, known.iter().copied())))
     };
-    let python = |venv, modules| Bench::Python { venv, name: library.name, modules };
-    match library.home {
-        Home::Native => {
-            execute(&mut cargo(&["build", "--release", "--package", "operant-cli"]))?;
-            Ok(Bench::Native(target().join("release").join(format!("operant{}", std::env::consts::EXE_SUFFIX))))
-        }
-        Home::Ours => {
-            let venv = setup::packages()?;
-            if library.name == "operant-py" {
-                setup::install(&venv, &setup::wheel(&venv)?)?;
-            }
-            Ok(python(venv, None))
-        }
-        Home::Own(packages) => Ok(python(own(packages)?, None)),
-        Home::Built(packages) => {
-            let venv = own(packages)?;
-            let script = root().join("xtask/peers/build_pufferlib.py");
-            let modules = venv.folder().join("pufferlib");
-            venv.once("build", &read(&script)?, || {
-                println!("$ build_pufferlib.py");
-                capture(venv.python().arg(&script).arg(&modules)).map(drop)
-            })?;
-            Ok(python(venv, Some(modules)))
-        }
-    }
+    names.split(',').map(place).collect()
 }
 
-impl Bench {
-    /// One repeat of one task at every number of envs.
-    fn measure(&self, task: &str, seconds: f64, cpu: Option<usize>) -> Vec<Line> {
-        match self {
-            Self::Native(program) => {
-                NUM_ENVS.into_iter().flat_map(|n| native(program, task, n, seconds, cpu)).collect()
-            }
-            Self::Python { venv, name, modules } => {
-                let mut command = pinned(&venv.program("python"), cpu);
-                venv.activate(&mut command);
-                if let Some(modules) = modules {
-                    command.env("PYTHONPATH", modules);
-                }
-                let envs = NUM_ENVS.map(|n| n.to_string()).join(",");
-                command.arg(root().join("xtask/peers/bench_envs.py")).args([name, task, "--envs", &envs]);
-                // PufferLib leaves a link in the folder that it is imported in.
-                command.args(["--seconds", &seconds.to_string()]).current_dir(venv.folder());
-                match capture(&mut command) {
-                    Ok(text) => text.lines().filter_map(line).collect(),
-                    Err(reason) => vec![Line::Fail(String::new(), reason)],
-                }
-            }
-        }
-    }
+/// Builds the release command line and says where it is.
+pub(crate) fn build_ours() -> Result<PathBuf, String> {
+    execute(&mut cargo(&["build", "--release", "--package", "operant-cli"]))?;
+    Ok(target().join("release").join(format!("operant{}", std::env::consts::EXE_SUFFIX)))
 }
 
-fn native(program: &Path, task: &str, n: usize, seconds: f64, cpu: Option<usize>) -> Vec<Line> {
-    let mut command = pinned(program, cpu);
-    command.args(["bench", "env", &task.to_lowercase(), "--threads", "1", "--json"]);
-    command.args(["--num-envs", &n.to_string(), "--seconds", &seconds.to_string()]);
-    let text = match capture(&mut command) {
-        Ok(text) => text,
-        Err(reason) => return vec![Line::Fail(format!(" at {n}"), reason)],
-    };
-    let number = |key| field(&text, key).and_then(|value| value.parse::<f64>().ok());
-    let (Some(per_cpu_s), Some(per_s)) = (number("steps_per_cpu_s"), number("steps_per_s")) else {
-        return vec![Line::Fail(format!(" at {n}"), format!("no steps_per_cpu_s in {}", text.trim()))];
-    };
-    let cell = Cell { per_cpu_s, per_s, us_per_call: n as f64 * 1e6 / per_cpu_s };
-    let machine = field(&text, "machine").map(|machine| Line::Machine(machine.to_owned()));
-    machine.into_iter().chain([Line::Row(n, cell)]).collect()
-}
-
-/// The value of a key in one flat JSON object that holds no escapes, without its quotes.
-fn field<'a>(json: &'a str, key: &str) -> Option<&'a str> {
-    let (_, rest) = json.split_once(&format!("\"{key}\":"))?;
-    let rest = rest.trim_start();
-    match rest.strip_prefix('"') {
-        Some(text) => text.split('"').next(),
-        None => rest.split([',', '}']).next().map(str::trim),
-    }
-}
-
-/// A line of `bench_envs.py`. Libraries print lines of their own between ours; those are passed over.
-fn line(text: &str) -> Option<Line> {
-    let words: Vec<&str> = text.split('\t').collect();
-    match words[..] {
-        ["version", version] => Some(Line::Version(version.to_owned())),
-        ["row", n, per_cpu_s, per_s, us_per_call] => {
-            let cell = Cell {
-                per_cpu_s: per_cpu_s.parse().ok()?,
-                per_s: per_s.parse().ok()?,
-                us_per_call: us_per_call.parse().ok()?,
-            };
-            Some(Line::Row(n.parse().ok()?, cell))
-        }
-        ["fail", n, reason] => Some(Line::Fail(format!(" at {n}"), reason.to_owned())),
-        _ => None,
-    }
-}
-
-/// A command on one CPU and with one thread in every library that reads these variables.
-fn pinned(program: &Path, cpu: Option<usize>) -> Command {
-    let mut command = match cpu {
-        Some(cpu) => {
-            let mut command = Command::new("taskset");
-            command.args(["--cpu-list", &cpu.to_string()]).arg(program);
-            command
-        }
-        None => Command::new(program),
-    };
-    for name in ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"] {
-        command.env(name, "1");
-    }
-    command.env("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false").env("JAX_PLATFORMS", "cpu");
-    command
+/// The CPU to measure on, where processes can be pinned.
+pub(crate) fn measuring_cpu() -> Option<usize> {
+    find_program("taskset").and_then(|_| last_cpu())
 }
 
 /// The last CPU that this process may use: the first ones serve interrupts.
@@ -285,9 +95,112 @@ fn last_cpu() -> Option<usize> {
     allowed.trim().rsplit([',', '-']).next()?.parse().ok()
 }
 
+/// A command on one CPU and with one thread in every library that reads these variables.
+pub(crate) fn pinned(program: &Path, cpu: Option<usize>) -> Command {
+    let mut command = match cpu {
+        Some(cpu) => {
+            let mut command = Command::new("taskset");
+            command.args(["--cpu-list", &cpu.to_string()]).arg(program);
+            command
+        }
+        None => Command::new(program),
+    };
+    for name in ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"] {
+        command.env(name, "1");
+    }
+    command.env("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false").env("JAX_PLATFORMS", "cpu");
+    command
+}
+
+/// The value of a key in one flat JSON object that holds no escapes, without its quotes.
+pub(crate) fn field<'a>(json: &'a str, key: &str) -> Option<&'a str> {
+    let (_, rest) = json.split_once(&format!("\"{key}\":"))?;
+    let rest = rest.trim_start();
+    match rest.strip_prefix('"') {
+        Some(text) => text.split('"').next(),
+        None => rest.split([',', '}']).next().map(str::trim),
+    }
+}
+
+/// Under what a table was measured.
+pub(crate) type Conditions = Vec<(&'static str, String)>;
+
+pub(crate) fn conditions(
+    settings: &Settings,
+    cpu: Option<usize>,
+    machine: Option<String>,
+    versions: BTreeSet<String>,
+) -> Conditions {
+    let pinned = cpu.map_or("not pinned".to_owned(), |cpu| format!("pinned to CPU {cpu}"));
+    let machine = machine.unwrap_or_else(|| format!("{} {}", std::env::consts::OS, std::env::consts::ARCH));
+    let mut conditions = vec![
+        ("machine", machine),
+        ("measured", format!("best of {} interleaved repeats of {} s", settings.reps, settings.seconds)),
+        ("threads", format!("1, {pinned}")),
+        ("versions", versions.into_iter().collect::<Vec<_>>().join(", ")),
+    ];
+    if let Ok(load) = std::fs::read_to_string("/proc/loadavg") {
+        let load = load.split(' ').next().unwrap_or_default().to_owned();
+        conditions.push(("load average", format!("{load} at the end")));
+    }
+    conditions
+}
+
+/// Prints the table and writes it as JSON where that was asked for.
+pub(crate) fn publish(settings: &Settings, text: &str, json: &str) -> Result<(), Failure> {
+    println!("\n{text}");
+    match &settings.json {
+        Some(path) => Ok(write(path, json)?),
+        None => Ok(()),
+    }
+}
+
+/// The conditions as lines above a table.
+pub(crate) fn header(conditions: &[(&str, String)]) -> String {
+    conditions.iter().fold(String::new(), |mut text, (name, value)| {
+        _ = writeln!(text, "{:<14} {value}", format!("{name}:"));
+        text
+    })
+}
+
+/// A table as one JSON object; the rows are JSON already.
+pub(crate) fn json_document(conditions: &[(&str, String)], rows: &[String], notes: &[String]) -> String {
+    let conditions: Vec<String> =
+        conditions.iter().map(|(name, value)| format!("    {}: {}", quoted(name), quoted(value))).collect();
+    let notes: Vec<String> = notes.iter().map(|note| format!("    {}", quoted(note))).collect();
+    let list = |lines: &[String], open, close| match lines {
+        [] => format!("{open}{close}"),
+        _ => format!("{open}\n{}\n  {close}", lines.join(",\n")),
+    };
+    format!(
+        "{{\n  \"conditions\": {},\n  \"rows\": {},\n  \"notes\": {}\n}}\n",
+        list(&conditions, '{', '}'),
+        list(rows, '[', ']'),
+        list(&notes, '[', ']')
+    )
+}
+
+/// A JSON string.
+pub(crate) fn quoted(text: &str) -> String {
+    let mut quoted = "\"".to_owned();
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            c if u32::from(c) < 0x20 => _ = write!(quoted, "\\u{:04x}", u32::from(c)),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        text.split(' ').map(str::to_owned).collect()
+    }
 
     #[test]
     fn reads_fields() {
@@ -300,9 +213,31 @@ mod tests {
     }
 
     #[test]
-    fn reads_rows_and_passes_over_the_rest() {
-        assert!(matches!(line("row\t64\t1e6\t9e5\t64.0"), Some(Line::Row(64, cell)) if cell.per_cpu_s == 1e6));
-        assert!(matches!(line("fail\t64\tno such env"), Some(Line::Fail(at, _)) if at == " at 64"));
-        assert!(line("Gym has been unmaintained since 2022").is_none());
+    fn reads_flags() {
+        let parsed = parse(&words("--reps 2 --only c,a --nets y --seconds 0.25"), &["a", "b", "c"], &["x", "y"]);
+        let settings = parsed.unwrap_or_else(|_| panic!("refused"));
+        assert_eq!((settings.reps, settings.seconds), (2, 0.25));
+        assert_eq!((settings.libraries, settings.nets), (vec![2, 0], vec![1]));
+        let parsed = parse(&[], &["a", "b"], &["x", "y"]).unwrap_or_else(|_| panic!("refused"));
+        assert_eq!((parsed.libraries, parsed.nets), (vec![0, 1], vec![0, 1]));
+    }
+
+    #[test]
+    fn refuses_flags() {
+        let refused = |text: &str, nets: &[&str]| match parse(&words(text), &["torch"], nets) {
+            Err(Failure::Usage(message)) => message,
+            _ => panic!("{text} was taken"),
+        };
+        assert!(refused("--only torhc", &["x"]).contains("did you mean \"torch\"?"));
+        assert!(refused("--nets y", &["x"]).contains("unknown network \"y\""));
+        assert!(refused("--nets y", &[]).contains("unknown flag \"--nets\""));
+        assert!(refused("--reps 0", &["x"]).contains("wanted 1..=100"));
+        assert!(refused("--json", &["x"]).contains("wants a value"));
+    }
+
+    #[test]
+    fn knows_its_comparisons() {
+        let Err(Failure::Usage(message)) = run(&words("mn")) else { panic!("taken") };
+        assert!(message.contains("did you mean \"nn\"?"), "{message}");
     }
 }

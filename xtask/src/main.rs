@@ -1,11 +1,14 @@
 //! `cargo xtask <verb>`: set up, test and measure Operant. One file per verb, standard library only, so that the
 //! first run compiles in about a second.
 
+mod bench_envs;
+mod bench_nets;
 mod bench_peers;
+mod env_table;
 mod golden;
+mod net_table;
 mod process;
 mod setup;
-mod table;
 mod tally;
 mod test;
 mod venv;
@@ -53,8 +56,9 @@ const VERBS: &[Verb] = &[
     },
     Verb {
         name: "bench-peers",
-        words: "[--seconds S] [--reps R] [--only lib,...] [--json FILE]",
-        does: "measure Operant's environments beside other libraries and print one table",
+        words: "[env|nn] [--seconds S] [--reps R] [--only lib,...] [--nets net,...] [--json FILE]",
+        does: "measure Operant beside other libraries and print one table: env, its environments; \
+               nn, its networks beside PyTorch, candle and burn (--nets takes some of them)",
         run: bench_peers::run,
     },
     Verb {

@@ -21,8 +21,15 @@ pub(crate) fn packages() -> Result<Venv, String> {
     Ok(venv)
 }
 
+/// `.venv-peers` with torch and other large packages, without the wheel.
+pub(crate) fn peers() -> Result<Venv, String> {
+    let venv = Venv::open(".venv-peers")?;
+    requirements(&venv, "requirements-peers.txt")?;
+    Ok(venv)
+}
+
 /// Installs `xtask/<file>`.
-pub(crate) fn requirements(venv: &Venv, file: &str) -> Result<(), String> {
+fn requirements(venv: &Venv, file: &str) -> Result<(), String> {
     let path = root().join("xtask").join(file);
     venv.once(file, &read(&path)?, || venv.pip(&[Path::new("--requirement"), &path]))
 }

@@ -53,8 +53,7 @@ pub(crate) fn run(words: &[String]) -> Result<(), Failure> {
             stages.run("pytest", || pytest(&python.venv, "crates/operant-py/tests", &filters));
             if !flags.is_empty() {
                 stages.run("pytest, peers", || {
-                    let venv = Venv::open(".venv-peers")?;
-                    setup::requirements(&venv, "requirements-peers.txt")?;
+                    let venv = setup::peers()?;
                     setup::install(&venv, &python.wheel)?;
                     pytest(&venv, "crates/operant-py/tests/peers", &filters)
                 });

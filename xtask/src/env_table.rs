@@ -1,6 +1,7 @@
-//! The table of `bench-peers`: for people and as JSON.
+//! The table of `bench-peers env`: for people and as JSON.
 
-use crate::bench_peers::NUM_ENVS;
+use crate::bench_envs::NUM_ENVS;
+use crate::bench_peers::{header, json_document, quoted};
 use std::fmt::Write;
 
 /// One measurement.
@@ -45,9 +46,7 @@ impl Table {
     /// The table with its conditions above and notes below.
     pub(crate) fn text(&self, conditions: &[(&str, String)], notes: &[String]) -> String {
         let mut text = "env steps per CPU-second, random actions, auto-reset\n".to_owned();
-        for (name, value) in conditions {
-            _ = writeln!(text, "{:<14} {value}", format!("{name}:"));
-        }
+        text += &header(conditions);
         _ = write!(text, "\n{:<12} {:<24}", "task", "library");
         for n in NUM_ENVS {
             _ = write!(text, " {:>10}", format!("{n} env{}", if n == 1 { "" } else { "s" }));
@@ -86,19 +85,7 @@ impl Table {
                 }
             }
         }
-        let conditions: Vec<String> =
-            conditions.iter().map(|(name, value)| format!("    {}: {}", quoted(name), quoted(value))).collect();
-        let notes: Vec<String> = notes.iter().map(|note| format!("    {}", quoted(note))).collect();
-        let list = |lines: &[String], open, close| match lines {
-            [] => format!("{open}{close}"),
-            _ => format!("{open}\n{}\n  {close}", lines.join(",\n")),
-        };
-        format!(
-            "{{\n  \"conditions\": {},\n  \"rows\": {},\n  \"notes\": {}\n}}\n",
-            list(&conditions, '{', '}'),
-            list(&rows, '[', ']'),
-            list(&notes, '[', ']')
-        )
+        json_document(conditions, &rows, notes)
     }
 }
 
@@ -116,20 +103,6 @@ fn short(number: f64) -> String {
         _ => 2,
     };
     format!("{scaled:.digits$}{unit}")
-}
-
-/// A JSON string.
-fn quoted(text: &str) -> String {
-    let mut quoted = "\"".to_owned();
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => quoted.extend(['\\', c]),
-            c if u32::from(c) < 0x20 => _ = write!(quoted, "\\u{:04x}", u32::from(c)),
-            c => quoted.push(c),
-        }
-    }
-    quoted.push('"');
-    quoted
 }
 
 #[cfg(test)]
