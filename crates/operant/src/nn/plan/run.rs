@@ -84,7 +84,7 @@ impl Cut {
         let work = work.max((rows * recipe.tile_len / recipe.tile_rows.max(1)) as u64 * 8);
         let least = GROUP_FLOPS.max(recipe.sums_len as u64 * GROUP_FLOPS_PER_SUM);
         let memory = (MAX_GROUP_SUMS / recipe.sums_len.max(1)).max(2);
-        let most = MAX_GROUPS.min(memory).min(rows.max(1)).min((work / least) as usize);
+        let most = MAX_GROUPS.min(memory).min(rows / recipe.least_rows).min((work / least) as usize);
         // A power of two, so that two or four threads have equal shares.
         let groups = 1 << most.max(1).ilog2();
         let tiles = rows.div_ceil(recipe.tile_rows).max(1).next_multiple_of(groups);
