@@ -7,6 +7,8 @@
 mod build;
 mod memory;
 mod print;
+#[cfg(test)]
+mod random_graphs;
 mod run;
 mod weights;
 
