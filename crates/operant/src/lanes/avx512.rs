@@ -203,9 +203,13 @@ impl<const FUSE: bool> Int for I<FUSE> {
         let other = other.into();
         simd!({
             let even = _mm512_mul_epu32(self.0, other.0);
-            let odd = _mm512_mul_epu32(_mm512_srli_epi64::<32>(self.0), _mm512_srli_epi64::<32>(other.0));
-            let high = _mm512_mask_blend_epi32(0xaaaa, _mm512_srli_epi64::<32>(even), odd);
-            let low = _mm512_mask_blend_epi32(0xaaaa, even, _mm512_slli_epi64::<32>(odd));
+            // Shuffles rather than shifts, which would wait for the port that multiplies.
+            const FROM_ODD: i32 = 0b11_11_01_01;
+            const FROM_EVEN: i32 = 0b10_10_00_00;
+            let (a, b) = (_mm512_shuffle_epi32::<FROM_ODD>(self.0), _mm512_shuffle_epi32::<FROM_ODD>(other.0));
+            let odd = _mm512_mul_epu32(a, b);
+            let high = _mm512_mask_shuffle_epi32::<FROM_ODD>(odd, 0x5555, even);
+            let low = _mm512_mask_shuffle_epi32::<FROM_EVEN>(even, 0xaaaa, odd);
             (Self(high), Self(low))
         })
     }

@@ -19,9 +19,18 @@ const LANE_NUMBERS: [i32; COUNTERS] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12,
 /// Two standard normals from two words of 32 random bits.
 #[inline(always)]
 pub fn normals<L: Lanes>(a: L::I, b: L::I) -> [L::F; 2] {
-    // −2·ln u for u in (0, 1], of which 24 bits are random.
-    let squared = ((a.shr(8) + 1).to_float() * (1.0 / 16_777_216.0)).log() * -2.0;
-    // √v as v/√v; the least v above 0 is 1.2e-7.
+    // −2·ln u for u = k·2⁻²⁴, k from 1 to 2²⁴. With k = 2ᵉ·(1 + r), r from √½ − 1 to √2 − 1, ln(1 + r)/r is a minimax
+    // polynomial within 2e-7; the bits of √½ are taken off so that the exponent field turns at √½·2ᵉ.
+    const ROOT_HALF_BITS: i32 = 0x3f35_04f3;
+    let bits = (a.shr(8) + 1).to_float().bits();
+    let e = (bits - ROOT_HALF_BITS).sar(23);
+    let r = L::F::from_bits(bits - e.shl(23)) - 1.0;
+    let p = r.mul_add(-0.103_787_18, 0.163_381_52).mul_add(r, -0.172_124_28).mul_add(r, 0.198_842_35);
+    let p = p.mul_add(r, -0.249_715_6).mul_add(r, 0.333_356_08).mul_add(r, -0.500_003_46).mul_add(r, 0.999_999_94);
+    let log = (e - 24).to_float().mul_add(std::f32::consts::LN_2, p * r);
+    // Rounding may leave u = 1 a little above 0.
+    let squared = (log * -2.0).max(0.0);
+    // √v as v/√v; the least v that matters is 1.2e-7, of the largest u below 1.
     let radius = squared * squared.max(1e-12).rsqrt();
     // An angle within π/4 of 0, its cosine's sign and which of both goes first: together a uniform direction.
     let angle = b.sar(8).to_float() * (std::f32::consts::FRAC_PI_4 / 8_388_608.0);

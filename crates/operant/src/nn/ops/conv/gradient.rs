@@ -266,10 +266,10 @@ pub(super) fn weight<R: Real>(s: &Sizes, compute: Compute, x: &[R], dz: &[R], mu
     }
     // From [group, tap, c, o] to PyTorch's [group, o, c, tap].
     for (sum, dw) in sum.chunks_exact(group_len).zip(dw.chunks_exact_mut(group_len)) {
-        for c in 0..s.cg {
-            for o in 0..s.og {
-                let to = &mut dw[(o * s.cg + c) * s.taps()..][..s.taps()];
-                to.iter_mut().enumerate().for_each(|(tap, to)| *to += sum[(tap * s.cg + c) * s.og + o]);
+        for (tap, sum) in sum.chunks_exact(s.cg * s.og).enumerate() {
+            for (c, sum) in sum.chunks_exact(s.og).enumerate() {
+                let to = dw[c * s.taps() + tap..].iter_mut().step_by(s.cg * s.taps());
+                to.zip(sum).for_each(|(to, sum)| *to += *sum);
             }
         }
     }
@@ -335,6 +335,11 @@ fn weight_tiled<R: Real>(
     let right = room.take(R::packed_len(compute, most, wo, s.og));
     let mut padded = Padded::new(border, exact(compute), x, group * s.cg, row_room);
     let mut staged = 0;
+    // Without phases and wrapped borders rows are transposed straight into place. Only zeros are written around them.
+    let direct = s.stride == 1 && !s.circular;
+    if direct {
+        image.clear(0, seen_rows(s, most) * row_stride + 32);
+    }
     for first in (0..ho).step_by(most) {
         let rows = most.min(ho - first);
         let from = first * s.stride;
@@ -345,6 +350,17 @@ fn weight_tiled<R: Real>(
             image.half.copy_within(begin..begin + kept * row_stride, 0);
         }
         for row in kept..seen_rows(s, rows) {
+            if direct {
+                let (at, y) = (row * row_stride, from + row);
+                if y < s.padding || y >= s.padding + s.size[0] {
+                    image.clear(at, row_stride);
+                } else {
+                    let view = View { rows: s.size[1], cols: s.cg, stride: s.c };
+                    let from = &x[(y - s.padding) * s.size[1] * s.c + group * s.cg..];
+                    R::stage_transposed(compute, view, from, pixel_stride, at + s.padding, &mut image);
+                }
+                continue;
+            }
             let at = padded.rows(from + row, 1);
             let Left::Real(pixels) = padded.left() else { unreachable!("staged as elements") };
             for phase in 0..s.stride.min(width) {

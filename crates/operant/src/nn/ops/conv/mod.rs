@@ -12,10 +12,11 @@ mod padded;
 use crate::Result;
 use crate::device::gemm::Product;
 use crate::lanes::Vectors;
+use crate::nn::channels;
 use crate::nn::check::{Case, Random, rows, whole};
-use crate::nn::elementwise::{activate, activation_gradient, add_columns};
+use crate::nn::elementwise::{activate, activation_gradient};
 use crate::nn::op::{Act, Backward, Forward, Kind, Needs, Op, Packing, Type, Types};
-use crate::nn::real::{Compute, Real, Scratch, Start};
+use crate::nn::real::{Compute, Real, Room, Scratch, Start};
 use crate::nn::{Graph, Init, Node};
 use padded::{Border, Padded};
 
@@ -127,6 +128,22 @@ impl Conv {
     }
 }
 
+/// Numbers in which a gradient of a bias is summed: pixels in one row, so that few channels fill several registers.
+fn bias_row(o: usize) -> usize {
+    let row = channels::row_len(o);
+    if row < 64 { 4 * row } else { row }
+}
+
+/// Adds the sum over pixels to the gradient of the bias.
+#[inline(always)]
+fn add_bias<R: Real, L: Vectors<R>>(dz: &[R], mut room: Room<R>, to: &mut [R]) {
+    let row = room.take(Scratch::real(bias_row(to.len()))).real;
+    row.fill(R::default());
+    channels::sums::<R, L>(dz, row);
+    channels::gather(row, to.len());
+    to.iter_mut().zip(&*row).for_each(|(to, sum)| *to += *sum);
+}
+
 impl Op for Conv {
     const NAME: &'static str = "convolution";
 
@@ -188,13 +205,14 @@ impl Op for Conv {
     fn scratch<R: Real>(&self, types: &Types, rows: usize, compute: Compute) -> Scratch {
         let s = self.sizes(types, rows);
         let dz = Scratch::real(if self.act == Act::Identity { 0 } else { s.images * s.y_len() });
+        let bias = Scratch::real(bias_row(s.o));
         if s.is_depthwise() {
-            return depthwise::scratch::<R>(&s, compute).and(dz);
+            return depthwise::scratch::<R>(&s, compute).or(bias).and(dz);
         }
         let compute = compute.or_exact(s.exact());
         let forward = s.x_border(s.cg, s.kernel[0]).scratch::<R>(compute);
         let gradients = gradient::image_scratch::<R>(&s, compute).or(gradient::weight_scratch::<R>(&s, compute));
-        forward.or(gradients.and(dz))
+        forward.or(gradients.or(bias).and(dz))
     }
 
     fn adds(&self) -> bool {
@@ -258,7 +276,7 @@ impl Op for Conv {
             dz
         };
         if self.bias && !c.dx[2].is_empty() {
-            add_columns::<R, L>(dz, c.dx[2]);
+            add_bias::<R, L>(dz, c.room.again(), c.dx[2]);
         }
         if s.is_depthwise() {
             depthwise::backward::<R, L>(&s, c, dz);
