@@ -74,7 +74,8 @@ mod tests {
             assert_eq!(x.as_ptr() as usize % LINE, 0);
             x.iter_mut().enumerate().for_each(|(i, x)| *x = i as f32);
             let copy = x.clone();
-            assert!(copy == x && copy.as_ptr() as usize % LINE == 0 && copy.as_ptr() != x.as_ptr());
+            assert!(copy == x && copy.as_ptr() != x.as_ptr());
+            assert_eq!(copy.as_ptr() as usize % LINE, 0);
         }
         assert_eq!(Aligned::<u16>::zeros(3).as_ptr() as usize % LINE, 0);
     }

@@ -119,6 +119,7 @@ impl<R: Real> Run<'_, R> {
         let (recipe, cut) = (self.recipe, Cut::new(self.recipe, self.rows));
         let len = recipe.sums_len;
         assert!(full.len() >= recipe.full_len && sums.len() >= len);
+        assert!(cut.groups == 1 || group_sums.len() >= cut.groups * len);
         assert!(self.rows <= recipe.max_rows && workers.iter().all(|worker| worker.tile.len() >= recipe.tile_len));
         let apart = cut.groups > 1;
         if apart {
@@ -141,8 +142,7 @@ impl<R: Real> Run<'_, R> {
                     let memory = Memory {
                         full,
                         sums: shared_sums,
-                        // SAFETY: `group_sums` holds `groups` times `len` elements; without groups the offset is 0.
-                        own: Shared(unsafe { own_sums.0.add(group * len * usize::from(apart)) }),
+                        own: Shared(own_sums.0.wrapping_add(group * len * usize::from(apart))),
                     };
                     let tiles = group * cut.tiles / cut.groups..(group + 1) * cut.tiles / cut.groups;
                     for tile in tiles {
@@ -326,14 +326,14 @@ impl<'a, R: Real> At<'a, '_, R> {
     /// Pointer and length of a buffer with rows, or of one without.
     fn locate(&self, slot: Slot, write: bool) -> (*mut R, usize) {
         let (len, row) = (slot.len * self.rows, self.first_row * slot.len);
-        // SAFETY: offsets and lengths were planned within these buffers for `tile_rows` and `max_rows`, which the rows of
-        // this tile do not exceed; `go` checked that the buffers are as long as the plan says.
+        // Within bounds: offsets and lengths were planned in these buffers for `tile_rows` and `max_rows`, which the rows of
+        // this tile do not exceed, and `go` checked that the buffers are as long as the plan says.
         match slot.place {
-            Place::Tile(offset) => (unsafe { self.tile.0.add(offset) }, len),
-            Place::Full(offset) => (unsafe { self.memory.full.0.add(offset + row) }, len),
+            Place::Tile(offset) => (self.tile.0.wrapping_add(offset), len),
+            Place::Full(offset) => (self.memory.full.0.wrapping_add(offset + row), len),
             Place::Sum(offset) => {
                 let base = if write { self.memory.own } else { self.memory.sums };
-                (unsafe { base.0.add(offset) }, slot.len)
+                (base.0.wrapping_add(offset), slot.len)
             }
             Place::Feed(_) | Place::Param(_) => unreachable!("feeds and parameters are not written"),
         }
