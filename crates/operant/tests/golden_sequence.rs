@@ -3,7 +3,7 @@
 mod torch;
 
 use operant::Result;
-use operant::nn::{Graph, Memory, Node};
+use operant::nn::{Feed, Gradients, Graph, Memory, Node, Options, Plan, Precision};
 use torch::Golden;
 
 const TOLERANCE: f64 = 2e-5;
@@ -68,6 +68,42 @@ fn spectral() {
         [("spectral_8x10", 4, [3, 4]), ("spectral_6x7", 2, [3, 4]), ("spectral_4x4", 3, [2, 3])]
     {
         golden.check(case, TOLERANCE, |g, x| Ok(vec![g.spectral("spectral", x[0], outputs, modes)?]));
+    }
+}
+
+/// Gradients of parameters of a recurrent layer's squared outputs.
+fn gradients(lstm: bool, precision: Precision, tile_rows: Option<usize>) -> Vec<f32> {
+    let (rows, steps, features, hidden) = (37, 9, 40, 33);
+    let mut g = Graph::new();
+    let x = g.input("x", [steps, features]);
+    let resets = Some(g.input("resets", [steps]));
+    let memory = Memory { resets, ..Memory::default() };
+    let found = if lstm { g.lstm("rnn", x, hidden, 1, &memory) } else { g.gru("rnn", x, hidden, 1, &memory) };
+    let y = found.unwrap().y;
+    let square = g.mul(y, y).unwrap();
+    let loss = g.sum(square, 2).unwrap();
+    let options = Options { precision, tile_rows, ..Options::default() };
+    let mut plan = Plan::training(&g, loss, rows, &options).unwrap();
+    let x: Vec<f32> = (0..rows * steps * features).map(|i| (i * 7919 % 1009) as f32 / 500.0 - 1.0).collect();
+    let resets: Vec<f32> = (0..rows * steps).map(|i| if i % 11 == 3 { 1.0 } else { 0.0 }).collect();
+    plan.train(&g.params(5).unwrap(), rows, &[Feed::Real(&x), Feed::Real(&resets)], 1.0, Gradients::Replace);
+    plan.gradients().to_vec()
+}
+
+/// Products in less precision read strided gates and states; an error there would not be of the size of a rounding.
+#[test]
+fn narrow_precisions_stay_near_f32() {
+    let length = |x: &mut dyn Iterator<Item = f32>| x.map(|x| f64::from(x).powi(2)).sum::<f64>().sqrt();
+    for lstm in [true, false] {
+        let wanted = gradients(lstm, Precision::F32, None);
+        for (precision, tolerance) in [(Precision::F32, 1e-5), (Precision::F16, 2e-3), (Precision::Bf16, 2e-2)] {
+            for tile_rows in [None, Some(20)] {
+                let got = gradients(lstm, precision, tile_rows);
+                let error = length(&mut got.iter().zip(&wanted).map(|(a, b)| a - b));
+                let error = error / length(&mut wanted.iter().copied());
+                assert!(error < tolerance, "{precision:?}, lstm {lstm}, tiles of {tile_rows:?}: off by {error:.1e}");
+            }
+        }
     }
 }
 

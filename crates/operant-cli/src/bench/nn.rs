@@ -6,6 +6,7 @@ use operant::device::{self, CpuPool, alloc};
 use operant::lanes::Backend;
 use operant::lanes::rng::HostRng;
 use operant::nn::nets::{Architecture, Net};
+use operant::nn::ops::{Conv2d, NormOptions};
 use operant::nn::{
     Act, Feed, Gradients, Graph, Kind, Memory, Method, Node, Optimizer, Options, Plan, Precision, nets, peak_gflops,
 };
@@ -52,6 +53,10 @@ enum Choice {
     Resnet,
     /// Dueling 144-256-128 with streams of 64 and 12 actions, Huber loss.
     Dueling,
+    /// Three convolutions 3-8-16-32 on 32×32 images, global mean, 10 classes.
+    Conv,
+    /// One step of a neural operator: convolution 64-64 on 128×128, instance norm, GELU, noise.
+    Field,
     /// LSTM of 128 over 64 steps of 128 numbers.
     Lstm,
     /// Self-attention of 4 heads over 32 steps of 64 numbers.
@@ -115,6 +120,28 @@ impl Choice {
                 let chosen = g.gather(q, action)?;
                 let loss = g.huber_loss(chosen, target, 1.0)?;
                 Ok(Task { graph: g, outputs: vec![q], loss, classes: 12, batch: 64 })
+            }
+            Self::Conv => {
+                let x = g.input("image", [32, 32, 3]);
+                let h = g.conv2d("conv1", x, Conv2d::new(8, 3).padding(1))?;
+                let h = g.relu(h)?;
+                let h = g.conv2d("conv2", h, Conv2d::new(16, 3).stride(2).padding(1))?;
+                let h = g.relu(h)?;
+                let h = g.conv2d("conv3", h, Conv2d::new(32, 3).stride(2).padding(1))?;
+                let h = g.relu(h)?;
+                let h = g.global_average_pool(h)?;
+                let logits = g.linear("head", h, 10)?;
+                let class = g.input_ints("class", [1]);
+                let loss = g.cross_entropy(logits, class, 0.0, None)?;
+                Ok(Task { graph: g, outputs: vec![logits], loss, classes: 10, batch: 128 })
+            }
+            Self::Field => {
+                let x = g.input_with_gradient("field", [128, 128, 64]);
+                let h = g.conv2d("conv", x, Conv2d::new(64, 3).circular(1))?;
+                let options = NormOptions { act: Act::Gelu, noise: Some(0.1), ..NormOptions::default() };
+                let y = g.instance_norm("norm", h, options)?;
+                let loss = squared_error(&mut g, "target", y)?;
+                Ok(Task { graph: g, outputs: vec![y], loss, classes: 0, batch: 2 })
             }
             Self::Lstm => {
                 let x = g.input("x", [64, 128]);

@@ -303,6 +303,17 @@ impl<const FUSE: bool> Simd for Avx512<FUSE> {
         F(simd!(_mm512_maskz_loadu_ps(first(x.len()), x.as_ptr())))
     }
     #[inline(always)]
+    fn load_strided(x: &[f32], stride: usize) -> F<FUSE> {
+        let x = &x[..15 * stride + 1];
+        // Places are i32.
+        assert!(stride <= i32::MAX as usize / 16);
+        simd!({
+            let lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+            let places = _mm512_mullo_epi32(lanes, _mm512_set1_epi32(stride as i32));
+            F(_mm512_i32gather_ps::<4>(places, x.as_ptr()))
+        })
+    }
+    #[inline(always)]
     fn store(value: I<FUSE>, words: &mut [i32]) {
         let words = &mut words[..16];
         simd!(_mm512_storeu_si512(words.as_mut_ptr().cast(), value.0));

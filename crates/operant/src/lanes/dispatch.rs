@@ -198,7 +198,8 @@ impl Backend {
     /// and math this backend has: a large kernel then compiles three times and not seven.
     pub fn run_fast<K: Kernel>(self, kernel: K) -> K::Out {
         match self.isa {
-            Isa::Portable1 | Isa::Portable8 | Isa::Portable16 => kernel.run::<Portable<8>>(),
+            // Four lanes fill a register of the least that x86-64 and aarch64 have.
+            Isa::Portable1 | Isa::Portable8 | Isa::Portable16 => kernel.run::<Portable<4>>(),
             // SAFETY: a `Backend` with this set is only made after the CPU was asked for these features.
             #[cfg(all(target_arch = "x86_64", not(operant_portable)))]
             Isa::Avx2 => unsafe { run_avx2::<K, true>(kernel) },

@@ -286,6 +286,15 @@ pub trait Simd: Lanes {
     fn load_f(x: &[f32]) -> Self::F;
     /// Reads `x`, or its first `WIDTH` values if it has more; lanes beyond its end are 0.
     fn load_f_part(x: &[f32]) -> Self::F;
+    /// Reads a column of rows: lane j is `x[j * stride]`.
+    #[inline(always)]
+    fn load_strided(x: &[f32], stride: usize) -> Self::F {
+        let mut lanes = [0.0; 16];
+        for (lane, to) in lanes[..Self::WIDTH].iter_mut().enumerate() {
+            *to = x[lane * stride];
+        }
+        Self::load_f(&lanes)
+    }
     /// Writes to the first `WIDTH` places.
     fn store(value: Self::I, words: &mut [i32]);
     /// Writes f32 lanes to the first `WIDTH` places.

@@ -17,6 +17,10 @@ pub trait Vectors<R>: Lanes {
     fn read_part(x: &[R]) -> Self::F;
     /// Writes as many of the first lanes as `out` has places.
     fn write_part(v: Self::F, out: &mut [R]);
+    /// Reads a column of rows: lane j is `x[j * stride]`.
+    fn read_strided(x: &[R], stride: usize) -> Self::F;
+    /// Writes columns as rows: `out[lane * columns.len() + c] = columns[c][lane]`. `out` holds exactly `LANES` rows.
+    fn write_rows(columns: &[Self::F], out: &mut [R]);
     /// The same element in every lane.
     fn splat(x: R) -> Self::F;
     /// The sum of all lanes: the upper half is added to the lower half until one lane is left.
@@ -47,6 +51,14 @@ impl<L: Simd> Vectors<f32> for L {
     #[inline(always)]
     fn write_part(v: L::F, out: &mut [f32]) {
         L::store_f_part(v, out);
+    }
+    #[inline(always)]
+    fn read_strided(x: &[f32], stride: usize) -> L::F {
+        L::load_strided(x, stride)
+    }
+    #[inline(always)]
+    fn write_rows(columns: &[L::F], out: &mut [f32]) {
+        L::store_rows(columns, out);
     }
     #[inline(always)]
     fn splat(x: f32) -> L::F {
@@ -90,6 +102,14 @@ impl Vectors<f64> for Double {
         if let Some(first) = out.first_mut() {
             *first = v.0;
         }
+    }
+    #[inline(always)]
+    fn read_strided(x: &[f64], _: usize) -> F {
+        F(x[0])
+    }
+    #[inline(always)]
+    fn write_rows(columns: &[F], out: &mut [f64]) {
+        out.iter_mut().zip(columns).for_each(|(to, column)| *to = column.0);
     }
     #[inline(always)]
     fn splat(x: f64) -> F {
@@ -169,6 +189,41 @@ mod tests {
             assert_eq!(got_sum, sum);
             assert!(out[..length].iter().zip(&wanted).all(|(a, &b)| *a == f64::from(b)));
             assert_eq!(out[length..], [7.0; 3]);
+        }
+    }
+
+    /// Reads the columns of rows of this width and writes them back.
+    struct Transpose<'a>(&'a [f32], usize, &'a mut [f32]);
+
+    impl Kernel for Transpose<'_> {
+        type Out = Vec<f32>;
+        #[inline(always)]
+        fn run<L: Simd>(self) -> Vec<f32> {
+            let (width, mut columns, mut found) = (self.1, [L::F::from(0.0); 12], vec![0.0; self.1 * L::LANES]);
+            for (c, column) in columns[..width].iter_mut().enumerate() {
+                *column = L::read_strided(&self.0[c..], width);
+                L::write(*column, &mut found[c * L::LANES..]);
+            }
+            L::write_rows(&columns[..width], &mut self.2[..width * L::LANES]);
+            found
+        }
+    }
+
+    #[test]
+    fn columns_of_rows_come_and_go() {
+        let widths = [Width::Eight, Width::Sixteen];
+        for backend in widths.iter().flat_map(|&w| [Backend::portable(w), Backend::new(w, Default::default())]) {
+            for width in 1..=12 {
+                // No longer than the rows: a read beyond them would panic.
+                let x: Vec<f32> = (0..width * backend.width()).map(|i| i as f32).collect();
+                let mut back = vec![0.0; x.len()];
+                let columns = backend.run(Transpose(&x, width, &mut back));
+                for (i, &value) in columns.iter().enumerate() {
+                    let (column, lane) = (i / backend.width(), i % backend.width());
+                    assert_eq!(value, (lane * width + column) as f32, "{} of {width}", backend.name());
+                }
+                assert_eq!(back, x);
+            }
         }
     }
 

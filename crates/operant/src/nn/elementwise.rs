@@ -4,8 +4,9 @@
 //! inline, and one that is not runs without the wide instructions.
 
 use super::op::Act;
+use super::precision::Precision;
 use super::real::Real;
-use crate::lanes::{Float, Lanes, Vectors, select};
+use crate::lanes::{Float, Lanes, Vectors, math, select};
 
 /// y = f(x).
 pub trait Unary: Copy {
@@ -262,6 +263,16 @@ macro_rules! with_activation {
 }
 pub(super) use with_activation;
 
+/// [`Tanh`] for products that read bf16.
+#[derive(Clone, Copy, Debug)]
+struct CoarseTanh;
+impl Unary for CoarseTanh {
+    #[inline(always)]
+    fn apply<L: Lanes>(self, x: L::F) -> L::F {
+        math::tanh_coarse::<L>(x)
+    }
+}
+
 impl Act {
     /// Whether the derivative is taken from the input; else it is from the output.
     pub fn needs_input(self) -> bool {
@@ -279,6 +290,15 @@ pub fn activate<R: Real, L: Vectors<R>>(act: Act, y: &mut [R]) {
         Act::Sigmoid => map_in_place::<R, L, _>(Sigmoid, y),
         Act::Gelu => map_in_place::<R, L, _>(Gelu, y),
         Act::Silu => map_in_place::<R, L, _>(Silu, y),
+    }
+}
+
+/// Applies an activation in place, as exactly as the precision of products asks for.
+#[inline(always)]
+pub fn activate_for<R: Real, L: Vectors<R>>(act: Act, precision: Precision, y: &mut [R]) {
+    match (act, precision) {
+        (Act::Tanh, Precision::Bf16) => map_in_place::<R, L, _>(CoarseTanh, y),
+        _ => activate::<R, L>(act, y),
     }
 }
 

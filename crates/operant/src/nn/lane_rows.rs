@@ -7,6 +7,9 @@ use crate::lanes::Vectors;
 /// Widest register, in elements.
 const MOST_LANES: usize = 16;
 
+/// Longest rows that are put together in registers.
+const MOST_COLUMNS: usize = 8;
+
 /// Elements of a block of rows `width` long.
 pub(super) fn block_len(width: usize) -> usize {
     MOST_LANES * width
@@ -15,8 +18,15 @@ pub(super) fn block_len(width: usize) -> usize {
 /// Rows `first..first + LANES` of `[rows, width]` as columns: `block[j·LANES + lane]`.
 #[inline(always)]
 pub(super) fn load_block<R: Real, L: Vectors<R>>(x: &[R], width: usize, first: usize, block: &mut [R]) {
-    let last = x.len() / width - 1;
     let block = &mut block[..width * L::LANES];
+    if x.len() >= (first + L::LANES) * width {
+        let x = &x[first * width..][..L::LANES * width];
+        for (j, column) in block.chunks_exact_mut(L::LANES).enumerate() {
+            L::write(L::read_strided(&x[j..], width), column);
+        }
+        return;
+    }
+    let last = x.len() / width - 1;
     for lane in 0..L::LANES {
         let row = &x[(first + lane).min(last) * width..][..width];
         for (column, &value) in block.chunks_exact_mut(L::LANES).zip(row) {
@@ -30,6 +40,13 @@ pub(super) fn load_block<R: Real, L: Vectors<R>>(x: &[R], width: usize, first: u
 pub(super) fn store_block<R: Real, L: Vectors<R>>(block: &[R], width: usize, first: usize, y: &mut [R]) {
     let rows = (y.len() / width - first).min(L::LANES);
     let block = &block[..width * L::LANES];
+    if rows == L::LANES && width <= MOST_COLUMNS {
+        let mut columns = [L::F::from(0.0); MOST_COLUMNS];
+        for (to, column) in columns.iter_mut().zip(block.chunks_exact(L::LANES)) {
+            *to = L::read(column);
+        }
+        return L::write_rows(&columns[..width], &mut y[first * width..][..L::LANES * width]);
+    }
     for lane in 0..rows {
         let row = &mut y[(first + lane) * width..][..width];
         for (column, value) in block.chunks_exact(L::LANES).zip(row) {

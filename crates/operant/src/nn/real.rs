@@ -3,10 +3,11 @@
 //! Ops are written once over `R: Real` and lanes `L: Vectors<R>`. What differs by precision is here: how the left
 //! operand of a product is staged, how weights are packed, and which kernel multiplies them.
 
+use super::elementwise::{Plus, update};
 use super::op::{Backward, DynOp, Forward, Types};
 use super::precision::{Precision, round_to_f16};
 use crate::device::gemm::{self, Product, amx};
-use crate::lanes::Backend;
+use crate::lanes::{Backend, Kernel, Simd};
 use std::fmt::Debug;
 use std::ops::{Add, AddAssign, Div, Mul, Neg, Sub};
 
@@ -145,7 +146,6 @@ pub trait Real:
     + Mul<Output = Self>
     + Div<Output = Self>
     + Neg<Output = Self>
-    + rustfft::FftNum
     + 'static
 {
     /// Nearest value.
@@ -195,6 +195,9 @@ pub trait Real:
         col: usize,
         out: PackedMut<Self>,
     );
+
+    /// `to += from`.
+    fn add_to(compute: Compute, from: &[Self], to: &mut [Self]);
 
     /// See [`Op::scratch`](super::Op::scratch).
     fn scratch(op: &dyn DynOp, types: &Types, rows: usize, compute: Compute) -> Scratch;
@@ -453,6 +456,10 @@ impl Real for f32 {
         }
     }
 
+    fn add_to(compute: Compute, from: &[f32], to: &mut [f32]) {
+        compute.backend.run_fast(AddKernel { from, to });
+    }
+
     fn scratch(op: &dyn DynOp, types: &Types, rows: usize, compute: Compute) -> Scratch {
         op.scratch_f32(types, rows, compute)
     }
@@ -461,6 +468,19 @@ impl Real for f32 {
     }
     fn backward(op: &dyn DynOp, compute: Compute, c: &mut Backward<f32>) {
         op.backward_f32(compute.backend, c);
+    }
+}
+
+struct AddKernel<'a> {
+    from: &'a [f32],
+    to: &'a mut [f32],
+}
+
+impl Kernel for AddKernel<'_> {
+    type Out = ();
+    #[inline(always)]
+    fn run<L: Simd>(self) {
+        update::<f32, L, _>(Plus, self.from, self.to);
     }
 }
 
@@ -570,6 +590,10 @@ impl Real for f64 {
                 out.real[k * n + j] = source[k * row + j * col];
             }
         }
+    }
+
+    fn add_to(_: Compute, from: &[f64], to: &mut [f64]) {
+        to.iter_mut().zip(from).for_each(|(to, from)| *to += *from);
     }
 
     fn scratch(op: &dyn DynOp, types: &Types, rows: usize, compute: Compute) -> Scratch {

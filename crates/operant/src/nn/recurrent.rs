@@ -6,7 +6,8 @@
 
 use super::elementwise::{Plus, add_columns, update};
 use super::op::{Backward, Forward, Kind, Needs, Op, Packing, Type, Types};
-use super::real::{Compute, Outer, Packed, Real, Room, Scratch, Start, View};
+use super::precision::Precision;
+use super::real::{Compute, Left, Outer, Packed, PackedMut, Real, Room, Scratch, Start, View};
 use super::{Graph, Init, Node};
 use crate::Result;
 use crate::device::gemm::Product;
@@ -125,6 +126,11 @@ impl Sizes {
     fn chunk(&self, rows: usize) -> usize {
         (CHUNK_ROWS / rows.max(1)).clamp(1, self.t)
     }
+
+    /// Most rows of a chunk for any tile of at most so many rows.
+    fn most_chunk_rows(&self, rows: usize) -> usize {
+        CHUNK_ROWS.max(rows).min(self.t * rows)
+    }
 }
 
 #[inline(always)]
@@ -141,6 +147,36 @@ fn multiply<R: Real>(
     let (m, inner) = (view.rows, view.cols);
     let p = Product { m, n, outer: 1, inner, a_row, a_outer: 0, a_inner: 1, b_outer: 0, b_inner: n, c_row };
     R::product(compute, &p, left, weight, start, out);
+}
+
+/// Scratch of [`outer`].
+fn outer_scratch<R: Real>(compute: Compute, shape: Outer) -> Scratch {
+    match compute.precision {
+        Precision::F32 => R::packed_len(compute, 1, shape.rows, shape.n),
+        _ => R::outer_scratch(compute, shape),
+    }
+}
+
+/// [`Real::outer`] with B packed: its rows are often a power of two apart, and so fight for few lines of the nearest cache.
+fn outer<R: Real>(compute: Compute, s: Outer, a: &[R], b: &[R], room: Room<R>, c: &mut [R]) {
+    if compute.precision != Precision::F32 {
+        return R::outer(compute, s, a, b, room, c);
+    }
+    let packed = room.real;
+    R::pack(compute, 1, s.rows, s.n, b, s.b_row, 1, PackedMut { real: packed, half: room.half });
+    let p = Product {
+        m: s.m,
+        n: s.n,
+        outer: 1,
+        inner: s.rows,
+        a_row: 1,
+        a_outer: 0,
+        a_inner: s.a_row,
+        b_outer: 0,
+        b_inner: s.n,
+        c_row: s.c_row,
+    };
+    R::product(compute, &p, Left::Real(a), Packed::Real(packed), Start::Add, c);
 }
 
 #[inline(always)]
@@ -363,9 +399,9 @@ where
         let state = R::left_scratch(recurrent, View::dense(rows, s.h));
         let forward = Scratch::real(2 * s.gates + s.h + rows * (s.i + s.gates + 2 * C::STATES * s.h))
             .and(left(fed, rows, s.i).or(state));
-        let many = s.chunk(rows) * rows;
+        let many = s.most_chunk_rows(rows);
         let own = Scratch::real(many * (s.gates + s.i) + rows * 2 * s.h + s.h + s.gates);
-        let outer = |compute, outer| R::outer_scratch(compute, outer);
+        let outer = |compute, shape| outer_scratch::<R>(compute, shape);
         let mut products = outer(fed, Self::weight_gradient(&s, many)).or(left(fed, many, s.fed));
         for part in C::PARTS {
             products = products.or(outer(recurrent, Self::part_gradient(&s, part, many)));
@@ -526,14 +562,14 @@ where
                 for (k, to) in dense[..many * i].chunks_exact_mut(i).enumerate() {
                     to.copy_from_slice(&x[(k % rows * t + first + k / rows) * i..][..i]);
                 }
-                R::outer(fed, Self::weight_gradient(&s, many), dgates, dense, c.room.again(), c.dx[1]);
+                outer(fed, Self::weight_gradient(&s, many), dgates, dense, c.room.again(), c.dx[1]);
             }
             if !c.dx[2].is_empty() {
                 let before = &hidden[first * rows * h..][..many * h];
                 for part in C::PARTS {
                     let to = &mut c.dx[2][part.row * h * h..];
                     let shape = Self::part_gradient(&s, part, many);
-                    R::outer(recurrent, shape, &dgates[part.gate * h..], before, c.room.again(), to);
+                    outer(recurrent, shape, &dgates[part.gate * h..], before, c.room.again(), to);
                 }
             }
             if !c.dx[3].is_empty() || !c.dx[4].is_empty() {
@@ -598,4 +634,20 @@ fn apart<R>(memory: &mut [R], len: usize, before: usize, after: usize) -> (&[R],
 
 /// Rows of a tile that make a step's product as fast as a large one: the weights are read from the second-level cache
 /// once per step, whatever the rows.
-const LEAST_ROWS: usize = 48;
+const LEAST_ROWS: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chunk_of_any_tile_fits_its_scratch() {
+        for t in [1, 2, 7, 64, 1000] {
+            let s = Sizes { t, i: 1, h: 1, gates: GATES, fed: GATES };
+            for most in 1..300 {
+                let longest = (1..=most).map(|rows| s.chunk(rows) * rows).max();
+                assert!(longest <= Some(s.most_chunk_rows(most)), "{t} steps, tiles of up to {most} rows");
+            }
+        }
+    }
+}

@@ -10,7 +10,7 @@ use operant::nn::{Feed, Gradients, Graph, Kind, Node, Options, Plan, Wanted};
 use safetensors::{Dtype, SafeTensors};
 use std::path::Path;
 
-pub struct Golden {
+pub(crate) struct Golden {
     bytes: Vec<u8>,
 }
 
@@ -21,7 +21,7 @@ enum Data {
 
 impl Golden {
     /// A file in `tests/golden_nn/`.
-    pub fn open(name: &str) -> Self {
+    pub(crate) fn open(name: &str) -> Self {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden_nn").join(name);
         Self { bytes: std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display())) }
     }
@@ -31,7 +31,7 @@ impl Golden {
     }
 
     /// Names of all cases.
-    pub fn cases(&self) -> Vec<String> {
+    pub(crate) fn cases(&self) -> Vec<String> {
         let tensors = self.tensors();
         let mut names: Vec<String> =
             tensors.names().iter().filter_map(|name| name.split_once('/').map(|(case, _)| case.to_owned())).collect();
@@ -41,7 +41,7 @@ impl Golden {
     }
 
     /// Shape and values of a float tensor, if it is there.
-    pub fn get(&self, name: &str) -> Option<(Vec<usize>, Vec<f32>)> {
+    pub(crate) fn get(&self, name: &str) -> Option<(Vec<usize>, Vec<f32>)> {
         let (shape, data) = self.any(name)?;
         match data {
             Data::Real(values) => Some((shape, values)),
@@ -66,7 +66,7 @@ impl Golden {
     }
 
     /// Builds the graph of a case, runs it and compares everything, relative to the largest number of each tensor.
-    pub fn check(&self, case: &str, tolerance: f64, build: impl Fn(&mut Graph, &[Node]) -> Result<Vec<Node>>) {
+    pub(crate) fn check(&self, case: &str, tolerance: f64, build: impl Fn(&mut Graph, &[Node]) -> Result<Vec<Node>>) {
         let mut graph = Graph::new();
         let (mut inputs, mut data, mut rows) = (Vec::new(), Vec::new(), 0);
         while let Some((shape, values)) = self.any(&format!("{case}/x{}", inputs.len())) {
@@ -135,7 +135,7 @@ impl Golden {
 }
 
 /// Compares `got · factor` with what is wanted: a plan's gradients are of the mean over rows, PyTorch's here of the sum.
-pub fn close(what: &str, got: &[f32], wanted: &[f32], factor: f32, tolerance: f64) {
+pub(crate) fn close(what: &str, got: &[f32], wanted: &[f32], factor: f32, tolerance: f64) {
     assert_eq!(got.len(), wanted.len(), "{what}");
     let scale = wanted.iter().filter(|x| x.is_finite()).fold(1e-3f64, |most, &x| most.max(f64::from(x).abs()));
     for (i, (&got, &wanted)) in got.iter().zip(wanted).enumerate() {

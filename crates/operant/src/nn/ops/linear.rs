@@ -1,7 +1,7 @@
 //! `y = act(x·Wᵀ + b)` over the last axis.
 
 use super::super::check::{Case, Random, rows, whole};
-use super::super::elementwise::{activate, activation_gradient, add_columns};
+use super::super::elementwise::{activate_for, activation_gradient, add_columns};
 use super::super::op::{Act, Backward, Forward, Kind, Needs, Op, Packing, Type, Types};
 use super::super::real::{Compute, Outer, Real, Scratch, Start, View};
 use super::super::{Graph, Init, Node};
@@ -122,7 +122,7 @@ impl Op for Linear {
             let block = BLOCK.min(m - first);
             let y = &mut c.y[0][first * n..(first + block) * n];
             R::product(compute, &product(block, n, k, stride), x.from(first * stride), weight, start, y);
-            activate::<R, L>(self.act, y);
+            activate_for::<R, L>(self.act, c.compute.precision, y);
         }
     }
 

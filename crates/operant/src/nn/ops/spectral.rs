@@ -3,7 +3,7 @@
 //!
 //! Transforms are products with tables of sines and cosines: few frequencies are kept, and channels lie beside each other,
 //! so they are large products without a permutation, and their adjoints the same tables transposed. Invariant: equal to
-//! `irfft2` of the mixed `rfft2`, which a test holds against rustfft.
+//! `irfft2` of the mixed `rfft2`, to which the goldens hold it.
 
 use super::super::check::{Case, Random, rows, whole};
 use super::super::op::{Backward, Forward, Kind, Needs, Op, Type, Types};

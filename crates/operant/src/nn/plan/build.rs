@@ -135,6 +135,8 @@ pub(super) struct Recipe {
     /// Sums that a later stage reads: reduced after their stage.
     pub(super) early_sums: Vec<(usize, Buffer)>,
     pub(super) tile_rows: usize,
+    /// Rows below which a tile is not cut for the sake of more groups.
+    pub(super) least_rows: usize,
     pub(super) max_rows: usize,
     /// Buffers of values that can be read after a run, of their gradients, of losses and metrics.
     pub(super) readable: Vec<(Node, Buffer)>,
@@ -342,6 +344,7 @@ impl Recipe {
             params_len,
             early_sums: Vec::new(),
             tile_rows: 0,
+            least_rows: 1,
             max_rows,
             readable,
             gradients,
@@ -411,6 +414,7 @@ impl Recipe {
         let per_row = pack(&demands(&tile, slots, 1)).1;
         let least = self.nodes.iter().map(|node| node.op.least_rows(&node.types)).max().unwrap_or(1);
         self.tile_rows = tile_rows(per_row, least).clamp(1, self.max_rows.max(1));
+        self.least_rows = least.min(self.tile_rows);
         let (offsets, len) = pack(&demands(&tile, slots, self.tile_rows));
         for ((buffer, ..), offset) in tile.iter().zip(offsets) {
             slots[*buffer].place = Place::Tile(offset);

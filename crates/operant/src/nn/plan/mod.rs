@@ -7,6 +7,8 @@
 mod build;
 mod memory;
 mod print;
+#[cfg(test)]
+mod random_graphs;
 mod run;
 mod weights;
 
@@ -83,7 +85,7 @@ pub struct Outcome {
 }
 
 /// Memory of a tile that still leaves room for weights in a core's second-level cache, in bytes.
-const TILE_BYTES: usize = 320 << 10;
+const TILE_BYTES: usize = 768 << 10;
 /// Most rows of a tile: with more, gains from reuse of weights no longer pay for lost locality.
 const MAX_TILE_ROWS: usize = 192;
 

@@ -84,7 +84,7 @@ impl Cut {
         let work = work.max((rows * recipe.tile_len / recipe.tile_rows.max(1)) as u64 * 8);
         let least = GROUP_FLOPS.max(recipe.sums_len as u64 * GROUP_FLOPS_PER_SUM);
         let memory = (MAX_GROUP_SUMS / recipe.sums_len.max(1)).max(2);
-        let most = MAX_GROUPS.min(memory).min(rows.max(1)).min((work / least) as usize);
+        let most = MAX_GROUPS.min(memory).min(rows / recipe.least_rows).min((work / least) as usize);
         // A power of two, so that two or four threads have equal shares.
         let groups = 1 << most.max(1).ilog2();
         let tiles = rows.div_ceil(recipe.tile_rows).max(1).next_multiple_of(groups);
@@ -156,24 +156,25 @@ impl<R: Real> Run<'_, R> {
             if apart {
                 for (_, buffer) in recipe.early_sums.iter().filter(|(early, _)| *early == stage) {
                     let Slot { place: Place::Sum(at), len: size, .. } = recipe.slots[*buffer] else { continue };
-                    reduce(sums, group_sums, len, cut.groups, at, size);
+                    reduce(self.compute, sums, Groups { sums: &group_sums[..cut.groups * len], len }, at, size);
                 }
             }
         }
         if apart {
-            reduce(sums, group_sums, len, cut.groups, 0, recipe.params_len);
+            let groups = Groups { sums: &group_sums[..cut.groups * len], len };
+            reduce(self.compute, sums, groups, 0, recipe.params_len);
             for &(buffer, _) in &recipe.losses {
-                self.reduce_slot(sums, group_sums, cut.groups, buffer);
+                self.reduce_slot(sums, groups, buffer);
             }
             for &(_, buffer) in &recipe.metrics {
-                self.reduce_slot(sums, group_sums, cut.groups, buffer);
+                self.reduce_slot(sums, groups, buffer);
             }
         }
     }
 
-    fn reduce_slot(&self, sums: &mut [R], group_sums: &[R], groups: usize, buffer: Buffer) {
+    fn reduce_slot(&self, sums: &mut [R], groups: Groups<R>, buffer: Buffer) {
         if let Slot { place: Place::Sum(at), len, .. } = self.recipe.slots[buffer] {
-            reduce(sums, group_sums, self.recipe.sums_len, groups, at, len);
+            reduce(self.compute, sums, groups, at, len);
         }
     }
 
@@ -240,7 +241,7 @@ impl<R: Real> Run<'_, R> {
             Work::Add => {
                 let [from, ..] = at.reals::<1>(&step.x);
                 let [to, ..] = at.written::<1>(&step.y);
-                to.iter_mut().zip(from).for_each(|(to, from)| *to += *from);
+                R::add_to(self.compute, from, to);
             }
             Work::Seed { weight } => {
                 let [gradient, ..] = at.written::<1>(&step.y);
@@ -290,11 +291,17 @@ impl<R: Real> Run<'_, R> {
 }
 
 /// `sums[at..at + size] += Σ_groups group_sums`, in the order of groups.
-fn reduce<R: Real>(sums: &mut [R], group_sums: &[R], len: usize, groups: usize, at: usize, size: usize) {
-    for group in 0..groups {
-        let part = &group_sums[group * len + at..][..size];
-        sums[at..at + size].iter_mut().zip(part).for_each(|(sum, part)| *sum += *part);
+fn reduce<R: Real>(compute: Compute, sums: &mut [R], groups: Groups<R>, at: usize, size: usize) {
+    for sum in groups.sums.chunks_exact(groups.len) {
+        R::add_to(compute, &sum[at..at + size], &mut sums[at..at + size]);
     }
+}
+
+/// The sums of groups, one after another.
+#[derive(Clone, Copy)]
+struct Groups<'a, R> {
+    sums: &'a [R],
+    len: usize,
 }
 
 #[derive(Clone, Copy)]

@@ -1,0 +1,224 @@
+//! Ten steps of Adam on each of the benchmarked networks end where PyTorch ends, on every instruction set.
+
+mod torch;
+
+use operant::Result;
+use operant::lanes::Backend;
+use operant::nn::nets::{self, Architecture};
+use operant::nn::ops::{Conv2d, NormOptions};
+use operant::nn::{Act, Feed, Gradients, Graph, Kind, Memory, Method, Node, Optimizer, Options, Plan};
+use torch::Golden;
+
+const STEPS: usize = 10;
+
+/// Numbers in [−0.5, 0.5), the same in `generate_training.py`.
+fn hashed(count: usize, salt: u64) -> Vec<f32> {
+    (0..count as u64)
+        .map(|i| {
+            let mut x = (i + salt * 1_000_003).wrapping_mul(2_654_435_761) & 0xffff_ffff;
+            x ^= x >> 15;
+            x = x.wrapping_mul(2_246_822_519) & 0xffff_ffff;
+            x ^= x >> 13;
+            (x as f64 / 4_294_967_296.0 - 0.5) as f32
+        })
+        .collect()
+}
+
+fn squared_error(g: &mut Graph, output: Node) -> Result<Node> {
+    let target = g.input("target", g.shape(output).to_vec());
+    g.mse_loss(output, target)
+}
+
+struct Task {
+    name: &'static str,
+    rows: usize,
+    /// Integer inputs take values below this.
+    classes: usize,
+    build: fn(&mut Graph) -> Result<Node>,
+}
+
+fn described(architecture: &Architecture, g: &mut Graph) -> Result<Node> {
+    let net = architecture.build()?;
+    *g = net.graph;
+    let mut loss = None;
+    for (_, output) in net.outputs {
+        let part = squared_error(g, output)?;
+        loss = Some(match loss {
+            None => part,
+            Some(loss) => g.add(loss, part)?,
+        });
+    }
+    Ok(loss.expect("has outputs"))
+}
+
+const TASKS: &[Task] = &[
+    Task {
+        name: "mlp",
+        rows: 48,
+        classes: 0,
+        build: |g| {
+            described(
+                &Architecture::ActorCritic { inputs: 4, hidden: vec![64, 64], actions: 2, activation: Act::Tanh },
+                g,
+            )
+        },
+    },
+    Task {
+        name: "dueling",
+        rows: 64,
+        classes: 12,
+        build: |g| {
+            let x = g.input("x", [144]);
+            let action = g.input_ints("action", [1]);
+            let q = nets::dueling(g, x, &[256, 128], 64, 12)?;
+            let chosen = g.gather(q, action)?;
+            let target = g.input("target", [1]);
+            g.huber_loss(chosen, target, 1.0)
+        },
+    },
+    Task {
+        name: "resnet",
+        rows: 16,
+        classes: 0,
+        build: |g| {
+            described(
+                &Architecture::Residual {
+                    inputs: 198,
+                    width: 128,
+                    blocks: 3,
+                    policy: 1156,
+                    value_hidden: 64,
+                    value: 6,
+                },
+                g,
+            )
+        },
+    },
+    Task {
+        name: "conv",
+        rows: 8,
+        classes: 10,
+        build: |g| {
+            let x = g.input("x", [32, 32, 3]);
+            let class = g.input_ints("class", [1]);
+            let h = g.conv2d("conv1", x, Conv2d::new(8, 3).padding(1))?;
+            let h = g.relu(h)?;
+            let h = g.conv2d("conv2", h, Conv2d::new(16, 3).stride(2).padding(1))?;
+            let h = g.relu(h)?;
+            let h = g.conv2d("conv3", h, Conv2d::new(32, 3).stride(2).padding(1))?;
+            let h = g.relu(h)?;
+            let h = g.global_average_pool(h)?;
+            let logits = g.linear("head", h, 10)?;
+            g.cross_entropy(logits, class, 0.0, None)
+        },
+    },
+    Task {
+        name: "field",
+        rows: 2,
+        classes: 0,
+        build: |g| {
+            let x = g.input("x", [16, 16, 64]);
+            let h = g.conv2d("conv", x, Conv2d::new(64, 3).circular(1))?;
+            let y = g.instance_norm("norm", h, NormOptions { act: Act::Gelu, ..NormOptions::default() })?;
+            squared_error(g, y)
+        },
+    },
+    Task {
+        name: "lstm",
+        rows: 6,
+        classes: 0,
+        build: |g| {
+            let x = g.input("x", [64, 128]);
+            let y = g.lstm("lstm", x, 128, 1, &Memory::default())?.y;
+            squared_error(g, y)
+        },
+    },
+    Task {
+        name: "attention",
+        rows: 5,
+        classes: 0,
+        build: |g| {
+            let x = g.input("x", [32, 64]);
+            let y = g.attention("attention", x, 4, false, None)?;
+            squared_error(g, y)
+        },
+    },
+];
+
+enum Data {
+    Real(Vec<f32>),
+    Ints(Vec<i32>),
+}
+
+fn check(golden: &Golden, task: &Task, backend: Backend) {
+    let mut g = Graph::new();
+    let loss = (task.build)(&mut g).unwrap();
+    let mut params = g.params(0).unwrap();
+    let mut names: Vec<String> = params.specs().iter().map(|spec| spec.name.clone()).collect();
+    names.sort();
+    for (salt, name) in names.iter().enumerate() {
+        let spec = params.spec(name).unwrap().clone();
+        let fan_in = spec.shape[1..].iter().product::<usize>() as f32;
+        let scale = if spec.shape.len() > 1 { 3.0 / fan_in.sqrt() } else { 0.2 };
+        let values: Vec<f32> = hashed(spec.count(), 100 + salt as u64).iter().map(|x| x * scale).collect();
+        params.set(name, &values).unwrap();
+    }
+    let data: Vec<Data> = g
+        .inputs()
+        .iter()
+        .enumerate()
+        .map(|(i, &input)| {
+            let values = hashed(g.ty(input).len() * task.rows, i as u64 + 1);
+            match g.ty(input).kind {
+                Kind::Ints => Data::Ints(values.iter().map(|x| ((x + 0.5) * task.classes as f32) as i32).collect()),
+                _ => Data::Real(values.iter().map(|x| x * 2.0).collect()),
+            }
+        })
+        .collect();
+    let feeds: Vec<Feed> = data
+        .iter()
+        .map(|data| match data {
+            Data::Real(x) => Feed::Real(x),
+            Data::Ints(x) => Feed::Ints(x),
+        })
+        .collect();
+    let options = Options { backend, ..Options::threads(2) };
+    let mut plan = Plan::training(&g, loss, task.rows, &options).unwrap();
+    let mut adam = Optimizer::new(Method::default(), &params, None, backend).unwrap();
+    let (_, wanted) = golden.get(&format!("{}/losses", task.name)).unwrap();
+    for (step, wanted) in wanted.iter().enumerate().take(STEPS) {
+        let got = plan.train(&params, task.rows, &feeds, 1.0, Gradients::Replace).loss;
+        adam.step(&mut params, plan.gradients(), 1e-3);
+        let error = (got - wanted).abs() / wanted.abs();
+        assert!(error < 2e-4, "{} on {}: loss {step} is {got}, PyTorch's {wanted}", task.name, backend.name());
+    }
+    for name in &names {
+        let (_, wanted) = golden.get(&format!("{}/{name}", task.name)).unwrap();
+        let values = params.get(name).unwrap();
+        let squares: f64 = values.iter().map(|&x| f64::from(x).powi(2)).sum();
+        let sum: f64 = values.iter().map(|&x| f64::from(x)).sum();
+        // Ten steps of at most 1e-3 each: a wrong gradient moves a sum by a good part of that.
+        let most = 1e-2 * values.len() as f64;
+        let error = (sum - f64::from(wanted[0])).abs() / most;
+        let square_error = (squares - f64::from(wanted[1])).abs() / f64::from(wanted[1]);
+        assert!(error < 5e-3, "{} on {}: sum of {name} off by {error:.1e}", task.name, backend.name());
+        assert!(
+            square_error < 1e-3,
+            "{} on {}: squares of {name} off by {square_error:.1e}",
+            task.name,
+            backend.name()
+        );
+    }
+}
+
+#[test]
+fn ten_steps_end_where_pytorch_ends() {
+    let golden = Golden::open("training.safetensors");
+    for task in TASKS {
+        for backend in ["portable", "avx2", "avx512"] {
+            if let Ok(backend) = Backend::named(backend) {
+                check(&golden, task, backend);
+            }
+        }
+    }
+}
