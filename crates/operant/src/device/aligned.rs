@@ -1,9 +1,24 @@
-//! Memory that begins on a cache line: a vector load or a tile row that spans two lines costs twice.
+//! Memory that begins on a cache line: a vector load or a tile row that spans two lines costs twice. Much memory is in large
+//! pages, where the system has them: going through it then misses no translation of addresses.
+#![allow(unsafe_code)]
 
 use std::ops::{Deref, DerefMut};
 
 /// Bytes of a cache line, and of the widest registers.
 const LINE: usize = 64;
+/// Bytes of a large page.
+const LARGE_PAGE: usize = 2 << 20;
+
+/// Asks for large pages for memory that has not been touched yet; they are not needed, so a refusal is fine.
+fn ask_for_large_pages<T>(memory: &mut [T]) {
+    #[cfg(target_os = "linux")]
+    // SAFETY: the call says how pages of this memory are to be backed, and changes nothing that is in them.
+    unsafe {
+        libc::madvise(memory.as_mut_ptr().cast(), size_of_val(memory), libc::MADV_HUGEPAGE);
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = memory;
+}
 
 /// A slice of fixed length, aligned to cache lines.
 pub struct Aligned<T> {
@@ -15,11 +30,16 @@ pub struct Aligned<T> {
 impl<T: Copy + Default> Aligned<T> {
     /// All zero.
     pub fn zeros(len: usize) -> Self {
-        let slack = LINE / size_of::<T>();
-        let memory = vec![T::default(); len + slack];
+        let large = len >= 2 * LARGE_PAGE / size_of::<T>();
+        let boundary = if large { LARGE_PAGE } else { LINE };
+        let slack = boundary / size_of::<T>();
+        let mut memory = vec![T::default(); len + slack];
         // The offset may also be "none", which costs speed and nothing else.
-        let start = memory.as_ptr().align_offset(LINE);
-        Self { start: if start <= slack { start } else { 0 }, memory, len }
+        let start = Some(memory.as_ptr().align_offset(boundary)).filter(|start| *start <= slack).unwrap_or(0);
+        if large {
+            ask_for_large_pages(&mut memory[start..start + len]);
+        }
+        Self { start, memory, len }
     }
 }
 

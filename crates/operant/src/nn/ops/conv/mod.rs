@@ -379,3 +379,57 @@ impl Graph {
         self.apply(name, op, &nodes)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nn::{Feed, Gradients, Options, Plan, Precision, Wanted};
+
+    /// Output, gradient of the images, gradients of parameters.
+    fn run(layer: Conv2d, [h, w, c]: [usize; 3], precision: Precision) -> [Vec<f32>; 3] {
+        let numbers = |count: usize, step: usize| -> Vec<f32> {
+            (0..count).map(|i| ((i * step + i / 13) % 251) as f32 / 125.0 - 1.0).collect()
+        };
+        let mut g = Graph::new();
+        let x = g.input_with_gradient("x", [h, w, c]);
+        let y = g.conv2d("layer", x, layer).unwrap();
+        let len = g.ty(y).len();
+        let weight = g.input("w", g.shape(y).to_vec());
+        let product = g.mul(y, weight).unwrap();
+        let loss = g.sum(product, 9).unwrap();
+        let params = g.params(1).unwrap();
+        let wanted = Wanted { outputs: vec![y], losses: vec![(loss, 1.0)], metrics: Vec::new() };
+        let options = Options { precision, tile_rows: Some(2), ..Options::default() };
+        let mut plan: Plan = Plan::new(&g, &wanted, 3, &options).unwrap();
+        let (x_feed, w_feed) = (numbers(3 * h * w * c, 37), numbers(3 * len, 53));
+        plan.train(&params, 3, &[Feed::Real(&x_feed), Feed::Real(&w_feed)], 1.0, Gradients::Replace);
+        [plan.output(y).to_vec(), plan.input_gradient(x).unwrap().to_vec(), plan.gradients().to_vec()]
+    }
+
+    /// Tiles of bf16 and rounded f16 against f32: images of one and of several parts, every stride, border and group.
+    #[test]
+    fn half_precisions_are_near() {
+        let cases = [
+            (Conv2d::new(64, 3).padding(1), [70, 66, 64]),
+            (Conv2d::new(16, 3).padding(1), [7, 5, 16]),
+            (Conv2d::new(24, 3).padding(1).stride(2), [9, 20, 40]),
+            (Conv2d::new(32, 5).circular(2), [8, 9, 16]),
+            (Conv2d::new(32, 3).circular(1).stride(2), [60, 70, 32]),
+            (Conv2d::new(48, 3).padding(1).groups(2), [6, 6, 32]),
+            (Conv2d::new(20, 1), [3, 4, 33]),
+            (Conv2d::new(16, 2).stride(3), [7, 8, 16]),
+        ];
+        for (layer, shape) in cases {
+            let wanted = run(layer, shape, Precision::F32);
+            for (precision, tolerance) in [(Precision::Bf16, 1.5e-2), (Precision::F16, 2e-3)] {
+                for (what, (got, wanted)) in run(layer, shape, precision).iter().zip(&wanted).enumerate() {
+                    let scale = wanted.iter().fold(0.0f32, |most, x| most.max(x.abs()));
+                    for (i, (got, wanted)) in got.iter().zip(wanted).enumerate() {
+                        let error = (got - wanted).abs() / scale;
+                        assert!(error < tolerance, "{layer:?} of {shape:?}, {precision:?}: {what}[{i}] is off by {error}");
+                    }
+                }
+            }
+        }
+    }
+}

@@ -4,7 +4,7 @@
 use crate::nn::real::{Compute, Left, Real, Room, Scratch};
 
 /// Bytes of a window beyond the rows that one product reads.
-const WINDOW_BYTES: usize = 96 << 10;
+const WINDOW_BYTES: usize = 192 << 10;
 
 /// Where rows come from and how they are bordered.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +41,8 @@ impl Border {
 
     /// Rows of the window.
     fn window<R: Real>(&self, compute: Compute) -> usize {
-        self.rows + WINDOW_BYTES / (4 * self.stride::<R>(compute))
+        let element = if R::tiled(compute) { 2 } else { size_of::<R>() };
+        (self.rows + WINDOW_BYTES / (element * self.stride::<R>(compute))).min(self.height)
     }
 
     pub(super) fn scratch<R: Real>(&self, compute: Compute) -> Scratch {
