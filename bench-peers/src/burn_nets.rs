@@ -22,7 +22,11 @@ pub(crate) fn ndarray(case: &Case, pass: Pass) -> Result<Call, String> {
 }
 
 fn build(mut device: Device, case: &Case, pass: Pass) -> Result<Call, String> {
-    if case.bf16 {
+    if case.net == "field" {
+        return Err("burn has no circular padding".into());
+    }
+    // A device keeps the first precision it is given, and each pass asks anew.
+    if case.bf16 && device.settings().float_dtype != FloatDType::BF16 {
         device.configure(FloatDType::BF16).map_err(|error| format!("bf16: {error:?}"))?;
     }
     Ok(match case.net.as_str() {
@@ -32,7 +36,6 @@ fn build(mut device: Device, case: &Case, pass: Pass) -> Result<Call, String> {
         "conv" => call::<Conv>(device, case, pass),
         "lstm" => call::<Recurrent>(device, case, pass),
         "attention" => call::<Attention>(device, case, pass),
-        "field" => return Err("burn has no circular padding".into()),
         net => return Err(format!("no network \"{net}\"")),
     })
 }

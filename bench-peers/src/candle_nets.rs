@@ -15,7 +15,7 @@ pub(crate) fn build(case: &Case, pass: Pass) -> std::result::Result<Call, String
         "resnet" => call::<ResNet>(case, pass),
         "conv" => call::<Conv>(case, pass),
         "lstm" => call::<Lstm>(case, pass),
-        "field" => return Err("candle has no circular padding and no instance norm".into()),
+        "field" => return Err("candle has no circular padding".into()),
         "attention" => return Err("candle has no multi-head attention layer".into()),
         net => return Err(format!("no network \"{net}\"")),
     };

@@ -73,14 +73,17 @@ pub(crate) fn watch(command: &mut Command, mut look: impl FnMut(&str)) -> Result
     Ok(child.wait().map_err(|error| failed(command, error))?.code())
 }
 
-/// Runs a command quietly and returns its standard output; the last line of its standard error explains a failure.
+/// Runs a command quietly and returns its standard output; its standard error explains a failure, with the line that
+/// calls itself an error or else with the last.
 pub(crate) fn capture(command: &mut Command) -> Result<String, String> {
     let output = command.stdin(Stdio::null()).output().map_err(|error| failed(command, error))?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     let stderr = String::from_utf8_lossy(&output.stderr);
-    let reason = stderr.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no message").trim();
+    let mut lines = stderr.lines().map(str::trim).filter(|line| !line.is_empty());
+    let reason = lines.clone().find(|line| line.starts_with("error:")).or_else(|| lines.next_back());
+    let reason = reason.unwrap_or("no message");
     Err(failed(command, format_args!("{}: {reason}", output.status)))
 }
 
