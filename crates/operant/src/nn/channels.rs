@@ -242,7 +242,7 @@ mod tests {
     fn rows_hold_whole_registers() {
         for channels in 1..300 {
             let n = row_len(channels);
-            assert!(n % channels == 0 && (n.is_multiple_of(16) || channels >= MANY) && n <= 16 * channels);
+            assert!(n.is_multiple_of(channels) && (n.is_multiple_of(16) || channels >= MANY) && n <= 16 * channels);
         }
         assert_eq!((row_len(3), row_len(8), row_len(64), row_len(24)), (48, 16, 64, 48));
     }
