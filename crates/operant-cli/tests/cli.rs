@@ -35,10 +35,33 @@ fn readme_commands_work_as_written() {
     for command in commands {
         let words: Vec<&str> = command.split('#').next().unwrap().split_whitespace().collect();
         // A test has no two seconds to spare for each; everything else is as written.
-        let quick: &[&str] = if words[0] == "bench" { &["--seconds", "0.05"] } else { &[] };
+        let quick: &[&str] = match words[..] {
+            ["bench", "nn", ..] if !words.contains(&"--batch") => &["--seconds", "0.05", "--batch", "8"],
+            ["bench", ..] => &["--seconds", "0.05"],
+            _ => &[],
+        };
         text(&operant(&[&words[..], quick].concat()));
     }
     assert!(readme.contains("cargo xtask test"), "the README shows the test command");
+}
+
+#[test]
+fn bench_nn_measures_every_network() {
+    for net in ["mlp", "resnet", "dueling", "conv", "field", "lstm", "attention"] {
+        for precision in ["f32", "auto"] {
+            let words =
+                ["bench", "nn", "--net", net, "--precision", precision, "--batch", "2", "--seconds", "0.01", "--json"];
+            let report = json(&words);
+            assert_eq!(report["net"], net);
+            assert_eq!(report["batch"], 2);
+            assert_eq!(report["threads"], 1);
+            assert_eq!(report["allocs"], 0, "{net}");
+            for key in ["forward_gflops", "train_gflops", "workspace_bytes", "peak_gflops"] {
+                assert!(report[key].as_f64().unwrap() > 0.0, "{net}: {key}");
+            }
+            assert!(["f32", "bf16"].contains(&report["precision"].as_str().unwrap()));
+        }
+    }
 }
 
 #[test]
@@ -104,6 +127,11 @@ fn mistakes_get_a_message_and_exit_code_2() {
         (&["bench", "env", "cartpole", "--seconds", "-1"], "--seconds -1: wanted more than 0"),
         (&["bench", "env", "cartpole", "--threads", "0"], "--threads 0: wanted 1..=1024"),
         (&["bench", "env", "cartpole", "--lanes", "4"], "auto, 1, 8, 16"),
+        (&["bench", "nn", "--precision", "bf61"], "unknown precision \"bf61\"; did you mean \"bf16\"?"),
+        (&["bench", "nn", "--batch", "0"], "--batch 0: wanted 1..="),
+        (&["bench", "nn", "--tile-rows", "0"], "--tile-rows 0: wanted at least 1"),
+        (&["bench", "nn", "--backend", "avx3"], "unknown instruction set"),
+        (&["bench", "nn", "--threads", "0"], "--threads 0: wanted 1..=1024"),
     ];
     for (arguments, wanted) in cases {
         let (code, message) = failure(arguments);

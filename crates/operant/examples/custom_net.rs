@@ -8,7 +8,7 @@ use operant::nn::{Feed, Gradients, Graph, Metadata, Method, Optimizer, Options, 
 
 const ROWS: usize = 256;
 
-fn main() -> Result<()> {
+pub fn main() -> Result<()> {
     // y = sin(3a)·b, from two numbers.
     let mut g = Graph::new();
     let x = g.input("x", [2]);
@@ -32,7 +32,8 @@ fn main() -> Result<()> {
             (x[0], x[1]) = (rng.unit() * 2.0 - 1.0, rng.unit() * 2.0 - 1.0);
             *target = (3.0 * x[0]).sin() * x[1];
         }
-        let outcome = plan.train(&params, ROWS, &[Feed::Real(&inputs), Feed::Real(&targets)], 1.0, Gradients::Replace);
+        let feeds = [Feed::Real(&inputs), Feed::Real(&targets)];
+        let outcome = plan.train(&params, ROWS, &feeds, 1.0, Gradients::Replace);
         adam.step(&mut params, plan.gradients(), 3e-3);
         if step % 500 == 0 {
             println!("step {step:>4}  loss {:.6}", outcome.loss);

@@ -5,6 +5,15 @@
 #[allow(unreachable_pub)]
 mod my_env;
 
+#[path = "../examples/custom_net.rs"]
+#[allow(unreachable_pub)]
+mod custom_net;
+
+#[test]
+fn custom_net_runs() {
+    custom_net::main().unwrap();
+}
+
 #[test]
 fn my_env_passes_its_checks() {
     my_env::main().unwrap();
@@ -16,7 +25,13 @@ fn the_readme_shows_the_code_as_it_is() {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
     let readme = std::fs::read_to_string(format!("{root}/README.md")).unwrap();
     let source = std::fs::read_to_string(format!("{root}/crates/operant/src/env/mountaincar.rs")).unwrap();
-    let (_, shown) = readme.split_once("```rust,ignore\n").unwrap();
-    let (shown, _) = shown.split_once("```").unwrap();
-    assert!(squeezed(&source).contains(squeezed(shown).trim()), "README.md shows another step than mountaincar.rs has");
+    let net = std::fs::read_to_string(format!("{root}/crates/operant/examples/custom_net.rs")).unwrap();
+    let blocks: Vec<&str> =
+        readme.split("```rust,ignore\n").skip(1).map(|rest| rest.split_once("```").unwrap().0).collect();
+    let [network, step] = blocks[..] else { panic!("{} blocks of Rust", blocks.len()) };
+    for line in network.lines() {
+        let known = net.lines().any(|source| source.trim() == line.trim());
+        assert!(known, "README.md shows {line:?}, which custom_net.rs does not have");
+    }
+    assert!(squeezed(&source).contains(squeezed(step).trim()), "README.md shows another step than mountaincar.rs has");
 }

@@ -180,11 +180,11 @@ fn measure(seconds: f64, flops: f64, threads: usize, mut call: impl FnMut()) -> 
     let start = Instant::now();
     call();
     let once = start.elapsed().as_secs_f64().max(1e-9);
-    const PARTS: usize = 20;
-    let calls = ((seconds / PARTS as f64 / once) as usize).max(1);
+    let parts = ((seconds / once) as usize).clamp(3, 20);
+    let calls = ((seconds / parts as f64 / once) as usize).max(1);
     let allocated = alloc::allocations();
     let mut best = f64::INFINITY;
-    for _ in 0..PARTS {
+    for _ in 0..parts {
         let start = now();
         (0..calls).for_each(|_| call());
         best = best.min((now() - start) / calls as f64);
@@ -192,7 +192,7 @@ fn measure(seconds: f64, flops: f64, threads: usize, mut call: impl FnMut()) -> 
     Measured {
         gflops: flops / best * 1e-9,
         microseconds: best * 1e6,
-        allocations: (alloc::allocations() - allocated) / (PARTS * calls) as u64,
+        allocations: (alloc::allocations() - allocated) / (parts * calls) as u64,
     }
 }
 

