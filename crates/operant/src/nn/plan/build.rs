@@ -132,6 +132,8 @@ pub(super) struct Recipe {
     pub(super) full_len: usize,
     pub(super) sums_len: usize,
     pub(super) params_len: usize,
+    /// The same in a training plan, else 0.
+    pub(super) grads_len: usize,
     /// Sums that a later stage reads: reduced after their stage.
     pub(super) early_sums: Vec<(usize, Buffer)>,
     pub(super) tile_rows: usize,
@@ -274,6 +276,7 @@ impl Recipe {
                 )));
             }
         }
+        let grads_len = if wanted.training() { params_len } else { 0 };
         let calls = simplify(graph, wanted);
         if let Some(node) = wanted.outputs.iter().find(|node| graph.ty(**node).kind != Kind::Rows) {
             let (name, ty) = (graph.name(*node), graph.ty(*node));
@@ -295,7 +298,7 @@ impl Recipe {
             value: vec![None; graph.values.len()],
             grad: vec![None; graph.values.len()],
             root,
-            sums_len: params_len,
+            sums_len: grads_len,
         };
         let nodes: Vec<Planned> = calls.iter().map(|call| b.node(call, offsets)).collect();
         let used: Vec<bool> = b.used(&calls, wanted);
@@ -342,6 +345,7 @@ impl Recipe {
             full_len: 0,
             sums_len: b.sums_len,
             params_len,
+            grads_len,
             early_sums: Vec::new(),
             tile_rows: 0,
             least_rows: 1,

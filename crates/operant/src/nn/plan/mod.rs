@@ -195,7 +195,7 @@ impl<R: Real> Plan<R> {
         self.check_feeds(rows, feeds);
         let recipe = Arc::clone(&self.recipe);
         assert!(values.len() >= recipe.params_len, "{} parameter values, wanted {}", values.len(), recipe.params_len);
-        let keep = if gradients == Gradients::Add { recipe.params_len } else { 0 };
+        let keep = if gradients == Gradients::Add { recipe.grads_len } else { 0 };
         self.sums[keep..].fill(R::default());
         self.rows = rows;
         self.runs = self.runs.wrapping_add(1);
@@ -254,9 +254,9 @@ impl<R: Real> Plan<R> {
         self.rows_of(&self.recipe.gradients, node)
     }
 
-    /// Gradients of parameters, laid out like [`Params::values`].
+    /// Gradients of parameters, laid out like [`Params::values`]; empty in an inference plan.
     pub fn gradients(&self) -> &[R] {
-        &self.sums[..self.recipe.params_len]
+        &self.sums[..self.recipe.grads_len]
     }
 
     /// Mean over rows of a metric of the last run. Panics if the plan was not built to give it.

@@ -121,7 +121,7 @@ impl<R: Real> Run<'_, R> {
         assert!(full.len() >= recipe.full_len && sums.len() >= len);
         assert!(cut.groups == 1 || group_sums.len() >= cut.groups * len);
         assert!(self.rows <= recipe.max_rows && workers.iter().all(|worker| worker.tile.len() >= recipe.tile_len));
-        let apart = cut.groups > 1;
+        let apart = cut.groups > 1 && len > 0;
         if apart {
             group_sums[..cut.groups * len].fill(R::default());
         }
@@ -162,7 +162,7 @@ impl<R: Real> Run<'_, R> {
         }
         if apart {
             let groups = Groups { sums: &group_sums[..cut.groups * len], len };
-            reduce(self.compute, sums, groups, 0, recipe.params_len);
+            reduce(self.compute, sums, groups, 0, recipe.grads_len);
             for &(buffer, _) in &recipe.losses {
                 self.reduce_slot(sums, groups, buffer);
             }
