@@ -8,6 +8,7 @@ use operant::nn::{Feed, Gradients, Graph, Metadata, Method, Optimizer, Options, 
 
 const ROWS: usize = 256;
 
+/// Builds a network, trains it, saves and loads it.
 pub fn main() -> Result<()> {
     // y = sin(3a)·b, from two numbers.
     let mut g = Graph::new();
