@@ -51,7 +51,7 @@ class Network:
         rows = np.asarray(obs, dtype=np.float32)
         if rows.ndim == 1:
             return {name: output[0] for name, output in self._engine.forward(rows[np.newaxis]).items()}
-        return self._engine.forward(np.ascontiguousarray(rows.reshape(len(rows), -1)))
+        return self._engine.forward(np.ascontiguousarray(rows.reshape(len(rows), int(np.prod(rows.shape[1:])))))
 
     def state_dict(self) -> dict[str, FloatArray]:
         """Parameters and buffers by name, copied, in PyTorch's layouts."""
