@@ -147,6 +147,11 @@ impl<const FUSE: bool> Float for F<FUSE> {
             Self(_mm512_mask_fmadd_ps(y, sound, error, y))
         })
     }
+    /// Fast mode: 14 bits from a table.
+    #[inline(always)]
+    fn reciprocal_coarse(self) -> Self {
+        if FUSE { Self(simd!(_mm512_rcp14_ps(self.0))) } else { Self::from(1.0) / self }
+    }
     /// Fast mode: as [`reciprocal`](Float::reciprocal).
     #[inline(always)]
     fn rsqrt(self) -> Self {

@@ -149,14 +149,14 @@ pub fn tanh_fast<L: Lanes>(x: L::F) -> L::F {
     x * p / q
 }
 
-/// Hyperbolic tangent for results that are then rounded to bf16: error below 1.4e-4, a fourteenth of bf16's own near 1.
+/// Hyperbolic tangent for results that are then rounded to bf16: error below 2.1e-4, a ninth of bf16's own near 1.
 #[inline(always)]
 pub fn tanh_coarse<L: Lanes>(x: L::F) -> L::F {
     let x = x.clamp(-4.8, 4.8);
     let z = x * x;
     let p = polynomial(z, [1.0, 1.033_178e-1, 6.969_7e-4]);
     let q = polynomial(z, [1.0, 4.364_697e-1, 1.308_75e-2]);
-    x * p * q.reciprocal()
+    x * p * q.reciprocal_coarse()
 }
 
 /// The error function as one odd rational function limited to ±1, which it passes near ±3.9. Relative error below 5e-7.
@@ -312,14 +312,6 @@ mod tests {
     }
 
     #[test]
-    fn tanh_coarse_bound() {
-        let error = |x: f32| (f64::from(tanh_coarse::<Scalar>(S::from(x)).get()) - f64::from(x).tanh()).abs();
-        assert!(worst(sweep(-12.0, 12.0), error) < 1.4e-4);
-        assert!(worst(sweep(-0.1, 0.1), error) < 5e-6);
-        assert!(tanh_coarse::<Scalar>(S::from(f32::NAN)).get().is_nan());
-    }
-
-    #[test]
     fn pow_bound() {
         for y in [-3.5f32, -1.0, 0.0, 0.5, 2.0, 7.25] {
             let error = |x: f32| {
@@ -336,8 +328,19 @@ mod tests {
     /// The functions for networks, one row of results each.
     struct ForNetworks<'a>(&'a [f32]);
 
-    const FOR_NETWORKS: [&str; 10] =
-        ["reciprocal", "rsqrt", "exp_fast", "tanh_fast", "erf", "sigmoid", "silu", "softplus", "gelu", "gelu_grad"];
+    const FOR_NETWORKS: [&str; 11] = [
+        "reciprocal",
+        "rsqrt",
+        "exp_fast",
+        "tanh_fast",
+        "tanh_coarse",
+        "erf",
+        "sigmoid",
+        "silu",
+        "softplus",
+        "gelu",
+        "gelu_grad",
+    ];
 
     impl Kernel for ForNetworks<'_> {
         type Out = Vec<Vec<f32>>;
@@ -352,6 +355,7 @@ mod tests {
                     x.rsqrt(),
                     x.exp_fast(),
                     x.tanh_fast(),
+                    tanh_coarse::<L>(x),
                     x.erf(),
                     x.sigmoid(),
                     x.silu(),
@@ -399,13 +403,15 @@ mod tests {
         fn density(x: f64) -> f64 {
             (x * x * -0.5).exp() / std::f64::consts::TAU.sqrt()
         }
-        let cases: [(&str, f64, f64, Exact, Against, f64); 14] = [
+        let cases: [(&str, f64, f64, Exact, Against, f64); 16] = [
             ("reciprocal", -500.0, 500.0, |x| 1.0 / x, Result, 3e-7),
             ("rsqrt", 1e-6, 500.0, |x| 1.0 / x.sqrt(), Result, 3e-7),
             ("exp_fast", -87.3, 88.3, f64::exp, Result, 3e-7),
             ("exp_fast", -1.0, 1.0, f64::exp, Result, 3e-7),
             ("tanh_fast", -12.0, 12.0, f64::tanh, Result, 5e-7),
             ("tanh_fast", -1e-3, 1e-3, f64::tanh, Result, 5e-7),
+            ("tanh_coarse", -12.0, 12.0, f64::tanh, One, 2.1e-4),
+            ("tanh_coarse", -0.1, 0.1, f64::tanh, One, 1.2e-5),
             ("erf", -6.0, 6.0, double::erf, Result, 5e-7),
             ("erf", -1e-3, 1e-3, double::erf, Result, 5e-7),
             ("sigmoid", -87.0, 100.0, sigmoid, Result, 4e-7),

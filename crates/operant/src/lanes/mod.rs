@@ -146,6 +146,11 @@ pub trait Float:
     fn reciprocal(self) -> Self {
         Self::from(1.0) / self
     }
+    /// [`reciprocal`](Self::reciprocal) within a relative 7e-5 where both are normal numbers: the cheapest there is.
+    #[inline(always)]
+    fn reciprocal_coarse(self) -> Self {
+        self.reciprocal()
+    }
     /// `1 / √self`: rounded twice in strict mode, within a relative 3e-7 in fast mode; infinity at 0, 0 at infinity, NaN
     /// below 0.
     #[inline(always)]

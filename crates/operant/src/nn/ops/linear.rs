@@ -18,8 +18,10 @@ pub struct Linear {
     pub act: Act,
 }
 
-/// Rows that are multiplied and activated while they are in the nearest cache.
-const BLOCK: usize = 48;
+/// Rows that are multiplied and activated while they are in the nearest cache; all if there is nothing to activate.
+fn block_rows(act: Act, m: usize) -> usize {
+    if act == Act::Identity { m.max(1) } else { 48 }
+}
 
 /// Products this small run in f32 whatever the plan's precision.
 fn exact(n: usize, k: usize) -> bool {
@@ -118,8 +120,9 @@ impl Op for Linear {
         let x = R::left(compute, view, c.x[0], c.room.again());
         let weight = c.packed.get(0);
         let start = if self.bias { Start::Bias(c.x[2]) } else { Start::Zero };
-        for first in (0..m).step_by(BLOCK) {
-            let block = BLOCK.min(m - first);
+        let block = block_rows(self.act, m);
+        for first in (0..m).step_by(block) {
+            let block = block.min(m - first);
             let y = &mut c.y[0][first * n..(first + block) * n];
             R::product(compute, &product(block, n, k, stride), x.from(first * stride), weight, start, y);
             activate_for::<R, L>(self.act, c.compute.precision, y);
@@ -134,11 +137,12 @@ impl Op for Linear {
         let gradient = if self.act == Act::Identity { 0 } else { m * n };
         let dz = c.room.take(Scratch::real(gradient)).real;
         let (y, dy) = (c.y[0], c.dy[0]);
-        let view = View::dense(BLOCK, n);
+        let block = block_rows(self.act, m);
+        let view = View::dense(block, n);
         let stride = R::left_stride(compute, view);
         let start = if c.add & 1 == 1 { Start::Add } else { Start::Zero };
-        for first in (0..m).step_by(BLOCK) {
-            let block = BLOCK.min(m - first);
+        for first in (0..m).step_by(block) {
+            let block = block.min(m - first);
             let rows = first * n..(first + block) * n;
             let part = if self.act == Act::Identity {
                 &dy[rows]
