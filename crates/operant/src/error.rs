@@ -1,6 +1,7 @@
 //! One error type for every edge of the engine. A message says what, got, wanted and the next step.
 
 use std::fmt;
+use std::path::Path;
 
 /// Shorthand for results of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -16,6 +17,8 @@ pub enum Error {
     Action(String),
     /// Saved bytes that do not fit or are damaged.
     Saved(String),
+    /// A file or folder that cannot be read or written.
+    Io(String),
 }
 
 impl Error {
@@ -26,11 +29,17 @@ impl Error {
             None => Self::Unknown(format!("unknown {what} \"{got}\" ({next_step})")),
         }
     }
+
+    /// `cannot <do> <path>: <what the system says>`.
+    pub fn io(action: &str, path: &Path, error: &std::io::Error) -> Self {
+        Self::Io(format!("cannot {action} {}: {error}", path.display()))
+    }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::Unknown(text) | Self::Invalid(text) | Self::Action(text) | Self::Saved(text)) = self;
+        let (Self::Unknown(text) | Self::Invalid(text) | Self::Action(text) | Self::Saved(text) | Self::Io(text)) =
+            self;
         f.write_str(text)
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Rooms, lowest first; each uses only those before it:
 //! - [`error`]: one error type, with suggestions
+//! - [`telemetry`]: metrics and events of a run, carried to files, a live ring and the console
 //! - [`lanes`]: straight-line code written once, run on 1, 8 or 16 lanes or printed as C
 //! - [`device`]: worker threads, matrix products, allocation counting, the machine
 //! - [`nn`]: networks: graphs, plans, ops, optimisers, distributions
@@ -23,6 +24,7 @@ pub mod env;
 pub mod error;
 pub mod lanes;
 pub mod nn;
+pub mod telemetry;
 
 pub use error::{Error, Result};
 
