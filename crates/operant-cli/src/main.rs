@@ -1,12 +1,16 @@
 //! The `operant` command: one file per verb.
 
 mod bench;
+mod eval;
 mod list;
 mod output;
+mod picture;
+mod train;
 
 use clap::{Parser, Subcommand};
 use operant::device::alloc::CountingAllocator;
 use std::process::ExitCode;
+use std::time::Instant;
 
 /// Counts allocations, so that `bench` can show that a loop makes none.
 #[global_allocator]
@@ -20,10 +24,15 @@ struct Cli {
     verb: Verb,
 }
 
-const AFTER_HELP: &str = "Try:\n  operant bench env cartpole\n  operant list\n  operant list cartpole";
+const AFTER_HELP: &str =
+    "Try:\n  operant train ppo cartpole\n  operant bench env cartpole\n  operant list\n  operant list cartpole";
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    /// Train an agent.
+    Train(train::Args),
+    /// Play episodes with a trained policy.
+    Eval(eval::Args),
     /// Measure speed.
     Bench(bench::Args),
     /// Show environments, algorithms and devices, or one environment in full.
@@ -31,12 +40,16 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
+    let started = Instant::now();
+    let done = |()| ExitCode::SUCCESS;
     let result = match Cli::parse().verb {
-        Verb::Bench(args) => bench::run(&args),
-        Verb::List(args) => list::run(&args),
+        Verb::Train(args) => train::run(&args, started),
+        Verb::Eval(args) => eval::run(&args).map(done),
+        Verb::Bench(args) => bench::run(&args).map(done),
+        Verb::List(args) => list::run(&args).map(done),
     };
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(output::Failure::Usage(message)) => output::fail(&message, 2),
         Err(output::Failure::Run(message)) => output::fail(&message, 1),
     }

@@ -36,6 +36,11 @@ pub(crate) fn fail(message: &str, code: u8) -> ExitCode {
     ExitCode::from(code)
 }
 
+/// Says what went wrong without being fatal.
+pub(crate) fn warn(message: &str) {
+    let _ = writeln!(std::io::stderr(), "warning: {message}");
+}
+
 /// A whole number with thousands separated, as people read it.
 pub(crate) fn grouped(number: f64) -> String {
     let digits = format!("{:.0}", number.abs());

@@ -19,6 +19,8 @@ pub enum Error {
     Saved(String),
     /// A file or folder that cannot be read or written.
     Io(String),
+    /// Training that met a number that is not finite.
+    Diverged(String),
 }
 
 impl Error {
@@ -38,8 +40,12 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::Unknown(text) | Self::Invalid(text) | Self::Action(text) | Self::Saved(text) | Self::Io(text)) =
-            self;
+        let (Self::Unknown(text)
+        | Self::Invalid(text)
+        | Self::Action(text)
+        | Self::Saved(text)
+        | Self::Io(text)
+        | Self::Diverged(text)) = self;
         f.write_str(text)
     }
 }

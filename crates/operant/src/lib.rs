@@ -2,11 +2,15 @@
 //!
 //! Rooms, lowest first; each uses only those before it:
 //! - [`error`]: one error type, with suggestions
-//! - [`telemetry`]: metrics and events of a run, carried to files, a live ring and the console
+//! - [`config`]: settings as typed tables
+//! - [`telemetry`]: metrics, events and alerts, and the sinks they go to
 //! - [`lanes`]: straight-line code written once, run on 1, 8 or 16 lanes or printed as C
 //! - [`device`]: worker threads, matrix products, allocation counting, the machine
 //! - [`nn`]: networks: graphs, plans, ops, optimisers, distributions
+//! - [`data`]: rollouts, minibatches, running statistics
 //! - [`env`](mod@env): environments, the registry, the vector env
+//! - [`algo`]: algorithms, each one file
+//! - [`run`]: the loop: settings, run folder, checkpoints, evaluation
 //!
 //! ```
 //! use operant::env::{self, Actions, Options, RowBuf, Seeds};
@@ -19,11 +23,15 @@
 //! # Ok::<(), operant::Error>(())
 //! ```
 
+pub mod algo;
+pub mod config;
+pub mod data;
 pub mod device;
 pub mod env;
 pub mod error;
 pub mod lanes;
 pub mod nn;
+pub mod run;
 pub mod telemetry;
 
 pub use error::{Error, Result};

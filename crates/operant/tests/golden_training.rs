@@ -58,7 +58,13 @@ const TASKS: &[Task] = &[
         classes: 0,
         build: |g| {
             described(
-                &Architecture::ActorCritic { inputs: 4, hidden: vec![64, 64], actions: 2, activation: Act::Tanh },
+                &Architecture::ActorCritic {
+                    inputs: 4,
+                    hidden: vec![64, 64],
+                    actions: 2,
+                    activation: Act::Tanh,
+                    continuous: false,
+                },
                 g,
             )
         },

@@ -2,6 +2,7 @@
 
 mod env;
 mod nn;
+mod ppo;
 
 use crate::output::Failure;
 use clap::Subcommand;
@@ -16,6 +17,8 @@ pub(crate) struct Args {
 enum What {
     /// Environment steps per second with random actions.
     Env(env::Args),
+    /// PPO: env steps per second of whole iterations, and where the time goes.
+    Ppo(ppo::Args),
     /// Networks: forward, and forward + backward + optimiser step.
     Nn(nn::Args),
 }
@@ -24,5 +27,6 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     match &args.what {
         What::Env(args) => env::run(args),
         What::Nn(args) => nn::run(args),
+        What::Ppo(args) => ppo::run(args),
     }
 }

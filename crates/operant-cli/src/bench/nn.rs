@@ -98,7 +98,13 @@ impl Choice {
         let mut g = Graph::new();
         match self {
             Self::Mlp => squared_errors(
-                &Architecture::ActorCritic { inputs: 4, hidden: vec![64, 64], actions: 2, activation: Act::Tanh },
+                &Architecture::ActorCritic {
+                    inputs: 4,
+                    hidden: vec![64, 64],
+                    actions: 2,
+                    activation: Act::Tanh,
+                    continuous: false,
+                },
                 8192,
             ),
             Self::Resnet => squared_errors(

@@ -34,6 +34,9 @@ pub enum Architecture {
         actions: usize,
         /// After every hidden layer.
         activation: Act,
+        /// Whether actions are real numbers: the first output is then `mean`, and there is a parameter `log_std [actions]`.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        continuous: bool,
     },
     /// A shared trunk with a value and an advantage stream; output `q [B, actions]`.
     Dueling {
@@ -72,6 +75,8 @@ pub struct Net {
     pub input: Node,
     /// Names and nodes.
     pub outputs: Vec<(&'static str, Node)>,
+    /// Log of the standard deviation of real-valued actions.
+    pub log_std: Option<Node>,
 }
 
 /// Key of the description in a checkpoint.
@@ -81,11 +86,15 @@ impl Architecture {
     /// The graph.
     pub fn build(&self) -> Result<Net> {
         let mut g = Graph::new();
+        let mut log_std = None;
         let (input, outputs) = match self {
-            Self::ActorCritic { inputs, hidden, actions, activation } => {
+            Self::ActorCritic { inputs, hidden, actions, activation, continuous } => {
                 let x = g.input("obs", [*inputs]);
                 let (logits, value) = actor_critic(&mut g, x, hidden, *actions, *activation)?;
-                (x, vec![("logits", logits), ("value", value)])
+                if *continuous {
+                    log_std = Some(g.param("log_std", [*actions], Init::Zeros));
+                }
+                (x, vec![(if *continuous { "mean" } else { "logits" }, logits), ("value", value)])
             }
             Self::Dueling { inputs, hidden, stream, actions } => {
                 let x = g.input("obs", [*inputs]);
@@ -101,7 +110,14 @@ impl Architecture {
                 (x, vec![("logits", logits), ("value", g.linear("value.2", v, *value)?)])
             }
         };
-        Ok(Net { graph: g, input, outputs })
+        Ok(Net { graph: g, input, outputs, log_std })
+    }
+
+    /// Numbers of an observation.
+    pub fn inputs(&self) -> usize {
+        match self {
+            Self::ActorCritic { inputs, .. } | Self::Dueling { inputs, .. } | Self::Residual { inputs, .. } => *inputs,
+        }
     }
 
     /// The description as a checkpoint carries it.
@@ -122,17 +138,25 @@ impl Architecture {
     /// Reads a file that [`Architecture::save`] wrote.
     pub fn load(path: impl AsRef<Path>) -> Result<(Self, Net, Params)> {
         let path = path.as_ref();
-        let bytes = saved::read_file(path)?;
-        let metadata = saved::metadata(&bytes)?;
+        let (architecture, net, params, _) = Self::from_bytes(&saved::read_file(path)?).map_err(|error| {
+            let Error::Saved(reason) = error else { return error };
+            Error::Saved(format!("{}: {reason}", path.display()))
+        })?;
+        Ok((architecture, net, params))
+    }
+
+    /// Reads the bytes of such a file; also gives its metadata.
+    pub fn from_bytes(bytes: &[u8]) -> Result<(Self, Net, Params, Metadata)> {
+        let metadata = saved::metadata(bytes)?;
         let text = metadata.get(KEY).ok_or_else(|| {
             let next = "build the network and load its parameters by name instead";
-            Error::Saved(format!("{} does not say which network it holds (no \"{KEY}\"); {next}", path.display()))
+            Error::Saved(format!("file does not say which network it holds (no \"{KEY}\"); {next}"))
         })?;
         let architecture = Self::from_json(text)?;
         let net = architecture.build()?;
         let mut params = net.graph.params(0)?;
-        params.from_bytes(&bytes)?;
-        Ok((architecture, net, params))
+        params.from_bytes(bytes)?;
+        Ok((architecture, net, params, metadata))
     }
 }
 

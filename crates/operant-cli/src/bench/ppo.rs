@@ -1,0 +1,172 @@
+//! `operant bench ppo`: env steps per second of whole iterations, and where the time goes.
+
+use crate::output::{Failure, grouped, print};
+use clap::ValueEnum;
+use operant::algo::Report;
+use operant::config::{self, Table};
+use operant::device::{self, alloc};
+use operant::run::{Config, build_algorithm, build_env, build_pool};
+use serde_json::json;
+use std::time::Instant;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Short name or Gymnasium id (see `operant list`).
+    env: String,
+    /// Network, epochs and minibatches of a peer.
+    #[arg(long, value_enum, default_value_t = Recipe::Purejaxrl)]
+    recipe: Recipe,
+    /// Envs stepped together [default: the recipe's].
+    #[arg(long)]
+    num_envs: Option<usize>,
+    /// Steps of each env between updates [default: the recipe's].
+    #[arg(long)]
+    num_steps: Option<usize>,
+    /// Threads.
+    #[arg(long, default_value_t = 1)]
+    threads: usize,
+    /// What matrix products read: f32, bf16, f16 or auto.
+    #[arg(long, default_value = "f32")]
+    precision: String,
+    /// How long to measure.
+    #[arg(long, default_value_t = 3.0)]
+    seconds: f64,
+    /// Change a setting: `--set ppo.update_epochs=1`. Repeatable.
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Settings that match a peer's, so that both do the same work.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Recipe {
+    /// Separate 2×64 tanh networks, 4 epochs of 4 minibatches, 1024×32.
+    Purejaxrl,
+    /// One layer of 32, 1 epoch of 4 minibatches, Muon, 4096×64.
+    Puffer,
+    /// CleanRL's defaults: separate 2×64 tanh networks, 4 epochs of 4 minibatches, 4×128.
+    Cleanrl,
+}
+
+impl Recipe {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Purejaxrl => "purejaxrl",
+            Self::Puffer => "puffer",
+            Self::Cleanrl => "cleanrl",
+        }
+    }
+
+    fn sizes(self) -> (usize, usize) {
+        match self {
+            Self::Purejaxrl => (1024, 32),
+            Self::Puffer => (4096, 64),
+            Self::Cleanrl => (4, 128),
+        }
+    }
+
+    fn settings(self) -> &'static [&'static str] {
+        match self {
+            Self::Purejaxrl | Self::Cleanrl => &[
+                "network.hidden=[64, 64]",
+                "network.activation=tanh",
+                "ppo.update_epochs=4",
+                "ppo.learning_rate=2.5e-4",
+            ],
+            Self::Puffer => &[
+                "network.hidden=[32]",
+                "network.activation=relu",
+                "ppo.update_epochs=1",
+                "ppo.optimizer=muon",
+                "ppo.learning_rate=1.5e-2",
+            ],
+        }
+    }
+}
+
+/// Minibatches of an epoch, in every recipe.
+const MINIBATCHES: usize = 4;
+
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    if !(args.seconds.is_finite() && args.seconds > 0.0 && args.seconds <= 3600.0) {
+        return Err(Failure::Usage(format!("--seconds {}: wanted more than 0 and at most 3600", args.seconds)));
+    }
+    let (num_envs, num_steps) = args.recipe.sizes();
+    let (num_envs, num_steps) = (args.num_envs.unwrap_or(num_envs), args.num_steps.unwrap_or(num_steps));
+    let mut over = Table::new();
+    let sizes = [
+        format!("num_envs={num_envs}"),
+        format!("ppo.num_steps={num_steps}"),
+        format!("ppo.minibatch_size={}", (num_envs * num_steps / MINIBATCHES).max(1)),
+        format!("threads={}", args.threads),
+        format!("precision={}", args.precision),
+        "steps=1e12".to_owned(),
+    ];
+    let words = args.recipe.settings().iter().copied().chain(sizes.iter().map(String::as_str));
+    for assignment in words.chain(args.set.iter().map(String::as_str)) {
+        config::assign(&mut over, assignment)?;
+    }
+    operant::env::find(&args.env)?;
+    let config = Config::resolve("ppo", &args.env, over)?;
+    let pool = build_pool(&config);
+    let mut algorithm = build_algorithm(&config, build_env(&config, &pool)?, pool)?;
+    let mut report = Report::new(algorithm.metrics().len());
+    let mut iterate = |report: &mut Report| {
+        report.begin();
+        algorithm.iterate(report);
+        match report.diverged.take() {
+            Some(reason) => Err(Failure::Run(format!("{reason}; this recipe does not suit {}", args.env))),
+            None => Ok(()),
+        }
+    };
+    for _ in 0..2 {
+        iterate(&mut report)?;
+    }
+    let (allocations, cpu, start) = (alloc::allocations(), device::cpu_seconds(), Instant::now());
+    let (mut iterations, mut seconds) = (0_u32, [0.0; 3]);
+    while start.elapsed().as_secs_f64() < args.seconds || iterations < 3 {
+        iterate(&mut report)?;
+        for (sum, x) in seconds.iter_mut().zip([report.seconds[0], report.seconds[1], report.env_seconds]) {
+            *sum += x;
+        }
+        iterations += 1;
+    }
+    let (wall, cpu) = (start.elapsed().as_secs_f64(), device::cpu_seconds() - cpu);
+    let allocations = (alloc::allocations() - allocations) as f64 / f64::from(iterations);
+    let steps = f64::from(iterations) * algorithm.steps_per_iteration() as f64;
+    let [collect, learn, env] = seconds.map(|x| x / wall);
+    let (sps, per_cpu) = (steps / wall, steps / cpu);
+    if args.json {
+        let object = json!({
+            "recipe": args.recipe.name(), "env": config.env, "num_envs": num_envs, "num_steps": num_steps,
+            "threads": args.threads, "precision": args.precision, "sps": sps, "sps_per_cpu_s": per_cpu,
+            "env_share": env, "collect_share": collect - env, "learn_share": learn,
+            "allocs_per_iteration": allocations, "iterations": iterations, "machine": device::describe(),
+        });
+        return print(&format!("{object}\n"));
+    }
+    let percent = |x: f64| 100.0 * x;
+    print(&format!(
+        "ppo {} {}: {num_envs} envs x {num_steps} steps, {} threads, {}\n\
+         machine            {}\n\
+         speed              {} steps/s, {} steps per CPU-second, {iterations} iterations\n\
+         env                {:.1} %\n\
+         collect            {:.1} % (network and sampling)\n\
+         learn              {:.1} %\n\
+         other              {:.1} %\n\
+         allocations        {allocations} per iteration\n",
+        config.env,
+        args.recipe.name(),
+        args.threads,
+        args.precision,
+        device::describe(),
+        grouped(sps),
+        grouped(per_cpu),
+        percent(env),
+        percent(collect - env),
+        percent(learn),
+        percent(1.0 - collect - learn),
+    ))
+}

@@ -1,0 +1,79 @@
+//! `operant eval`: plays episodes with the policy of a run.
+
+use crate::output::{Failure, print};
+use operant::algo::Policy;
+use operant::device;
+use operant::run::{Checkpoints, Play, Run, evaluate};
+use serde_json::json;
+use std::path::PathBuf;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Folder of the run.
+    run: PathBuf,
+    /// Episodes to play.
+    #[arg(long, default_value_t = 100)]
+    episodes: usize,
+    /// Take the most probable action in place of a sample.
+    #[arg(long)]
+    deterministic: bool,
+    /// Which checkpoint, or `best` [default: the last].
+    #[arg(long, value_name = "NAME")]
+    checkpoint: Option<String>,
+    /// Seed of the episodes.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Write the first episode as an animated picture.
+    #[arg(long, value_name = "FILE.gif")]
+    render: Option<PathBuf>,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let failed = |error: operant::Error| Failure::Run(error.to_string());
+    if args.episodes == 0 {
+        return Err(Failure::Usage("--episodes 0: wanted at least 1".into()));
+    }
+    let config = Run::config_of(&args.run).map_err(failed)?;
+    let checkpoints = Checkpoints::new(&args.run, config.checkpoint.keep);
+    let name = checkpoints.pick(args.checkpoint.as_deref()).map_err(failed)?;
+    let parts = checkpoints.load(&name).map_err(failed)?;
+    let policy =
+        Policy::from_bytes(operant::algo::part(&parts, "policy.safetensors").map_err(failed)?).map_err(failed)?;
+    let play = Play {
+        episodes: args.episodes,
+        seed: args.seed,
+        deterministic: args.deterministic,
+        threads: device::threads_available(),
+    };
+    let mut frames = Vec::new();
+    let mut watch = |canvas| frames.push(canvas);
+    let watch: Option<&mut dyn FnMut(_)> = if args.render.is_some() { Some(&mut watch) } else { None };
+    let evaluation = evaluate(&policy, &config.env, &config.env_params, &play, watch).map_err(failed)?;
+    if let Some(path) = &args.render {
+        let fps = operant::env::find(&config.env).map_err(failed)?.spec().render_fps;
+        crate::picture::write_gif(path, &frames, fps)?;
+    }
+    if args.json {
+        let object = json!({
+            "run": args.run, "checkpoint": name, "episodes": args.episodes, "deterministic": args.deterministic,
+            "seed": args.seed, "mean_return": evaluation.mean(), "std_return": evaluation.std(),
+            "mean_length": evaluation.mean_length(), "returns": evaluation.returns, "lengths": evaluation.lengths,
+        });
+        return print(&format!("{object}\n"));
+    }
+    let kind = if args.deterministic { "most probable actions" } else { "sampled actions" };
+    let mut text = format!(
+        "mean return {:.2} ± {:.2} (standard deviation) over {} episodes, mean length {:.1}, {kind}\ncheckpoint {name}\n",
+        evaluation.mean(),
+        evaluation.std(),
+        args.episodes,
+        evaluation.mean_length()
+    );
+    if let Some(path) = &args.render {
+        text += &format!("picture: {} ({} frames)\n", path.display(), frames.len());
+    }
+    print(&text)
+}

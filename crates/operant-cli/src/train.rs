@@ -1,0 +1,202 @@
+//! `operant train`: builds a run from words and files, shows it, and says how it ended.
+
+use crate::output::{Failure, grouped, print};
+use operant::config::{self, Table, Value};
+use operant::run::{Config, End, Run, Start, Summary};
+use operant::telemetry::{Console, Sink};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Args {
+    /// Algorithm (see `operant list`).
+    #[arg(required_unless_present_any = ["config", "resume"])]
+    algo: Option<String>,
+    /// Env: short name or Gymnasium id (see `operant list`).
+    #[arg(required_unless_present_any = ["config", "resume"])]
+    env: Option<String>,
+    /// Repeat a run from its run.toml, or start from settings of your own.
+    #[arg(long, value_name = "FILE", conflicts_with = "resume")]
+    config: Option<PathBuf>,
+    /// Go on with a run from its last checkpoint.
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["algo", "env", "set", "seed", "num_envs", "steps", "precision", "until", "run_dir", "dry_run"])]
+    resume: Option<PathBuf>,
+    /// With --resume: the checkpoint to go on from, or `best`.
+    #[arg(long, value_name = "NAME", requires = "resume")]
+    checkpoint: Option<String>,
+    /// Change a setting: `--set ppo.learning_rate=1e-3`. Repeatable.
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Seed of everything.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Envs stepped together.
+    #[arg(long, value_name = "N")]
+    num_envs: Option<u64>,
+    /// Env steps of the run: `--steps 2e6`.
+    #[arg(long, value_name = "STEPS", value_parser = count)]
+    steps: Option<u64>,
+    /// Threads; 0 for all.
+    #[arg(long)]
+    threads: Option<u64>,
+    /// What matrix products read: f32, bf16, f16 or auto.
+    #[arg(long)]
+    precision: Option<String>,
+    /// What ends the run early: solved or steps (nothing).
+    #[arg(long)]
+    until: Option<String>,
+    /// Where the run is kept [default: a new folder below runs/].
+    #[arg(long, value_name = "DIR")]
+    run_dir: Option<PathBuf>,
+    /// Print the resolved settings and stop.
+    #[arg(long)]
+    dry_run: bool,
+    /// No progress line.
+    #[arg(long, short)]
+    quiet: bool,
+    /// Print final.json in place of text.
+    #[arg(long)]
+    json: bool,
+}
+
+const AFTER_HELP: &str = "Examples:\n  operant train ppo cartpole\n  operant train ppo pendulum --seed 3 --set ppo.learning_rate=1e-3\n  \
+                          operant train --config runs/RUN/run.toml\n  operant train --resume runs/RUN";
+
+/// A whole number that may be written `2e6`.
+pub(crate) fn count(text: &str) -> Result<u64, String> {
+    let number = text.parse::<u64>().ok().or_else(|| {
+        let x = text.parse::<f64>().ok()?;
+        (x >= 0.0 && x.fract() == 0.0 && x < 9e15).then_some(x as u64)
+    });
+    number.ok_or_else(|| format!("\"{text}\" is not a whole number, such as 2000000 or 2e6"))
+}
+
+impl Args {
+    /// What was said on the command line, over the shipped settings or those of a file.
+    fn config(&self) -> Result<Config, Failure> {
+        let mut over = Table::new();
+        for assignment in &self.set {
+            config::assign(&mut over, assignment)?;
+        }
+        let numbers =
+            [("seed", self.seed), ("num_envs", self.num_envs), ("steps", self.steps), ("threads", self.threads)];
+        for (key, number) in numbers {
+            if let Some(number) = number {
+                let value = i64::try_from(number)
+                    .map_err(|_| Failure::Usage(format!("--{key} {number}: wanted at most {}", i64::MAX)))?;
+                config::insert(&mut over, key, Value::Integer(value))?;
+            }
+        }
+        for (key, text) in [("precision", &self.precision), ("until", &self.until)] {
+            if let Some(text) = text {
+                config::insert(&mut over, key, Value::String(text.clone()))?;
+            }
+        }
+        match (&self.config, &self.algo, &self.env) {
+            (Some(path), algo, env) => {
+                let text = std::fs::read_to_string(path)
+                    .map_err(|error| Failure::Usage(format!("can't read {}: {error}", path.display())))?;
+                let mut table = config::parse(&text, &path.display().to_string())?;
+                config::merge(&mut table, over);
+                if let Some(algo) = algo {
+                    config::insert(&mut table, "algo", Value::String(algo.clone()))?;
+                }
+                if let Some(env) = env {
+                    config::insert(&mut table, "env.name", Value::String(env.clone()))?;
+                }
+                Ok(Config::from_table(table)?)
+            }
+            (None, Some(algo), Some(env)) => {
+                operant::env::find(env)?;
+                Ok(Config::resolve(algo, env, over)?)
+            }
+            _ => Err(Failure::Usage("name an algorithm and an env, as in operant train ppo cartpole".into())),
+        }
+    }
+}
+
+/// A new folder below `runs/`: algorithm, env, seed, and a number that is free.
+fn new_folder(config: &Config) -> PathBuf {
+    let name = format!("{}-{}-{}", config.algo, config.env, config.settings.seed);
+    let taken = |path: &PathBuf| !path.exists();
+    let mut numbers = 1_u32..;
+    numbers
+        .find_map(|number| Some(Path::new("runs").join(format!("{name}-{number}"))).filter(taken))
+        .unwrap_or_default()
+}
+
+pub(crate) fn run(args: &Args, started: Instant) -> Result<ExitCode, Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&stop);
+    // A second signal means that saving takes too long for the user.
+    let handler = move || {
+        if flag.swap(true, Ordering::Relaxed) {
+            std::process::exit(130);
+        }
+    };
+    ctrlc::set_handler(handler).map_err(|error| Failure::Run(format!("can't listen for Ctrl-C: {error}")))?;
+    let quiet = args.quiet || args.json;
+    let sinks = |total: u64| -> Vec<Box<dyn Sink>> { vec![Box::new(Console::stdout(quiet, Some(total)))] };
+    let mut run = match &args.resume {
+        Some(folder) => {
+            let total = Run::config_of(folder).map_err(|error| Failure::Run(error.to_string()))?.settings.steps;
+            let start = Start { folder: folder.clone(), sinks: sinks(total), started };
+            Run::resume(args.checkpoint.as_deref(), start).map_err(|error| Failure::Run(error.to_string()))?
+        }
+        None => {
+            let config = args.config()?;
+            if args.dry_run {
+                return print(&config.to_text()).map(|()| ExitCode::SUCCESS);
+            }
+            let folder = args.run_dir.clone().unwrap_or_else(|| new_folder(&config));
+            let total = config.settings.steps;
+            Run::start(config, Start { folder, sinks: sinks(total), started })?
+        }
+    };
+    let end = run.go(|| stop.load(Ordering::Relaxed)).map_err(|error| Failure::Run(error.to_string()))?;
+    let folder = run.folder().to_owned();
+    let (summary, drops) = run.finish(&end).map_err(|error| Failure::Run(error.to_string()))?;
+    for (sink, reason) in drops.failures() {
+        crate::output::warn(&format!("{sink}: {reason}"));
+    }
+    if args.json {
+        print(&format!("{}\n", serde_json::to_string(&summary).unwrap_or_default()))?;
+    } else {
+        print(&closing_lines(&end, &summary, &folder))?;
+    }
+    Ok(if end == End::Stopped { ExitCode::from(130) } else { ExitCode::SUCCESS })
+}
+
+fn closing_lines(end: &End, summary: &Summary, folder: &Path) -> String {
+    let mut text = String::new();
+    let mean = summary.mean_return.map_or("no episode ended".into(), |mean| format!("mean return {mean:.1}"));
+    match (end, summary.solved_step, summary.solved_s) {
+        (End::Stopped, ..) => {
+            text += &format!("stopped: {mean} at {} steps\n", grouped(summary.steps as f64));
+        }
+        (_, Some(step), Some(seconds)) => {
+            let step = grouped(step as f64);
+            text += &format!("solved: {mean} over 100 episodes at {step} steps in {seconds:.2} s\n");
+        }
+        _ => text += &format!("finished: {mean} at {} steps, not solved\n", grouped(summary.steps as f64)),
+    }
+    if let Some(eval) = summary.eval_return {
+        text += &format!("evaluation: mean return {eval:.1} over 100 episodes, most probable actions\n");
+    }
+    text += &format!(
+        "speed: {} steps/s, {} steps per CPU-second\n",
+        grouped(summary.train_sps),
+        grouped(summary.sps_per_cpu_s)
+    );
+    let folder = folder.display();
+    text += &format!("run: {folder}\n");
+    text += &match end {
+        End::Stopped => format!("next: operant train --resume {folder}\n"),
+        _ => format!("next: operant eval {folder} · operant report {folder} · operant monitor {folder}\n"),
+    };
+    text
+}

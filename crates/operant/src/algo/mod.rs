@@ -1,0 +1,150 @@
+//! Algorithms: each one file that reads from top to bottom. The loop in [`run`](crate::run) knows them only as
+//! [`Algorithm`].
+
+mod policy;
+pub mod ppo;
+
+pub use policy::{ActionsMut, Actor, Head, NetworkSettings, OBS_LIMIT, Policy};
+
+use crate::config::Table;
+use crate::data::Episodes;
+use crate::device::CpuPool;
+use crate::env::VecEnv;
+use crate::error::{Error, Result};
+use crate::nn::Precision;
+use crate::telemetry::Metric;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// An episode that ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ended {
+    /// Number of the env.
+    pub env: u32,
+    /// Undiscounted return.
+    pub total: f32,
+    /// Steps.
+    pub length: i32,
+}
+
+/// What an iteration tells the loop. Kept from one to the next, so that nothing is allocated.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Values of [`Algorithm::metrics`], in their order; NaN for what is not known this time.
+    pub values: Vec<f64>,
+    /// Episodes that ended in this iteration; those beyond the capacity are counted in `episodes` only.
+    pub ended: Vec<Ended>,
+    /// The last episodes of the run.
+    pub episodes: Episodes,
+    /// Seconds spent collecting and learning.
+    pub seconds: [f64; 2],
+    /// Seconds of collecting that envs took.
+    pub env_seconds: f64,
+    /// The metric that was not finite, if training can't go on.
+    pub diverged: Option<String>,
+}
+
+/// Most episodes of one iteration that are shown one by one.
+const SHOWN_EPISODES: usize = 1024;
+
+impl Report {
+    /// For an algorithm of so many metrics.
+    pub fn new(metrics: usize) -> Self {
+        Self {
+            values: vec![f64::NAN; metrics],
+            ended: Vec::with_capacity(SHOWN_EPISODES),
+            episodes: Episodes::default(),
+            seconds: [0.0; 2],
+            env_seconds: 0.0,
+            diverged: None,
+        }
+    }
+
+    /// Forgets the last iteration, not the last episodes.
+    pub fn begin(&mut self) {
+        self.values.fill(f64::NAN);
+        self.ended.clear();
+        (self.seconds, self.env_seconds) = ([0.0; 2], 0.0);
+    }
+
+    /// Notes an episode.
+    pub fn episode(&mut self, ended: Ended) {
+        self.episodes.push(ended.total, ended.length);
+        if self.ended.len() < self.ended.capacity() {
+            self.ended.push(ended);
+        }
+    }
+}
+
+/// Named parts of a checkpoint, each the bytes of a file.
+pub type Parts = BTreeMap<String, Vec<u8>>;
+
+/// The part of this name, or a message that it is missing.
+pub fn part<'a>(parts: &'a Parts, name: &str) -> Result<&'a [u8]> {
+    parts.get(name).map(Vec::as_slice).ok_or_else(|| {
+        let held: Vec<&str> = parts.keys().map(String::as_str).collect();
+        Error::Saved(format!("checkpoint has no {name}, only {}; take another", held.join(", ")))
+    })
+}
+
+/// An algorithm with its envs, network and memory: all that a run consists of but the loop.
+pub trait Algorithm: Send {
+    /// What it reports.
+    fn metrics(&self) -> &'static [Metric];
+    /// One round of collecting and learning. Allocates nothing.
+    fn iterate(&mut self, report: &mut Report);
+    /// Env steps so far.
+    fn steps(&self) -> u64;
+    /// Env steps of one iteration.
+    fn steps_per_iteration(&self) -> u64;
+    /// The policy as it is now, for evaluation.
+    fn policy(&self) -> Result<Policy>;
+    /// Everything needed to go on exactly from here; the part `policy.safetensors` is a policy's file.
+    fn save(&self) -> Parts;
+    /// Goes on from [`Algorithm::save`]. On an error the algorithm must not be used.
+    fn load(&mut self, parts: &Parts) -> Result<()>;
+}
+
+/// What an algorithm is built from.
+pub struct Build {
+    /// The envs.
+    pub env: Box<dyn VecEnv>,
+    /// Threads.
+    pub pool: Arc<CpuPool>,
+    /// Seed of everything.
+    pub seed: u64,
+    /// Env steps of the whole run, over which schedules go.
+    pub total_steps: u64,
+    /// What products read.
+    pub precision: Precision,
+    /// `[network]`.
+    pub network: NetworkSettings,
+    /// The algorithm's own table.
+    pub settings: Table,
+}
+
+/// An algorithm that can be named on a command line.
+#[derive(Clone, Copy)]
+pub struct Entry {
+    /// Its name, and that of its table in a config.
+    pub name: &'static str,
+    /// One sentence.
+    pub summary: &'static str,
+    /// Its table with every key.
+    pub defaults: fn() -> Table,
+    /// Reads its table in full, for messages and for the resolved config.
+    pub resolve: fn(&Table) -> Result<Table>,
+    /// Builds it.
+    pub build: fn(Build) -> Result<Box<dyn Algorithm>>,
+}
+
+/// Every algorithm.
+pub static ALGORITHMS: &[Entry] = &[ppo::ENTRY];
+
+/// The algorithm of this name.
+pub fn find(name: &str) -> Result<&'static Entry> {
+    ALGORITHMS
+        .iter()
+        .find(|entry| entry.name.eq_ignore_ascii_case(name))
+        .ok_or_else(|| Error::unknown("algorithm", name, ALGORITHMS.iter().map(|entry| entry.name), "operant list"))
+}

@@ -1,0 +1,242 @@
+//! A network that acts: logits or means to actions, with the normaliser that its observations went through.
+
+use crate::data::{ActionColumn, Running};
+use crate::env::{ActionSpace, Spec};
+use crate::error::{Error, Result};
+use crate::lanes::Backend;
+use crate::nn::dist::{DiagGaussian, Draws, Factored};
+use crate::nn::nets::{Architecture, Net};
+use crate::nn::{Act, Metadata, Node, Options, Params, Plan};
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// The `[network]` table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NetworkSettings {
+    /// Sizes of hidden layers, in the policy and in the value network.
+    pub hidden: Vec<usize>,
+    /// After every hidden layer: relu, tanh, sigmoid, gelu or silu.
+    pub activation: Act,
+}
+
+impl Default for NetworkSettings {
+    fn default() -> Self {
+        Self { hidden: vec![64, 64], activation: Act::Tanh }
+    }
+}
+
+impl NetworkSettings {
+    /// The network for an env.
+    pub fn architecture(&self, spec: &Spec) -> Result<Architecture> {
+        if self.hidden.is_empty() || self.hidden.iter().any(|size| !(1..=65_536).contains(size)) {
+            return Err(Error::Invalid(format!(
+                "network.hidden = {:?}: wanted one or more sizes of 1..=65536, as in [64, 64]",
+                self.hidden
+            )));
+        }
+        let continuous = matches!(spec.action, ActionSpace::Box(_));
+        Ok(Architecture::ActorCritic {
+            inputs: spec.observation.len(),
+            hidden: self.hidden.clone(),
+            actions: if continuous { spec.action.dims() } else { spec.action.choices() },
+            activation: self.activation,
+            continuous,
+        })
+    }
+}
+
+/// What a policy's first output means.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Head {
+    /// Logits of one or more choices, side by side.
+    Choices(Vec<usize>),
+    /// Means of so many real numbers.
+    Gaussian(usize),
+}
+
+impl Head {
+    /// For the actions of an env.
+    pub fn new(spec: &Spec) -> Self {
+        match &spec.action {
+            ActionSpace::Discrete(n) => Self::Choices(vec![*n]),
+            ActionSpace::MultiDiscrete(n) => Self::Choices(n.clone()),
+            ActionSpace::Box(channels) => Self::Gaussian(channels.len()),
+        }
+    }
+
+    /// Numbers of an action.
+    pub fn dims(&self) -> usize {
+        match self {
+            Self::Choices(heads) => heads.len(),
+            Self::Gaussian(dims) => *dims,
+        }
+    }
+
+    /// Whether actions are real numbers.
+    pub fn continuous(&self) -> bool {
+        matches!(self, Self::Gaussian(_))
+    }
+}
+
+/// Where actions go, `[rows, A]`.
+#[derive(Debug)]
+pub enum ActionsMut<'a> {
+    /// Choices.
+    Choices(&'a mut [i32]),
+    /// Real numbers.
+    Numbers(&'a mut [f32]),
+}
+
+impl ActionColumn {
+    /// Numbers `range` of the column.
+    pub fn slice_mut(&mut self, range: std::ops::Range<usize>) -> ActionsMut<'_> {
+        match self {
+            Self::Choices(actions) => ActionsMut::Choices(&mut actions[range]),
+            Self::Numbers(actions) => ActionsMut::Numbers(&mut actions[range]),
+        }
+    }
+}
+
+/// Observations are limited to this many standard deviations once normalised.
+pub const OBS_LIMIT: f32 = 10.0;
+
+/// Plans and heads of a network that acts; parameters are the caller's.
+#[derive(Debug)]
+pub struct Actor {
+    plan: Plan,
+    logits: Node,
+    value: Node,
+    head: Head,
+    backend: Backend,
+}
+
+impl Actor {
+    /// For up to `rows` observations at once.
+    pub fn new(net: &Net, head: Head, rows: usize, options: &Options) -> Result<Self> {
+        let (logits, value) = (net.outputs[0].1, net.outputs[1].1);
+        let plan = Plan::inference(&net.graph, &[logits, value], rows, options)?;
+        Ok(Self { plan, logits, value, head, backend: options.backend })
+    }
+
+    /// Runs the network on dense rows.
+    pub fn forward(&mut self, params: &Params, rows: usize, obs: &[f32]) {
+        self.plan.forward(params, rows, &[obs.into()]);
+    }
+
+    /// `[rows]` values of the last run.
+    pub fn values(&self) -> &[f32] {
+        self.plan.output(self.value)
+    }
+
+    /// `[rows, ΣA]` logits or `[rows, A]` means of the last run.
+    pub fn logits(&self) -> &[f32] {
+        self.plan.output(self.logits)
+    }
+
+    /// Draws actions of the last run's rows, with log-probabilities. The env promises a legal action in every row.
+    pub fn sample(
+        &self,
+        params: &Params,
+        legal: Option<&[u8]>,
+        draws: Draws,
+        actions: ActionsMut<'_>,
+        log_prob: &mut [f32],
+    ) {
+        match (&self.head, actions) {
+            (Head::Choices(heads), ActionsMut::Choices(actions)) => {
+                let dist = Factored::new(self.logits(), heads, legal, self.backend);
+                dist.expect("an env has a legal action in every state").sample(draws, actions, log_prob);
+            }
+            (Head::Gaussian(dims), ActionsMut::Numbers(actions)) => {
+                self.gaussian(params, *dims).sample(draws, actions, log_prob);
+            }
+            _ => unreachable!("actions are of the head's kind"),
+        }
+    }
+
+    /// The most probable actions of the last run's rows.
+    pub fn mode(&self, params: &Params, legal: Option<&[u8]>, actions: ActionsMut<'_>) {
+        match (&self.head, actions) {
+            (Head::Choices(heads), ActionsMut::Choices(actions)) => {
+                let dist = Factored::new(self.logits(), heads, legal, self.backend);
+                dist.expect("an env has a legal action in every state").mode(actions);
+            }
+            (Head::Gaussian(dims), ActionsMut::Numbers(actions)) => self.gaussian(params, *dims).mode(actions),
+            _ => unreachable!("actions are of the head's kind"),
+        }
+    }
+
+    fn gaussian<'a>(&'a self, params: &'a Params, dims: usize) -> DiagGaussian<'a> {
+        let log_std = params.get("log_std").expect("a network of real-valued actions has it");
+        DiagGaussian::new(self.logits(), log_std, dims, self.backend).expect("the plan's own sizes")
+    }
+}
+
+/// A trained policy, as a file holds it.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    /// Its network.
+    pub architecture: Architecture,
+    /// What its output means.
+    pub head: Head,
+    /// Weights.
+    pub params: Params,
+    /// What observations went through, frozen.
+    pub normaliser: Option<Running>,
+}
+
+/// Keys of a policy's file.
+const HEAD: &str = "operant.head";
+const NORMALISER: &str = "operant.obs_normaliser";
+
+impl Policy {
+    /// As the bytes of a safetensors file that also [`Architecture::load`] and PyTorch read.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let json = |value: serde_json::Result<String>| value.expect("numbers and names are JSON");
+        let mut metadata = Metadata::from([
+            ("operant.architecture".to_owned(), self.architecture.to_json()),
+            (HEAD.to_owned(), json(serde_json::to_string(&self.head))),
+        ]);
+        if let Some(normaliser) = &self.normaliser {
+            // Bits, so that a policy that is loaded acts exactly as the one that was saved.
+            let bits: Vec<u64> = normaliser.to_numbers().iter().map(|x| x.to_bits()).collect();
+            metadata.insert(NORMALISER.to_owned(), json(serde_json::to_string(&bits)));
+        }
+        self.params.to_bytes(&metadata)
+    }
+
+    /// Reads [`Policy::to_bytes`].
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        let (architecture, net, params, metadata) = Architecture::from_bytes(bytes)?;
+        let damaged = |key: &str| {
+            Error::Saved(format!("saved policy has no valid \"{key}\"; wanted the policy.safetensors of a checkpoint"))
+        };
+        let head: Head =
+            metadata.get(HEAD).and_then(|text| serde_json::from_str(text).ok()).ok_or_else(|| damaged(HEAD))?;
+        let inputs = net.graph.shape(net.input).iter().product();
+        let normaliser = match metadata.get(NORMALISER) {
+            None => None,
+            Some(text) => {
+                let bits: Vec<u64> = serde_json::from_str(text).map_err(|_| damaged(NORMALISER))?;
+                let numbers: Vec<f64> = bits.into_iter().map(f64::from_bits).collect();
+                Some(Running::from_numbers(&numbers, inputs).ok_or_else(|| damaged(NORMALISER))?)
+            }
+        };
+        Ok(Self { architecture, head, params, normaliser })
+    }
+
+    /// Reads a policy's file.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let bytes = std::fs::read(path)
+            .map_err(|error| Error::Saved(format!("can't read {}: {error}; check the path", path.display())))?;
+        Self::from_bytes(&bytes)
+    }
+
+    /// Plans for up to `rows` observations at once.
+    pub fn actor(&self, rows: usize, options: &Options) -> Result<Actor> {
+        Actor::new(&self.architecture.build()?, self.head.clone(), rows, options)
+    }
+}

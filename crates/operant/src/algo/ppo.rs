@@ -1,0 +1,644 @@
+//! Proximal policy optimisation (Schulman et al., arXiv:1707.06347), with the details of Huang et al., "The 37
+//! implementation details of PPO", and the names of CleanRL's `ppo.py`.
+//!
+//! One iteration: collect T steps of N envs, estimate advantages, learn from them in epochs of minibatches. The rollout's
+//! columns are written in place by env and network; nothing is allocated after [`Ppo::new`].
+
+use super::policy::{Actor, Head, OBS_LIMIT, Policy};
+use super::{Algorithm, Build, Ended, Entry, Parts, Report, part};
+use crate::config::{self, Table};
+use crate::data::{ActionColumn, Batch, ReturnScale, Rollout, Running, Shape, Shuffle};
+use crate::device::CpuPool;
+use crate::env::{Actions, Row, Seeds, VecEnv};
+use crate::error::{Error, Result};
+use crate::lanes::Backend;
+use crate::nn::dist::Draws;
+use crate::nn::nets::{Architecture, Net};
+use crate::nn::ops::{PPO_STATISTICS, PpoCoefficients, PpoTargets};
+use crate::nn::{
+    Feed, Gradients, Graph, LossScale, Method, Node, Optimizer, Options, Params, Plan, Precision, Schedule, Wanted,
+};
+use crate::telemetry::Metric;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// The `[ppo]` table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// T, steps of each env between updates.
+    pub num_steps: usize,
+    /// Samples of a minibatch; divides num_envs · num_steps.
+    pub minibatch_size: usize,
+    /// Passes over a rollout.
+    pub update_epochs: u32,
+    /// Step size of the optimiser.
+    pub learning_rate: f64,
+    /// Lower the learning rate in a straight line to 0 at the end of the run.
+    pub anneal_lr: bool,
+    /// Discount.
+    pub gamma: f64,
+    /// λ of generalised advantage estimation.
+    pub gae_lambda: f64,
+    /// Normalise advantages in every minibatch.
+    pub norm_adv: bool,
+    /// How far the ratio of probabilities may leave 1 before it stops paying.
+    pub clip_coef: f64,
+    /// Clip values around the old ones too.
+    pub clip_vloss: bool,
+    /// Weight of the entropy.
+    pub ent_coef: f64,
+    /// Weight of the value loss.
+    pub vf_coef: f64,
+    /// Gradients longer than this are shortened to it; 0 for no limit.
+    pub max_grad_norm: f64,
+    /// No further epoch once the policy has moved this far; 0 for no limit.
+    pub target_kl: f64,
+    /// adam or muon.
+    pub optimizer: OptimizerName,
+    /// Added to the root of Adam's second moment.
+    pub adam_eps: f64,
+    /// Give observations mean 0 and variance 1 by running statistics.
+    pub normalize_obs: bool,
+    /// Divide rewards by the running standard deviation of the discounted return.
+    pub normalize_reward: bool,
+}
+
+/// Which optimiser.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OptimizerName {
+    /// Adam.
+    Adam,
+    /// Muon for matrices, Adam for the rest.
+    Muon,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            num_steps: 32,
+            minibatch_size: 256,
+            update_epochs: 4,
+            learning_rate: 2.5e-3,
+            anneal_lr: true,
+            gamma: 0.99,
+            gae_lambda: 0.95,
+            norm_adv: true,
+            clip_coef: 0.2,
+            clip_vloss: true,
+            ent_coef: 0.01,
+            vf_coef: 0.5,
+            max_grad_norm: 0.5,
+            target_kl: 0.0,
+            optimizer: OptimizerName::Adam,
+            adam_eps: 1e-5,
+            normalize_obs: false,
+            normalize_reward: false,
+        }
+    }
+}
+
+/// Rewards are limited to this many standard deviations once normalised.
+const REWARD_LIMIT: f32 = 10.0;
+
+impl Settings {
+    fn check(&self, num_envs: usize) -> Result<()> {
+        let rule = |holds: bool, key: &str, got: &dyn std::fmt::Display, wanted: &str| {
+            if holds { Ok(()) } else { Err(Error::Invalid(format!("ppo.{key} = {got}: wanted {wanted}"))) }
+        };
+        let fraction = |x: f64| (0.0..=1.0).contains(&x);
+        let positive = |x: f64| x > 0.0 && x.is_finite();
+        let not_negative = |x: f64| x >= 0.0 && x.is_finite();
+        rule((1..=1 << 20).contains(&self.num_steps), "num_steps", &self.num_steps, "1..=1048576")?;
+        rule(self.update_epochs >= 1, "update_epochs", &self.update_epochs, "at least 1")?;
+        rule(positive(self.learning_rate), "learning_rate", &self.learning_rate, "more than 0")?;
+        rule(fraction(self.gamma), "gamma", &self.gamma, "0 to 1")?;
+        rule(fraction(self.gae_lambda), "gae_lambda", &self.gae_lambda, "0 to 1")?;
+        rule(positive(self.clip_coef), "clip_coef", &self.clip_coef, "more than 0")?;
+        rule(not_negative(self.ent_coef), "ent_coef", &self.ent_coef, "0 or more")?;
+        rule(not_negative(self.vf_coef), "vf_coef", &self.vf_coef, "0 or more")?;
+        rule(not_negative(self.max_grad_norm), "max_grad_norm", &self.max_grad_norm, "0 (no limit) or more")?;
+        rule(not_negative(self.target_kl), "target_kl", &self.target_kl, "0 (no limit) or more")?;
+        rule(positive(self.adam_eps), "adam_eps", &self.adam_eps, "more than 0")?;
+        let samples = num_envs.saturating_mul(self.num_steps);
+        if samples > u32::MAX as usize {
+            return Err(Error::Invalid(format!("num_envs*num_steps = {samples}: wanted fewer than 2^32 samples")));
+        }
+        if self.minibatch_size == 0 || !samples.is_multiple_of(self.minibatch_size) {
+            let size = self.minibatch_size;
+            return Err(Error::Invalid(format!(
+                "ppo.minibatch_size {size} does not divide num_envs*num_steps = {samples}"
+            )));
+        }
+        Ok(())
+    }
+
+    fn method(&self) -> Method {
+        let (beta1, beta2, eps) = (0.9, 0.999, self.adam_eps);
+        match self.optimizer {
+            OptimizerName::Adam => Method::Adam { beta1, beta2, eps },
+            OptimizerName::Muon => match Method::MUON {
+                Method::Muon { momentum, scale, .. } => {
+                    Method::Muon { momentum, weight_decay: 0.0, scale, beta1, beta2, eps }
+                }
+                other => other,
+            },
+        }
+    }
+}
+
+/// PPO in the list of algorithms.
+pub const ENTRY: Entry = Entry {
+    name: "ppo",
+    summary: "proximal policy optimisation: discrete, multi-discrete, masked and continuous actions",
+    defaults: config::defaults::<Settings>,
+    resolve: |table| Ok(config::to_table(&read(table)?)),
+    build: |build| Ok(Box::new(Ppo::new(build)?)),
+};
+
+fn read(table: &Table) -> Result<Settings> {
+    config::read(table, "ppo")
+}
+
+/// Reported numbers, in the order of [`METRICS`].
+#[derive(Clone, Copy)]
+enum Reported {
+    PolicyLoss,
+    ValueLoss,
+    Entropy,
+    ApproxKl,
+    ClipFraction,
+    ExplainedVariance,
+    ValueMean,
+    ValueMin,
+    ValueMax,
+    GradNorm,
+    LearningRate,
+    Epochs,
+}
+
+const METRICS: &[Metric] = &[
+    Metric::new("loss/policy", "clipped policy loss", ""),
+    Metric::new("loss/value", "value loss", ""),
+    Metric::new("entropy", "entropy of the policy in nats", ""),
+    Metric::new("approx_kl", "mean of (ratio - 1) - ln ratio", ""),
+    Metric::new("clip_fraction", "share of samples whose ratio was clipped", ""),
+    Metric::new("explained_variance", "1 - var(return - value) / var(return)", ""),
+    Metric::new("value/mean", "mean predicted value", ""),
+    Metric::new("value/min", "smallest predicted value", ""),
+    Metric::new("value/max", "largest predicted value", ""),
+    Metric::new("grad_norm", "norm of the gradient before clipping", ""),
+    Metric::new("learning_rate", "step size of the optimiser", ""),
+    Metric::new("epochs", "passes over the rollout", ""),
+];
+
+/// A training graph: the network, its targets and the loss.
+struct Loss {
+    graph: Graph,
+    loss: Node,
+    statistics: Node,
+}
+
+fn loss_graph(net: &Net, head: &Head, masked: bool, coefficients: PpoCoefficients) -> Result<Loss> {
+    let mut g = net.graph.clone();
+    let (logits, value) = (net.outputs[0].1, net.outputs[1].1);
+    let action = match head {
+        Head::Choices(heads) => g.input_ints("action", [heads.len()]),
+        Head::Gaussian(dims) => g.input("action", [*dims]),
+    };
+    let [old_log_prob, advantage, returns, old_value] =
+        ["old_log_prob", "advantage", "returns", "old_value"].map(|name| g.input(name, [1]));
+    let targets = PpoTargets { action, old_log_prob, advantage, returns, old_value };
+    let (loss, statistics) = match head {
+        Head::Choices(heads) => {
+            let mask = masked.then(|| g.input("legal", [heads.iter().sum()]));
+            g.ppo_categorical(logits, value, targets, heads, mask, coefficients)?
+        }
+        Head::Gaussian(_) => {
+            let log_std = net.log_std.ok_or_else(|| Error::Invalid("a network without log_std".into()))?;
+            g.ppo_gaussian(logits, log_std, value, targets, coefficients)?
+        }
+    };
+    Ok(Loss { graph: g, loss, statistics })
+}
+
+/// A run of PPO.
+pub struct Ppo {
+    settings: Settings,
+    seed: u64,
+    total_steps: u64,
+    pool: Arc<CpuPool>,
+    env: Box<dyn VecEnv>,
+    architecture: Architecture,
+    head: Head,
+    params: Params,
+    optimizer: Optimizer,
+    schedule: Schedule,
+    loss_scale: Option<LossScale>,
+    actor: Actor,
+    learner: Plan,
+    statistics: Node,
+    rollout: Rollout,
+    batch: Batch,
+    obs_normaliser: Option<Running>,
+    return_scale: Option<ReturnScale>,
+    /// Iterations so far.
+    iteration: u32,
+    /// Last observations of episodes, and of those that were truncated side by side.
+    final_obs: Vec<f32>,
+    truncated_obs: Vec<f32>,
+    truncated_envs: Vec<usize>,
+    episode_return: Vec<f32>,
+    episode_length: Vec<i32>,
+}
+
+impl Ppo {
+    /// Builds everything that the run will ever allocate, and resets the envs.
+    pub fn new(build: Build) -> Result<Self> {
+        let Build { env, pool, seed, total_steps, precision, network, settings } = build;
+        let settings = read(&settings)?;
+        let (spec, n) = (env.spec().clone(), env.num_envs());
+        settings.check(n)?;
+        let architecture = network.architecture(&spec)?;
+        let (net, head) = (architecture.build()?, Head::new(&spec));
+        let params = net.graph.params(seed)?;
+        let options = Options { pool: Arc::clone(&pool), precision, seed, ..Options::default() };
+        let coefficients = PpoCoefficients {
+            clip: settings.clip_coef as f32,
+            value: settings.vf_coef as f32,
+            entropy: settings.ent_coef as f32,
+            clip_value: settings.clip_vloss,
+        };
+        let Loss { graph, loss, statistics } = loss_graph(&net, &head, spec.masked, coefficients)?;
+        let wanted = Wanted { losses: vec![(loss, 1.0)], metrics: vec![statistics], ..Wanted::default() };
+        let learner = Plan::new(&graph, &wanted, settings.minibatch_size, &options)?;
+        let max_norm = (settings.max_grad_norm > 0.0).then_some(settings.max_grad_norm as f32);
+        let rate = settings.learning_rate as f32;
+        let obs = spec.observation.len();
+        let shape = Shape {
+            steps: settings.num_steps,
+            envs: n,
+            obs,
+            dims: head.dims(),
+            continuous: head.continuous(),
+            choices: spec.legal_width(),
+        };
+        let mut ppo = Self {
+            seed,
+            total_steps,
+            optimizer: Optimizer::new(settings.method(), &params, max_norm, Backend::fast())?,
+            schedule: if settings.anneal_lr {
+                Schedule::Linear { from: rate, to: 0.0 }
+            } else {
+                Schedule::Constant(rate)
+            },
+            loss_scale: (learner.precision().0 == Precision::F16).then(LossScale::default),
+            actor: Actor::new(&net, head.clone(), n, &options)?,
+            rollout: Rollout::new(shape),
+            batch: Batch::new(&shape, settings.minibatch_size),
+            obs_normaliser: settings.normalize_obs.then(|| Running::new(obs)),
+            return_scale: settings.normalize_reward.then(|| ReturnScale::new(n)),
+            iteration: 0,
+            final_obs: vec![0.0; n * obs],
+            truncated_obs: vec![0.0; n * obs],
+            truncated_envs: Vec::with_capacity(n),
+            episode_return: vec![0.0; n],
+            episode_length: vec![0; n],
+            settings,
+            pool,
+            env,
+            architecture,
+            head,
+            params,
+            learner,
+            statistics,
+        };
+        // The first observation is where the last rollout would have ended.
+        let steps = ppo.settings.num_steps;
+        let (seed, mut scratch) = (ppo.seed, Scratch::new(n));
+        ppo.env.reset(Seeds::One(seed), None, scratch.row(&mut ppo.rollout, &mut ppo.final_obs, steps));
+        ppo.normalise_obs(steps, true);
+        Ok(ppo)
+    }
+
+    fn samples(&self) -> u64 {
+        self.rollout.samples() as u64
+    }
+
+    /// Normalises row `t` of observations; `seen` says that they are new.
+    fn normalise_obs(&mut self, t: usize, seen: bool) {
+        let Some(normaliser) = &mut self.obs_normaliser else { return };
+        let row = self.rollout.shape.envs * self.rollout.shape.obs;
+        let obs = &mut self.rollout.obs[t * row..][..row];
+        if seen {
+            normaliser.update(obs);
+        }
+        normaliser.normalise(obs, OBS_LIMIT);
+    }
+
+    /// Plays T steps.
+    fn collect(&mut self, report: &mut Report) {
+        let Shape { steps, envs: n, obs, dims, choices, .. } = self.rollout.shape;
+        self.rollout.wrap();
+        for t in 0..steps {
+            let samples = t * n..(t + 1) * n;
+            self.actor.forward(&self.params, n, &self.rollout.obs[t * n * obs..(t + 1) * n * obs]);
+            self.rollout.value[samples.clone()].copy_from_slice(self.actor.values());
+            let legal = (choices > 0).then(|| &self.rollout.legal[t * n * choices..(t + 1) * n * choices]);
+            let step = u64::from(self.iteration) * steps as u64 + t as u64;
+            let draws = Draws { seed: self.seed, first_row: 0, step };
+            let numbers = t * n * dims..(t + 1) * n * dims;
+            let log_prob = &mut self.rollout.log_prob[samples.clone()];
+            let actions = self.rollout.actions.slice_mut(numbers.clone());
+            self.actor.sample(&self.params, legal, draws, actions, log_prob);
+
+            let (later, legal) = ((t + 1) * n, (t + 1) * n * choices);
+            let row = Row {
+                obs: &mut self.rollout.obs[later * obs..(later + n) * obs],
+                reward: &mut self.rollout.reward[samples.clone()],
+                terminated: &mut self.rollout.terminated[samples.clone()],
+                truncated: &mut self.rollout.truncated[samples.clone()],
+                final_obs: &mut self.final_obs,
+                episode_return: &mut self.episode_return,
+                episode_length: &mut self.episode_length,
+                legal: &mut self.rollout.legal[legal..legal + n * choices],
+            };
+            let actions = match &self.rollout.actions {
+                ActionColumn::Choices(actions) => Actions::I32(&actions[numbers]),
+                ActionColumn::Numbers(actions) => Actions::F32(&actions[numbers]),
+            };
+            let start = Instant::now();
+            self.env.step(actions, row);
+            report.env_seconds += start.elapsed().as_secs_f64();
+            self.after_step(t, report);
+        }
+        self.actor.forward(&self.params, n, &self.rollout.obs[steps * n * obs..]);
+        self.rollout.value[steps * n..].copy_from_slice(self.actor.values());
+    }
+
+    /// Notes episodes that ended at step `t`, values the last observations of those that were truncated, normalises.
+    fn after_step(&mut self, t: usize, report: &mut Report) {
+        let (n, obs) = (self.rollout.shape.envs, self.rollout.shape.obs);
+        let samples = t * n..(t + 1) * n;
+        self.truncated_envs.clear();
+        let flags = self.rollout.terminated[samples.clone()].iter().zip(&self.rollout.truncated[samples.clone()]);
+        for (env, (&terminated, &truncated)) in flags.enumerate() {
+            if terminated | truncated == 0 {
+                continue;
+            }
+            report.episode(Ended {
+                env: env as u32,
+                total: self.episode_return[env],
+                length: self.episode_length[env],
+            });
+            if terminated == 0 {
+                self.truncated_envs.push(env);
+            }
+        }
+        self.normalise_obs(t + 1, true);
+        if !self.truncated_envs.is_empty() {
+            let rows = self.truncated_envs.len();
+            for (to, &env) in self.truncated_obs.chunks_exact_mut(obs).zip(&self.truncated_envs) {
+                to.copy_from_slice(&self.final_obs[env * obs..][..obs]);
+            }
+            let last = &mut self.truncated_obs[..rows * obs];
+            if let Some(normaliser) = &self.obs_normaliser {
+                normaliser.normalise(last, OBS_LIMIT);
+            }
+            self.actor.forward(&self.params, rows, last);
+            for (&env, &value) in self.truncated_envs.iter().zip(self.actor.values()) {
+                self.rollout.final_value[t * n + env] = value;
+            }
+        }
+        if let Some(scale) = &mut self.return_scale {
+            let (terminated, truncated) = (&self.rollout.terminated[samples.clone()], &self.rollout.truncated);
+            let done = |env: usize| terminated[env] | truncated[t * n + env] != 0;
+            let gamma = self.settings.gamma as f32;
+            scale.scale(&mut self.rollout.reward[samples], done, gamma, REWARD_LIMIT);
+        }
+    }
+
+    /// Epochs of minibatches.
+    fn learn(&mut self, report: &mut Report) {
+        let steps = u64::from(self.iteration) * self.samples();
+        let learning_rate = self.schedule.at(steps, self.total_steps);
+        let size = self.settings.minibatch_size;
+        let minibatches = self.rollout.samples() / size;
+        let (mut sums, mut norm, mut updates, mut epochs) = ([0.0; PPO_STATISTICS], 0.0, 0_u32, 0);
+        for epoch in 0..self.settings.update_epochs {
+            let order = Shuffle::new(self.rollout.samples(), self.seed, self.iteration, epoch);
+            let mut kl = 0.0;
+            for minibatch in 0..minibatches {
+                self.batch.gather(&self.rollout, &order, minibatch * size, &self.pool);
+                if self.settings.norm_adv && size > 1 {
+                    self.batch.normalise_advantage();
+                }
+                let Some(step) = self.update(learning_rate, report) else { return };
+                for (sum, x) in sums.iter_mut().zip(self.learner.metric(self.statistics)) {
+                    *sum += x;
+                }
+                kl += self.learner.metric(self.statistics).nth(4).unwrap_or(f64::NAN);
+                norm += f64::from(step);
+                updates += 1;
+            }
+            epochs = epoch + 1;
+            if self.settings.target_kl > 0.0 && kl / minibatches as f64 > self.settings.target_kl {
+                break;
+            }
+        }
+        let mean = |sum: f64| sum / f64::from(updates);
+        let [policy, value, entropy, _, kl, clipped] = sums.map(mean);
+        let mut set = |metric: Reported, x: f64| report.values[metric as usize] = x;
+        set(Reported::PolicyLoss, policy);
+        set(Reported::ValueLoss, value);
+        set(Reported::Entropy, entropy);
+        set(Reported::ApproxKl, kl);
+        set(Reported::ClipFraction, clipped);
+        set(Reported::GradNorm, mean(norm));
+        set(Reported::LearningRate, f64::from(learning_rate));
+        set(Reported::Epochs, f64::from(epochs));
+    }
+
+    /// One step of the optimiser on the gathered minibatch; gives the norm of the gradient, or nothing if it diverged.
+    fn update(&mut self, learning_rate: f32, report: &mut Report) -> Option<f32> {
+        let batch = &self.batch;
+        let actions = match &batch.actions {
+            ActionColumn::Choices(actions) => Feed::Ints(actions),
+            ActionColumn::Numbers(actions) => Feed::Real(actions),
+        };
+        let feeds = [
+            Feed::Real(&batch.obs),
+            actions,
+            Feed::Real(&batch.log_prob),
+            Feed::Real(&batch.advantage),
+            Feed::Real(&batch.returns),
+            Feed::Real(&batch.value),
+            Feed::Real(&batch.legal),
+        ];
+        let feeds = &feeds[..if batch.legal.is_empty() { 6 } else { 7 }];
+        let scale = self.loss_scale.as_ref().map_or(1.0, LossScale::scale);
+        let outcome = self.learner.train(&self.params, batch.len(), feeds, scale, Gradients::Replace);
+        let step = self.optimizer.step_scaled(&mut self.params, self.learner.gradients(), learning_rate, scale);
+        if let Some(loss_scale) = &mut self.loss_scale {
+            loss_scale.update(step.finite);
+        }
+        let fine = outcome.finite && (step.finite || scale > 1.0);
+        if !fine {
+            let what = if outcome.finite { "the gradient" } else { "the loss" };
+            let first = self.learner.first_non_finite(&self.params, batch.len(), feeds);
+            let place = first.map_or(String::new(), |name| format!(", first in \"{name}\""));
+            report.diverged = Some(format!("{what} is not finite{place}"));
+        }
+        fine.then_some(step.grad_norm)
+    }
+
+    fn report_values(&self, report: &mut Report) {
+        let values = &self.rollout.value[..self.rollout.samples()];
+        let (mut sum, mut least, mut most) = (0.0, f32::INFINITY, f32::NEG_INFINITY);
+        for &value in values {
+            sum += f64::from(value);
+            (least, most) = (least.min(value), most.max(value));
+        }
+        report.values[Reported::ValueMean as usize] = sum / values.len() as f64;
+        report.values[Reported::ValueMin as usize] = f64::from(least);
+        report.values[Reported::ValueMax as usize] = f64::from(most);
+        report.values[Reported::ExplainedVariance as usize] = self.rollout.explained_variance();
+    }
+}
+
+/// Columns of a row that a reset does not write.
+struct Scratch {
+    reward: Vec<f32>,
+    terminated: Vec<u8>,
+    truncated: Vec<u8>,
+    episode_return: Vec<f32>,
+    episode_length: Vec<i32>,
+}
+
+impl Scratch {
+    fn new(n: usize) -> Self {
+        Self {
+            reward: vec![0.0; n],
+            terminated: vec![0; n],
+            truncated: vec![0; n],
+            episode_return: vec![0.0; n],
+            episode_length: vec![0; n],
+        }
+    }
+
+    /// A row that writes observations and masks of row `t`.
+    fn row<'a>(&'a mut self, rollout: &'a mut Rollout, final_obs: &'a mut [f32], t: usize) -> Row<'a> {
+        let Shape { envs: n, obs, choices, .. } = rollout.shape;
+        Row {
+            obs: &mut rollout.obs[t * n * obs..(t + 1) * n * obs],
+            legal: &mut rollout.legal[t * n * choices..(t + 1) * n * choices],
+            reward: &mut self.reward,
+            terminated: &mut self.terminated,
+            truncated: &mut self.truncated,
+            final_obs,
+            episode_return: &mut self.episode_return,
+            episode_length: &mut self.episode_length,
+        }
+    }
+}
+
+/// What a checkpoint holds beside weights, optimiser and envs; floats by their bits.
+#[derive(Serialize, Deserialize)]
+struct State {
+    iteration: u32,
+    obs_normaliser: Option<Vec<u64>>,
+    return_scale: Option<Vec<u64>>,
+    loss_scale: Option<[u8; 8]>,
+}
+
+fn to_bits(numbers: Vec<f64>) -> Vec<u64> {
+    numbers.into_iter().map(f64::to_bits).collect()
+}
+
+fn from_bits(bits: &[u64]) -> Vec<f64> {
+    bits.iter().copied().map(f64::from_bits).collect()
+}
+
+impl Algorithm for Ppo {
+    fn metrics(&self) -> &'static [Metric] {
+        METRICS
+    }
+
+    fn iterate(&mut self, report: &mut Report) {
+        let start = Instant::now();
+        self.collect(report);
+        self.rollout.estimate(self.settings.gamma as f32, self.settings.gae_lambda as f32);
+        self.report_values(report);
+        let collected = Instant::now();
+        self.learn(report);
+        self.iteration += 1;
+        report.seconds = [(collected - start).as_secs_f64(), collected.elapsed().as_secs_f64()];
+    }
+
+    fn steps(&self) -> u64 {
+        u64::from(self.iteration) * self.samples()
+    }
+
+    fn steps_per_iteration(&self) -> u64 {
+        self.samples()
+    }
+
+    fn policy(&self) -> Result<Policy> {
+        Ok(Policy {
+            architecture: self.architecture.clone(),
+            head: self.head.clone(),
+            params: self.params.clone(),
+            normaliser: self.obs_normaliser.clone(),
+        })
+    }
+
+    fn save(&self) -> Parts {
+        let policy = Policy {
+            architecture: self.architecture.clone(),
+            head: self.head.clone(),
+            params: self.params.clone(),
+            normaliser: self.obs_normaliser.clone(),
+        };
+        let state = State {
+            iteration: self.iteration,
+            obs_normaliser: self.obs_normaliser.as_ref().map(|x| to_bits(x.to_numbers())),
+            return_scale: self.return_scale.as_ref().map(|x| to_bits(x.to_numbers())),
+            loss_scale: self.loss_scale.as_ref().map(LossScale::to_bytes),
+        };
+        Parts::from([
+            ("policy.safetensors".into(), policy.to_bytes()),
+            ("optimizer.safetensors".into(), self.optimizer.to_bytes()),
+            ("env.bin".into(), self.env.save()),
+            ("ppo.json".into(), serde_json::to_vec(&state).expect("numbers are JSON")),
+        ])
+    }
+
+    fn load(&mut self, parts: &Parts) -> Result<()> {
+        let damaged = |what: &str| Error::Saved(format!("checkpoint's {what} does not fit this run; take another"));
+        let state: State = serde_json::from_slice(part(parts, "ppo.json")?).map_err(|_| damaged("ppo.json"))?;
+        self.params.from_bytes(part(parts, "policy.safetensors")?)?;
+        self.optimizer.from_bytes(part(parts, "optimizer.safetensors")?)?;
+        self.env.load(part(parts, "env.bin")?)?;
+        let (n, obs) = (self.rollout.shape.envs, self.rollout.shape.obs);
+        if let Some(normaliser) = &mut self.obs_normaliser {
+            let bits = state.obs_normaliser.ok_or_else(|| damaged("obs_normaliser"))?;
+            *normaliser = Running::from_numbers(&from_bits(&bits), obs).ok_or_else(|| damaged("obs_normaliser"))?;
+        }
+        if let Some(scale) = &mut self.return_scale {
+            let bits = state.return_scale.ok_or_else(|| damaged("return_scale"))?;
+            *scale = ReturnScale::from_numbers(&from_bits(&bits), n).ok_or_else(|| damaged("return_scale"))?;
+        }
+        if let Some(scale) = &mut self.loss_scale {
+            *scale = LossScale::from_bytes(&state.loss_scale.ok_or_else(|| damaged("loss_scale"))?)?;
+        }
+        self.iteration = state.iteration;
+        // The next rollout begins from the states as they are, seen through the normaliser that has seen them already.
+        let steps = self.settings.num_steps;
+        let mut scratch = Scratch::new(n);
+        self.env.observe(scratch.row(&mut self.rollout, &mut self.final_obs, steps));
+        self.normalise_obs(steps, false);
+        Ok(())
+    }
+}

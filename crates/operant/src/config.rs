@@ -1,0 +1,186 @@
+//! Settings as tables of TOML: read from files and from `key=value` words, checked against the defaults of a typed
+//! struct, written back in full.
+//!
+//! Invariant: a struct's default says which keys there are and of what kind. An unknown key is an error that names the
+//! nearest known one; a whole number may be written `2e6`.
+
+use crate::error::{Error, Result};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+pub use toml::{Table, Value};
+
+/// Reads a table from text; `origin` is for the message.
+pub fn parse(text: &str, origin: &str) -> Result<Table> {
+    text.parse::<Table>().map_err(|error| {
+        let reason = error.to_string();
+        Error::Invalid(format!("{origin} is not valid TOML: {}", reason.trim_end().replace('\n', "; ")))
+    })
+}
+
+/// Applies `a.b=value`, as given on a command line. A value that is no TOML is text.
+pub fn assign(table: &mut Table, assignment: &str) -> Result<()> {
+    let Some((path, text)) = assignment.split_once('=') else {
+        return Err(Error::Invalid(format!("\"{assignment}\": wanted key=value, as in ppo.learning_rate=1e-3")));
+    };
+    let (path, text) = (path.trim(), text.trim());
+    let literal = format!("value = {text}").parse::<Table>().ok().and_then(|mut parsed| parsed.remove("value"));
+    insert(table, path, literal.unwrap_or_else(|| Value::String(text.to_owned())))
+}
+
+/// Puts a value at a dotted path, making tables on the way.
+pub fn insert(table: &mut Table, path: &str, value: Value) -> Result<()> {
+    let mut keys = path.split('.').peekable();
+    let mut at = table;
+    while let Some(key) = keys.next() {
+        if key.is_empty() {
+            return Err(Error::Invalid(format!("key \"{path}\": wanted names with single dots between them")));
+        }
+        if keys.peek().is_none() {
+            at.insert(key.to_owned(), value);
+            return Ok(());
+        }
+        let next = at.entry(key).or_insert_with(|| Value::Table(Table::new()));
+        at = next.as_table_mut().ok_or_else(|| Error::Invalid(format!("key \"{path}\": \"{key}\" is not a table")))?;
+    }
+    Ok(())
+}
+
+/// Lays `over` on `base`, table by table.
+pub fn merge(base: &mut Table, over: Table) {
+    for (key, value) in over {
+        match (base.get_mut(&key), value) {
+            (Some(Value::Table(base)), Value::Table(over)) => merge(base, over),
+            (_, value) => {
+                base.insert(key, value);
+            }
+        }
+    }
+}
+
+/// The struct's default as a table.
+pub fn defaults<T: Default + Serialize>() -> Table {
+    to_table(&T::default())
+}
+
+/// A struct as a table.
+pub fn to_table<T: Serialize>(settings: &T) -> Table {
+    Table::try_from(settings).expect("settings are numbers, texts and lists")
+}
+
+/// A struct from a table: keys that are absent keep their default. `prefix` is the table's own path, for messages.
+pub fn read<T: Default + Serialize + DeserializeOwned>(table: &Table, prefix: &str) -> Result<T> {
+    let known = defaults::<T>();
+    let mut full = known.clone();
+    for (key, value) in table {
+        let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
+        let Some(default) = known.get(key) else {
+            let names = known.keys().map(String::as_str);
+            return Err(unknown_key(&path, key, names, prefix));
+        };
+        full.insert(key.clone(), convert(value, default, &path)?);
+    }
+    full.try_into().map_err(|error: toml::de::Error| {
+        let place = if prefix.is_empty() { "settings" } else { prefix };
+        Error::Invalid(format!("{place}: {}", error.message()))
+    })
+}
+
+/// An error for a key that does not exist, with the nearest that does.
+pub fn unknown_key<'a>(path: &str, key: &str, known: impl IntoIterator<Item = &'a str>, prefix: &str) -> Error {
+    let known: Vec<&str> = known.into_iter().collect();
+    let next = format!("known: {}", known.join(", "));
+    match crate::error::nearest(key, known.iter().copied()) {
+        Some(near) => {
+            let near = if prefix.is_empty() { near.to_owned() } else { format!("{prefix}.{near}") };
+            Error::Unknown(format!("unknown key \"{path}\"; did you mean \"{near}\"?"))
+        }
+        None => Error::Unknown(format!("unknown key \"{path}\" ({next})")),
+    }
+}
+
+/// A value in the kind that its default has.
+fn convert(value: &Value, default: &Value, path: &str) -> Result<Value> {
+    let wanted = match default {
+        Value::Integer(_) => "a whole number",
+        Value::Float(_) => "a number",
+        Value::Boolean(_) => "true or false",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+        _ => "a table",
+    };
+    match (value, default) {
+        (Value::Float(x), Value::Integer(_)) if x.fract() == 0.0 && x.abs() < 9e15 => Ok(Value::Integer(*x as i64)),
+        (Value::Integer(x), Value::Float(_)) => Ok(Value::Float(*x as f64)),
+        (Value::String(text), Value::Float(_)) if matches!(text.as_str(), "inf" | "nan") => {
+            Err(Error::Invalid(format!("{path} = {text}: wanted a finite number")))
+        }
+        (a, b) if a.same_type(b) => Ok(a.clone()),
+        _ => Err(Error::Invalid(format!("{path} = {value}: wanted {wanted}, such as {default}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::Deserialize;
+
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Learning {
+        learning_rate: f64,
+        epochs: u32,
+        hidden: Vec<usize>,
+        name: String,
+        anneal: bool,
+    }
+
+    impl Default for Learning {
+        fn default() -> Self {
+            Self { learning_rate: 1e-3, epochs: 4, hidden: vec![64], name: "adam".into(), anneal: true }
+        }
+    }
+
+    fn with(assignments: &[&str]) -> Result<Learning> {
+        let mut table = Table::new();
+        assignments.iter().try_for_each(|text| assign(&mut table, text))?;
+        read(&table, "ppo")
+    }
+
+    #[test]
+    fn words_become_settings() {
+        let got = with(&["learning_rate=1", "epochs = 2e1", "hidden=[32, 16]", "name=muon", "anneal=false"]).unwrap();
+        let wanted =
+            Learning { learning_rate: 1.0, epochs: 20, hidden: vec![32, 16], name: "muon".into(), anneal: false };
+        assert_eq!(got, wanted);
+        assert_eq!(with(&[]).unwrap(), Learning::default());
+    }
+
+    #[test]
+    fn mistakes_say_what_was_wanted() {
+        let message = |words: &[&str]| with(words).unwrap_err().to_string();
+        assert_eq!(
+            message(&["learning_rat=1"]),
+            "unknown key \"ppo.learning_rat\"; did you mean \"ppo.learning_rate\"?"
+        );
+        assert_eq!(message(&["epochs=1.5"]), "ppo.epochs = 1.5: wanted a whole number, such as 4");
+        assert_eq!(message(&["epochs=many"]), "ppo.epochs = \"many\": wanted a whole number, such as 4");
+        assert_eq!(message(&["anneal=1"]), "ppo.anneal = 1: wanted true or false, such as true");
+        assert!(message(&["epochs=-1"]).starts_with("ppo: invalid value"), "{}", message(&["epochs=-1"]));
+        assert_eq!(message(&["epochs"]), "\"epochs\": wanted key=value, as in ppo.learning_rate=1e-3");
+        assert!(parse("a = ", "x.toml").unwrap_err().to_string().starts_with("x.toml is not valid TOML"));
+    }
+
+    #[test]
+    fn tables_go_there_and_back() {
+        let settings = with(&["epochs=7"]).unwrap();
+        let text = toml::to_string(&to_table(&settings)).unwrap();
+        assert_eq!(read::<Learning>(&parse(&text, "text").unwrap(), "").unwrap(), settings);
+        let mut base = parse("a = 1\n[t]\nx = 1\ny = 2", "base").unwrap();
+        merge(&mut base, parse("b = 2\n[t]\ny = 3", "over").unwrap());
+        assert_eq!(base, parse("a = 1\nb = 2\n[t]\nx = 1\ny = 3", "wanted").unwrap());
+        let mut table = Table::new();
+        assign(&mut table, "ppo.epochs=3").unwrap();
+        assert!(assign(&mut table, "ppo.epochs.deep=3").unwrap_err().to_string().contains("not a table"));
+        assert!(assign(&mut table, "ppo..epochs=3").is_err());
+    }
+}

@@ -1,0 +1,228 @@
+//! A minibatch: samples of a rollout in a random order, side by side as a network reads them.
+
+use super::rollout::{ActionColumn, Rollout, Shape};
+use super::shuffle::Shuffle;
+use crate::device::CpuPool;
+
+/// Most threads that gather together.
+const MAX_PARTS: usize = 16;
+/// Samples that are worth a thread.
+const PART_SAMPLES: usize = 1024;
+
+/// Columns of B samples.
+#[derive(Clone, Debug)]
+pub struct Batch {
+    /// `[B, O]`
+    pub obs: Vec<f32>,
+    /// `[B, A]`
+    pub actions: ActionColumn,
+    /// `[B]`
+    pub log_prob: Vec<f32>,
+    /// `[B]`
+    pub advantage: Vec<f32>,
+    /// `[B]`
+    pub returns: Vec<f32>,
+    /// `[B]`
+    pub value: Vec<f32>,
+    /// `[B, choices]` 1 where an action is legal.
+    pub legal: Vec<f32>,
+}
+
+/// Some rows of a batch.
+struct Part<'a> {
+    first: usize,
+    obs: &'a mut [f32],
+    choices: &'a mut [i32],
+    numbers: &'a mut [f32],
+    log_prob: &'a mut [f32],
+    advantage: &'a mut [f32],
+    returns: &'a mut [f32],
+    value: &'a mut [f32],
+    legal: &'a mut [f32],
+}
+
+fn front<'a, T>(slice: &mut &'a mut [T], count: usize) -> &'a mut [T] {
+    let (head, tail) = std::mem::take(slice).split_at_mut(count);
+    *slice = tail;
+    head
+}
+
+impl Batch {
+    /// Room for `len` samples of rollouts of this shape.
+    pub fn new(shape: &Shape, len: usize) -> Self {
+        Self {
+            obs: vec![0.0; len * shape.obs],
+            actions: ActionColumn::new(shape.continuous, len * shape.dims),
+            log_prob: vec![0.0; len],
+            advantage: vec![0.0; len],
+            returns: vec![0.0; len],
+            value: vec![0.0; len],
+            legal: vec![0.0; len * shape.choices],
+        }
+    }
+
+    /// B.
+    pub fn len(&self) -> usize {
+        self.log_prob.len()
+    }
+
+    /// Whether there is room for none.
+    pub fn is_empty(&self) -> bool {
+        self.log_prob.is_empty()
+    }
+
+    /// Takes the samples at places `first..first + B` of an order.
+    pub fn gather(&mut self, rollout: &Rollout, order: &Shuffle, first: usize, pool: &CpuPool) {
+        let shape = rollout.shape;
+        let len = self.len();
+        let parts = pool.threads().min(MAX_PARTS).min(len / PART_SAMPLES).max(1);
+        let (mut choices, mut numbers): (&mut [i32], &mut [f32]) = match &mut self.actions {
+            ActionColumn::Choices(choices) => (choices, &mut []),
+            ActionColumn::Numbers(numbers) => (&mut [], numbers),
+        };
+        let (mut obs, mut legal) = (&mut self.obs[..], &mut self.legal[..]);
+        let (mut log_prob, mut advantage) = (&mut self.log_prob[..], &mut self.advantage[..]);
+        let (mut returns, mut value) = (&mut self.returns[..], &mut self.value[..]);
+        let mut taken = 0;
+        let mut work: [Option<Part>; MAX_PARTS] = std::array::from_fn(|i| {
+            let count = if i < parts { len * (i + 1) / parts - taken } else { 0 };
+            let part = Part {
+                first: first + taken,
+                obs: front(&mut obs, count * shape.obs),
+                choices: front(&mut choices, if shape.continuous { 0 } else { count * shape.dims }),
+                numbers: front(&mut numbers, if shape.continuous { count * shape.dims } else { 0 }),
+                log_prob: front(&mut log_prob, count),
+                advantage: front(&mut advantage, count),
+                returns: front(&mut returns, count),
+                value: front(&mut value, count),
+                legal: front(&mut legal, count * shape.choices),
+            };
+            taken += count;
+            (count > 0).then_some(part)
+        });
+        pool.for_each_mut(&mut work[..parts], |_, part| {
+            if let Some(part) = part {
+                part.gather(rollout, order);
+            }
+        });
+    }
+
+    /// Makes advantages have mean 0 and standard deviation 1.
+    pub fn normalise_advantage(&mut self) {
+        let len = self.len() as f64;
+        let mean = sum(&self.advantage, |x| x) / len;
+        // PyTorch's std, with one degree of freedom less.
+        let variance = sum(&self.advantage, |x| (x - mean) * (x - mean)) / (len - 1.0).max(1.0);
+        let (shift, factor) = (mean as f32, (1.0 / (variance.sqrt() + 1e-8)) as f32);
+        self.advantage.iter_mut().for_each(|x| *x = (*x - shift) * factor);
+    }
+}
+
+/// Σ f(x) in a fixed order that fills registers.
+fn sum(x: &[f32], f: impl Fn(f64) -> f64) -> f64 {
+    let mut lanes = [0.0; 8];
+    let (whole, rest) = x.as_chunks::<8>();
+    for chunk in whole {
+        lanes.iter_mut().zip(chunk).for_each(|(lane, &x)| *lane += f(f64::from(x)));
+    }
+    lanes.iter().sum::<f64>() + rest.iter().map(|&x| f(f64::from(x))).sum::<f64>()
+}
+
+impl Part<'_> {
+    fn gather(&mut self, rollout: &Rollout, order: &Shuffle) {
+        let Shape { obs, dims, choices, .. } = rollout.shape;
+        for i in 0..self.log_prob.len() {
+            let from = order.at(self.first + i);
+            copy_row(&mut self.obs[i * obs..][..obs], &rollout.obs[from * obs..][..obs]);
+            match &rollout.actions {
+                ActionColumn::Choices(actions) => {
+                    copy_row(&mut self.choices[i * dims..][..dims], &actions[from * dims..][..dims]);
+                }
+                ActionColumn::Numbers(actions) => {
+                    copy_row(&mut self.numbers[i * dims..][..dims], &actions[from * dims..][..dims]);
+                }
+            }
+            self.log_prob[i] = rollout.log_prob[from];
+            self.advantage[i] = rollout.advantage[from];
+            self.returns[i] = rollout.returns[from];
+            self.value[i] = rollout.value[from];
+            let legal = &rollout.legal[from * choices..][..choices];
+            for (to, &from) in self.legal[i * choices..][..choices].iter_mut().zip(legal) {
+                *to = f32::from(from);
+            }
+        }
+    }
+}
+
+/// Rows are a few numbers: a loop is faster than a call that copies.
+#[inline(always)]
+fn copy_row<T: Copy>(to: &mut [T], from: &[T]) {
+    for (to, from) in to.iter_mut().zip(from) {
+        *to = *from;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbered(continuous: bool) -> Rollout {
+        let shape = Shape { steps: 100, envs: 50, obs: 3, dims: 2, continuous, choices: 4 };
+        let mut rollout = Rollout::new(shape);
+        rollout.obs.iter_mut().enumerate().for_each(|(i, x)| *x = i as f32);
+        match &mut rollout.actions {
+            ActionColumn::Choices(a) => a.iter_mut().enumerate().for_each(|(i, x)| *x = i as i32),
+            ActionColumn::Numbers(a) => a.iter_mut().enumerate().for_each(|(i, x)| *x = i as f32),
+        }
+        for (i, x) in rollout.legal.iter_mut().enumerate() {
+            *x = u8::from(i % 3 == 0);
+        }
+        for i in 0..rollout.samples() {
+            let x = i as f32;
+            (rollout.log_prob[i], rollout.advantage[i]) = (x + 0.1, x + 0.2);
+            (rollout.returns[i], rollout.value[i]) = (x + 0.3, x + 0.4);
+        }
+        rollout
+    }
+
+    #[test]
+    fn samples_stay_together_for_any_number_of_threads() {
+        for continuous in [false, true] {
+            let rollout = numbered(continuous);
+            let order = Shuffle::new(rollout.samples(), 1, 2, 3);
+            let gathered = [1, 2, 3].map(|threads| {
+                let mut batch = Batch::new(&rollout.shape, 2500);
+                batch.gather(&rollout, &order, 2500, &CpuPool::new(threads));
+                batch
+            });
+            for batch in &gathered {
+                for i in 0..2500 {
+                    let from = order.at(2500 + i);
+                    let x = from as f32;
+                    assert_eq!(batch.obs[3 * i..3 * i + 3], [3.0 * x, 3.0 * x + 1.0, 3.0 * x + 2.0]);
+                    match &batch.actions {
+                        ActionColumn::Choices(a) => {
+                            assert_eq!(a[2 * i..2 * i + 2], [2 * from as i32, 2 * from as i32 + 1])
+                        }
+                        ActionColumn::Numbers(a) => assert_eq!(a[2 * i..2 * i + 2], [2.0 * x, 2.0 * x + 1.0]),
+                    }
+                    let one = [batch.log_prob[i], batch.advantage[i], batch.returns[i], batch.value[i]];
+                    assert_eq!(one, [x + 0.1, x + 0.2, x + 0.3, x + 0.4]);
+                    let legal: [f32; 4] = std::array::from_fn(|j| f32::from(u8::from((4 * from + j) % 3 == 0)));
+                    assert_eq!(batch.legal[4 * i..4 * i + 4], legal);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn advantages_are_normalised_as_pytorch_does() {
+        let shape = Shape { steps: 1, envs: 1, obs: 1, dims: 1, continuous: false, choices: 0 };
+        let mut batch = Batch::new(&shape, 11);
+        batch.advantage.iter_mut().enumerate().for_each(|(i, x)| *x = (i * i) as f32);
+        batch.normalise_advantage();
+        // (x − x.mean()) / (x.std() + 1e-8) of squares of 0..=10: mean 35, std 34.4354…
+        assert!((batch.advantage[0] + 35.0 / 34.435_447).abs() < 1e-5, "{:?}", batch.advantage);
+        assert!((batch.advantage[10] - 65.0 / 34.435_447).abs() < 1e-5);
+    }
+}

@@ -1,0 +1,260 @@
+//! Checkpoints: a folder of parts with a manifest of checksums, written beside and renamed, so that a run killed at any
+//! moment leaves the last one whole.
+//!
+//! `ckpt/step-000000086016/` holds the parts and `manifest.json`; `ckpt/best` names the one with the highest return.
+
+use crate::algo::Parts;
+use crate::error::{Error, Result};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+const MANIFEST: &str = "manifest.json";
+const PREFIX: &str = "step-";
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Manifest {
+    /// Of this layout.
+    version: u32,
+    step: u64,
+    mean_return: Option<f64>,
+    /// Size and checksum of every part.
+    parts: BTreeMap<String, (u64, String)>,
+}
+
+/// The checkpoints of a run.
+#[derive(Clone, Debug)]
+pub struct Checkpoints {
+    folder: PathBuf,
+    keep: usize,
+}
+
+/// FNV-1a, 64 bits: tells damaged bytes from whole ones; it guards against accidents, not against malice.
+fn checksum(bytes: &[u8]) -> String {
+    let fold = |hash: u64, &byte: &u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    format!("{:016x}", bytes.iter().fold(0xcbf2_9ce4_8422_2325, fold))
+}
+
+fn cannot(what: &str, path: &Path, error: &std::io::Error) -> Error {
+    Error::Saved(format!("can't {what} {}: {error}; check that the folder exists and has room", path.display()))
+}
+
+fn write_synced(path: &Path, bytes: &[u8]) -> Result<()> {
+    let write = || {
+        let mut file = File::create(path)?;
+        file.write_all(bytes)?;
+        file.sync_all()
+    };
+    write().map_err(|error| cannot("write", path, &error))
+}
+
+/// Makes names of a folder's files last; some file systems can't, and then a rename is as good as they get.
+fn sync_folder(path: &Path) {
+    if let Ok(folder) = File::open(path) {
+        let _ = folder.sync_all();
+    }
+}
+
+/// Replaces a small file whole.
+pub fn replace_file(path: &Path, bytes: &[u8]) -> Result<()> {
+    let beside = path.with_extension(format!("{}.part", std::process::id()));
+    write_synced(&beside, bytes)?;
+    fs::rename(&beside, path).map_err(|error| cannot("write", path, &error))
+}
+
+impl Checkpoints {
+    /// Those of a run folder, of which the newest `keep` and the best stay.
+    pub fn new(run: &Path, keep: usize) -> Self {
+        Self { folder: run.join("ckpt"), keep: keep.max(1) }
+    }
+
+    /// Where a checkpoint lies.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// Names, oldest first.
+    pub fn list(&self) -> Vec<String> {
+        let Ok(entries) = fs::read_dir(&self.folder) else { return Vec::new() };
+        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let mut names: Vec<String> =
+            names.filter(|name| name.starts_with(PREFIX) && !name.ends_with(".part")).collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// Name of the checkpoint with the highest return, if it is still there.
+    pub fn best(&self) -> Option<String> {
+        let name = fs::read_to_string(self.folder.join("best")).ok()?;
+        self.list().into_iter().find(|held| held == name.trim())
+    }
+
+    /// Writes a checkpoint, and takes away those that need not stay. `is_best` marks it as the best so far.
+    pub fn save(&self, step: u64, mean_return: Option<f64>, is_best: bool, parts: &Parts) -> Result<String> {
+        let name = format!("{PREFIX}{step:012}");
+        let beside = self.folder.join(format!("{name}.{}.part", std::process::id()));
+        fs::create_dir_all(&beside).map_err(|error| cannot("make", &beside, &error))?;
+        let written = self.write(&beside, &name, step, mean_return, parts);
+        if written.is_err() {
+            // What was written in part is of no use to anyone.
+            let _ = fs::remove_dir_all(&beside);
+        }
+        written?;
+        if is_best {
+            replace_file(&self.folder.join("best"), name.as_bytes())?;
+        }
+        self.thin_out();
+        Ok(name)
+    }
+
+    fn write(&self, beside: &Path, name: &str, step: u64, mean_return: Option<f64>, parts: &Parts) -> Result<()> {
+        let mut manifest = Manifest { version: 1, step, mean_return, parts: BTreeMap::new() };
+        for (part, bytes) in parts {
+            write_synced(&beside.join(part), bytes)?;
+            manifest.parts.insert(part.clone(), (bytes.len() as u64, checksum(bytes)));
+        }
+        let text = serde_json::to_vec_pretty(&manifest).expect("names and numbers are JSON");
+        write_synced(&beside.join(MANIFEST), &text)?;
+        sync_folder(beside);
+        let target = self.folder.join(name);
+        // A run that was resumed from an older checkpoint comes by here again.
+        let _ = fs::remove_dir_all(&target);
+        fs::rename(beside, &target).map_err(|error| cannot("write", &target, &error))?;
+        sync_folder(&self.folder);
+        Ok(())
+    }
+
+    fn thin_out(&self) {
+        let (names, best) = (self.list(), self.best());
+        let old = names.len().saturating_sub(self.keep);
+        for name in names[..old].iter().filter(|name| Some(*name) != best.as_ref()) {
+            let _ = fs::remove_dir_all(self.folder.join(name));
+        }
+        // Leftovers of processes that were killed while writing.
+        let Ok(entries) = fs::read_dir(&self.folder) else { return };
+        let own = format!("{}.part", std::process::id());
+        for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+            if path.to_string_lossy().ends_with(".part") && !path.to_string_lossy().ends_with(&own) {
+                let _ = fs::remove_dir_all(&path);
+            }
+        }
+    }
+
+    /// Reads a checkpoint and checks every part; a damaged one is refused by name, with the one before it.
+    pub fn load(&self, name: &str) -> Result<Parts> {
+        self.read(name).map_err(|reason| {
+            let names = self.list();
+            let before = names.iter().rev().find(|other| other.as_str() < name && self.read(other).is_ok());
+            let next = match before {
+                Some(before) => format!("the one before it is whole: --checkpoint {before}"),
+                None => "there is no whole one before it; start again".into(),
+            };
+            Error::Saved(format!("checkpoint {} is damaged: {reason}; {next}", self.path(name).display()))
+        })
+    }
+
+    fn read(&self, name: &str) -> Result<Parts, String> {
+        let folder = self.path(name);
+        let text = fs::read(folder.join(MANIFEST)).map_err(|error| format!("{MANIFEST}: {error}"))?;
+        let manifest: Manifest = serde_json::from_slice(&text).map_err(|error| format!("{MANIFEST}: {error}"))?;
+        if manifest.version != 1 {
+            return Err(format!("{MANIFEST}: layout {}, wanted 1", manifest.version));
+        }
+        let mut parts = Parts::new();
+        for (part, (size, sum)) in manifest.parts {
+            let bytes = fs::read(folder.join(&part)).map_err(|error| format!("{part}: {error}"))?;
+            if bytes.len() as u64 != size {
+                return Err(format!("{part} has {} bytes, wanted {size}", bytes.len()));
+            }
+            if checksum(&bytes) != sum {
+                return Err(format!("{part} has another checksum than {MANIFEST} says"));
+            }
+            parts.insert(part, bytes);
+        }
+        Ok(parts)
+    }
+
+    /// The name to resume from: the one given, or the newest.
+    pub fn pick(&self, name: Option<&str>) -> Result<String> {
+        let names = self.list();
+        match name {
+            Some("best") => self.best().ok_or_else(|| Error::Saved(format!("{} has no best", self.folder.display()))),
+            Some(name) if names.iter().any(|held| held == name) => Ok(name.to_owned()),
+            Some(name) => {
+                Err(Error::unknown("checkpoint", name, names.iter().map(String::as_str), "see the ckpt folder"))
+            }
+            None => names.into_iter().next_back().ok_or_else(|| {
+                Error::Saved(format!("{} holds no checkpoint; start the run again", self.folder.display()))
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder(name: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("operant-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).unwrap();
+        path
+    }
+
+    fn parts(text: &str) -> Parts {
+        Parts::from([("a.bin".into(), text.as_bytes().to_vec()), ("b.bin".into(), vec![7; 100])])
+    }
+
+    #[test]
+    fn newest_and_best_stay() {
+        let run = folder("checkpoints");
+        let checkpoints = Checkpoints::new(&run, 2);
+        for (step, best) in [(10, false), (20, true), (30, false), (40, false), (50, false)] {
+            checkpoints.save(step, Some(step as f64), best, &parts(&step.to_string())).unwrap();
+        }
+        assert_eq!(checkpoints.list(), ["step-000000000020", "step-000000000040", "step-000000000050"]);
+        assert_eq!(checkpoints.pick(Some("best")).unwrap(), "step-000000000020");
+        assert_eq!(checkpoints.pick(None).unwrap(), "step-000000000050");
+        assert_eq!(checkpoints.load("step-000000000050").unwrap(), parts("50"));
+        // Written again, as after a resume.
+        checkpoints.save(50, None, false, &parts("again")).unwrap();
+        assert_eq!(checkpoints.load("step-000000000050").unwrap(), parts("again"));
+        let message = checkpoints.pick(Some("step-00000000005")).unwrap_err().to_string();
+        assert!(message.contains("did you mean"), "{message}");
+        fs::remove_dir_all(&run).unwrap();
+    }
+
+    #[test]
+    fn damage_is_named_and_the_one_before_is_offered() {
+        let run = folder("damage");
+        let checkpoints = Checkpoints::new(&run, 3);
+        (1..=2).for_each(|step| drop(checkpoints.save(step, None, false, &parts("whole")).unwrap()));
+        let newest = checkpoints.path("step-000000000002");
+        fs::write(newest.join("a.bin"), "whale").unwrap();
+        let message = checkpoints.load("step-000000000002").unwrap_err().to_string();
+        assert!(message.contains("step-000000000002 is damaged: a.bin has another checksum"), "{message}");
+        assert!(message.ends_with("the one before it is whole: --checkpoint step-000000000001"), "{message}");
+        fs::write(newest.join("a.bin"), "who").unwrap();
+        assert!(checkpoints.load("step-000000000002").unwrap_err().to_string().contains("3 bytes, wanted 5"));
+        fs::remove_file(newest.join("a.bin")).unwrap();
+        assert!(checkpoints.load("step-000000000002").unwrap_err().to_string().contains("a.bin: "));
+        fs::write(checkpoints.path("step-000000000001").join(MANIFEST), "{").unwrap();
+        assert!(checkpoints.load("step-000000000002").unwrap_err().to_string().ends_with("start again"));
+        fs::remove_dir_all(&run).unwrap();
+    }
+
+    #[test]
+    fn a_part_written_folder_is_no_checkpoint() {
+        let run = folder("part");
+        let checkpoints = Checkpoints::new(&run, 3);
+        fs::create_dir_all(run.join("ckpt/step-000000000009.1.part")).unwrap();
+        assert!(checkpoints.list().is_empty());
+        let message = checkpoints.pick(None).unwrap_err().to_string();
+        assert!(message.contains("holds no checkpoint"), "{message}");
+        checkpoints.save(1, None, false, &parts("x")).unwrap();
+        assert!(!run.join("ckpt/step-000000000009.1.part").exists());
+        fs::remove_dir_all(&run).unwrap();
+    }
+}

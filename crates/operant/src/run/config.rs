@@ -1,0 +1,241 @@
+//! What a run is made from: the resolved settings, as `run.toml` holds them.
+
+use super::shipped;
+use crate::algo::{self, NetworkSettings};
+use crate::config::{self, Table, Value};
+use crate::env;
+use crate::error::{Error, Result};
+use crate::nn::Precision;
+use serde::{Deserialize, Serialize};
+
+/// Top-level keys.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// Seed of everything: the same settings and seed give the same weights.
+    pub seed: u64,
+    /// N, envs stepped together.
+    pub num_envs: usize,
+    /// Env steps after which the run ends, and over which schedules go.
+    pub steps: u64,
+    /// What ends a run early: solved (mean return over 100 episodes) or steps (nothing).
+    pub until: Until,
+    /// Threads; 0 for as many as the machine has.
+    pub threads: usize,
+    /// What matrix products read: f32, bf16, f16, or auto for the fastest here.
+    pub precision: String,
+    /// Where the run lives: cpu.
+    pub device: String,
+}
+
+/// What ends a run before its last step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Until {
+    /// The env's mean return over 100 episodes reaches what counts as solved.
+    Solved,
+    /// Nothing.
+    Steps,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            seed: 1,
+            num_envs: 64,
+            steps: 1_000_000,
+            until: Until::Solved,
+            threads: 0,
+            precision: "f32".into(),
+            device: "cpu".into(),
+        }
+    }
+}
+
+/// The `[checkpoint]` table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CheckpointSettings {
+    /// Iterations between checkpoints; 0 for none by count.
+    pub every: u64,
+    /// Seconds between checkpoints; 0 for none by time.
+    pub every_s: f64,
+    /// How many stay, beside the best.
+    pub keep: usize,
+}
+
+impl Default for CheckpointSettings {
+    fn default() -> Self {
+        Self { every: 0, every_s: 10.0, keep: 3 }
+    }
+}
+
+/// All settings of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Name of the algorithm.
+    pub algo: String,
+    /// Name of the env, as the registry has it.
+    pub env: String,
+    /// Parameters of the env that differ from its own.
+    pub env_params: Vec<(String, f64)>,
+    /// Top-level keys.
+    pub settings: Settings,
+    /// `[network]`.
+    pub network: NetworkSettings,
+    /// `[checkpoint]`.
+    pub checkpoint: CheckpointSettings,
+    /// The algorithm's own table, with every key.
+    pub own: Table,
+}
+
+impl Config {
+    /// The shipped settings for an algorithm and env, or the defaults where none are shipped, with `over` laid on them.
+    pub fn resolve(algo: &str, env: &str, over: Table) -> Result<Self> {
+        let entry = algo::find(algo)?;
+        let name = env::find(env).map_or_else(|_| env.to_owned(), |entry| entry.spec().name.to_owned());
+        let mut table = match shipped::find(entry.name, &name) {
+            Some(text) => config::parse(text, &format!("configs/{}/{name}.toml", entry.name))?,
+            None => Table::new(),
+        };
+        config::merge(&mut table, over);
+        config::insert(&mut table, "algo", Value::String(entry.name.to_owned()))?;
+        config::insert(&mut table, "env.name", Value::String(name))?;
+        Self::from_table(table)
+    }
+
+    /// Settings that stand alone, as a `run.toml` holds them.
+    pub fn from_text(text: &str, origin: &str) -> Result<Self> {
+        Self::from_table(config::parse(text, origin)?)
+    }
+
+    /// Settings that stand alone.
+    pub fn from_table(mut table: Table) -> Result<Self> {
+        let text = |value: Option<Value>, key: &str| match value {
+            Some(Value::String(text)) => Ok(text),
+            Some(other) => Err(Error::Invalid(format!("{key} = {other}: wanted a text"))),
+            None => Err(Error::Invalid(format!("no {key}: wanted its name, as in {key} = \"…\""))),
+        };
+        let algo = algo::find(&text(table.remove("algo"), "algo")?)?;
+        let mut env_table = take_table(&mut table, "env")?;
+        let env = text(env_table.remove("name"), "env.name")?;
+        let env_params = env_table.into_iter().map(|(name, value)| env_param(name, &value)).collect::<Result<_>>()?;
+        let network = config::read(&take_table(&mut table, "network")?, "network")?;
+        let checkpoint = config::read(&take_table(&mut table, "checkpoint")?, "checkpoint")?;
+        let own = (algo.resolve)(&take_table(&mut table, algo.name)?)?;
+        let known = config::defaults::<Settings>();
+        let tables = ["algo", "env", "network", "checkpoint", algo.name];
+        if let Some(key) = table.keys().find(|key| !known.contains_key(*key)) {
+            let names = known.keys().map(String::as_str).chain(tables);
+            return Err(config::unknown_key(key, key, names, ""));
+        }
+        let settings: Settings = config::read(&table, "")?;
+        let config = Self { algo: algo.name.into(), env, env_params, settings, network, checkpoint, own };
+        config.check()?;
+        Ok(config)
+    }
+
+    fn check(&self) -> Result<()> {
+        let Settings { num_envs, steps, threads, device, .. } = &self.settings;
+        if *num_envs == 0 || *num_envs > env::MAX_ENVS {
+            return Err(Error::Invalid(format!("num_envs = {num_envs}: wanted 1..={}", env::MAX_ENVS)));
+        }
+        if *steps == 0 {
+            return Err(Error::Invalid("steps = 0: wanted at least 1".into()));
+        }
+        if *threads > 1024 {
+            return Err(Error::Invalid(format!("threads = {threads}: wanted 0 (all) to 1024")));
+        }
+        if !matches!(device.as_str(), "cpu" | "auto") {
+            return Err(Error::unknown("device", device, ["cpu", "auto"], "this build runs on cpu"));
+        }
+        if self.checkpoint.every_s.is_nan() || self.checkpoint.every_s < 0.0 {
+            let got = self.checkpoint.every_s;
+            return Err(Error::Invalid(format!("checkpoint.every_s = {got}: wanted 0 (never) or more seconds")));
+        }
+        self.precision().map(drop)
+    }
+
+    /// What matrix products read.
+    pub fn precision(&self) -> Result<Precision> {
+        match self.settings.precision.as_str() {
+            "auto" => Ok(Precision::fastest()),
+            name => name.parse(),
+        }
+    }
+
+    /// Every setting, as `run.toml` holds them.
+    pub fn to_text(&self) -> String {
+        let mut table = Table::new();
+        table.insert("algo".into(), Value::String(self.algo.clone()));
+        table.extend(config::to_table(&self.settings));
+        let mut env = Table::from_iter([("name".to_owned(), Value::String(self.env.clone()))]);
+        env.extend(self.env_params.iter().map(|(name, value)| (name.clone(), Value::Float(*value))));
+        table.insert("env".into(), Value::Table(env));
+        table.insert("network".into(), Value::Table(config::to_table(&self.network)));
+        table.insert(self.algo.clone(), Value::Table(self.own.clone()));
+        table.insert("checkpoint".into(), Value::Table(config::to_table(&self.checkpoint)));
+        toml::to_string(&table).expect("settings are TOML")
+    }
+}
+
+fn take_table(table: &mut Table, key: &str) -> Result<Table> {
+    match table.remove(key) {
+        None => Ok(Table::new()),
+        Some(Value::Table(inner)) => Ok(inner),
+        Some(other) => Err(Error::Invalid(format!("{key} = {other}: wanted a table, as in [{key}]"))),
+    }
+}
+
+fn env_param(name: String, value: &Value) -> Result<(String, f64)> {
+    let number = match value {
+        Value::Integer(x) => *x as f64,
+        Value::Float(x) => *x,
+        Value::Boolean(x) => f64::from(u8::from(*x)),
+        other => return Err(Error::Invalid(format!("env.{name} = {other}: wanted a number, true or false"))),
+    };
+    Ok((name, number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn over(words: &[&str]) -> Result<Config> {
+        let mut table = Table::new();
+        words.iter().try_for_each(|word| config::assign(&mut table, word))?;
+        Config::resolve("ppo", "cartpole", table)
+    }
+
+    #[test]
+    fn the_resolved_text_gives_the_same_settings() {
+        let config = over(&["seed=7", "ppo.gamma=0.9", "env.gravity=3", "network.hidden=[8]", "steps=2e6"]).unwrap();
+        assert_eq!(Config::from_text(&config.to_text(), "run.toml").unwrap(), config);
+        assert_eq!((config.settings.seed, config.settings.steps), (7, 2_000_000));
+        assert_eq!(config.env_params, [("gravity".to_owned(), 3.0)]);
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let message = |words: &[&str]| over(words).unwrap_err().to_string();
+        assert_eq!(message(&["sed=1"]), "unknown key \"sed\"; did you mean \"seed\"?");
+        assert_eq!(message(&["pop.gamma=1"]), "unknown key \"pop\"; did you mean \"ppo\"?");
+        assert_eq!(message(&["ppo.gama=1"]), "unknown key \"ppo.gama\"; did you mean \"ppo.gamma\"?");
+        assert_eq!(message(&["network.hiden=[1]"]), "unknown key \"network.hiden\"; did you mean \"network.hidden\"?");
+        assert_eq!(message(&["num_envs=0"]), "num_envs = 0: wanted 1..=16777216");
+        assert_eq!(message(&["precision=f31"]), "unknown precision \"f31\"; did you mean \"f32\"? (f32, bf16, f16)");
+        assert_eq!(message(&["env.gravity=heavy"]), "env.gravity = \"heavy\": wanted a number, true or false");
+        assert_eq!(message(&["ppo=1"]), "ppo = 1: wanted a table, as in [ppo]");
+        assert!(message(&["until=never"]).contains("solved"), "{}", message(&["until=never"]));
+        assert!(Config::resolve("pop", "cartpole", Table::new()).unwrap_err().to_string().contains("\"ppo\""));
+    }
+
+    proptest! {
+        #[test]
+        fn numbers_survive_the_round_trip(seed in 0..i64::MAX as u64, gamma in 0.0..1.0_f64, steps in 1..1_u64 << 40) {
+            let config = over(&[&format!("seed={seed}"), &format!("ppo.gamma={gamma:?}"), &format!("steps={steps}")]).unwrap();
+            prop_assert_eq!(Config::from_text(&config.to_text(), "run.toml").unwrap(), config);
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Playing with a trained policy: returns of whole episodes, without learning.
+
+use crate::algo::Policy;
+use crate::data::ActionColumn;
+use crate::device::CpuPool;
+use crate::env::{self, Actions, AutoReset, Canvas, RowBuf, Seeds, VecEnv};
+use crate::error::{Error, Result};
+use crate::lanes::{Backend, Math, Width};
+use crate::nn::Options;
+use crate::nn::dist::Draws;
+use serde::Serialize;
+use std::sync::Arc;
+
+/// Sets evaluation apart from training with the same seed.
+const EVALUATION: u64 = 0x6576_616c_0000_0000;
+/// Most envs that play at once.
+const MAX_ENVS: usize = 256;
+
+/// What to play.
+#[derive(Clone, Debug)]
+pub struct Play {
+    /// Episodes.
+    pub episodes: usize,
+    /// Seed of envs and of sampled actions.
+    pub seed: u64,
+    /// Take the most probable action in place of a sample.
+    pub deterministic: bool,
+    /// Threads.
+    pub threads: usize,
+}
+
+/// Returns and lengths of the episodes that were played.
+#[derive(Clone, Debug, Serialize)]
+pub struct Evaluation {
+    /// Undiscounted returns.
+    pub returns: Vec<f32>,
+    /// Lengths in steps.
+    pub lengths: Vec<i32>,
+}
+
+impl Evaluation {
+    /// Mean return.
+    pub fn mean(&self) -> f64 {
+        self.returns.iter().map(|&x| f64::from(x)).sum::<f64>() / self.returns.len() as f64
+    }
+
+    /// Standard deviation of returns.
+    pub fn std(&self) -> f64 {
+        let mean = self.mean();
+        (self.returns.iter().map(|&x| (f64::from(x) - mean).powi(2)).sum::<f64>() / self.returns.len() as f64).sqrt()
+    }
+
+    /// Mean length.
+    pub fn mean_length(&self) -> f64 {
+        self.lengths.iter().map(|&x| f64::from(x)).sum::<f64>() / self.lengths.len() as f64
+    }
+}
+
+/// Plays whole episodes. Every env plays the same number (or one more), so that short episodes do not crowd out long
+/// ones. `watch` is shown the first env after every step, until its first episode ends.
+pub fn evaluate(
+    policy: &Policy,
+    env: &str,
+    env_params: &[(String, f64)],
+    play: &Play,
+    mut watch: Option<&mut dyn FnMut(Canvas)>,
+) -> Result<Evaluation> {
+    if play.episodes == 0 {
+        return Err(Error::Invalid("0 episodes: wanted at least 1".into()));
+    }
+    let n = play.episodes.min(MAX_ENVS);
+    let pool = Arc::new(CpuPool::new(play.threads.max(1)));
+    let options = env::Options {
+        pool: Arc::clone(&pool),
+        backend: Backend::new(Width::Auto, Math::Strict),
+        autoreset: AutoReset::SameStep,
+        ..env::Options::new(n)
+    };
+    let params: Vec<(&str, f64)> = env_params.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+    let mut envs = env::find(env)?.build(&params, &options)?;
+    check_fits(policy, envs.as_ref())?;
+    let mut actor = policy.actor(n, &Options { pool, ..Options::default() })?;
+    let spec = envs.spec().clone();
+    let mut row = RowBuf::new(&spec, n);
+    let mut actions = ActionColumn::new(policy.head.continuous(), n * policy.head.dims());
+    let mut log_prob = vec![0.0; n];
+    let quota: Vec<usize> = (0..n).map(|env| play.episodes / n + usize::from(env < play.episodes % n)).collect();
+    let mut done: Vec<Vec<(f32, i32)>> = vec![Vec::new(); n];
+    envs.reset(Seeds::One(play.seed ^ EVALUATION), None, row.row());
+    let mut step = 0;
+    while done.iter().zip(&quota).any(|(done, quota)| done.len() < *quota) {
+        if done[0].is_empty()
+            && let Some(watch) = &mut watch
+            && let Some(canvas) = envs.draw(0)
+        {
+            watch(canvas);
+        }
+        if let Some(normaliser) = &policy.normaliser {
+            normaliser.normalise(&mut row.obs, crate::algo::OBS_LIMIT);
+        }
+        actor.forward(&policy.params, n, &row.obs);
+        let legal = spec.masked.then_some(&row.legal[..]);
+        let all = actions.slice_mut(0..n * policy.head.dims());
+        if play.deterministic {
+            actor.mode(&policy.params, legal, all);
+        } else {
+            let draws = Draws { seed: play.seed ^ EVALUATION, first_row: 0, step };
+            actor.sample(&policy.params, legal, draws, all, &mut log_prob);
+        }
+        let chosen = match &actions {
+            ActionColumn::Choices(actions) => Actions::I32(actions),
+            ActionColumn::Numbers(actions) => Actions::F32(actions),
+        };
+        envs.step(chosen, row.row());
+        for env in 0..n {
+            if row.terminated[env] | row.truncated[env] != 0 && done[env].len() < quota[env] {
+                done[env].push((row.episode_return[env], row.episode_length[env]));
+            }
+        }
+        step += 1;
+    }
+    let (returns, lengths) = done.into_iter().flatten().unzip();
+    Ok(Evaluation { returns, lengths })
+}
+
+fn check_fits(policy: &Policy, envs: &dyn VecEnv) -> Result<()> {
+    let spec = envs.spec();
+    let wanted = crate::algo::Head::new(spec);
+    let inputs = policy.architecture.inputs();
+    if wanted != policy.head || inputs != spec.observation.len() {
+        return Err(Error::Invalid(format!(
+            "the policy sees {inputs} numbers and acts by {:?}; {} shows {} and takes {wanted:?}",
+            policy.head,
+            spec.name,
+            spec.observation.len()
+        )));
+    }
+    Ok(())
+}

@@ -1,0 +1,462 @@
+//! The hall: builds a run from its settings, loops, reports, saves, resumes, stops.
+//!
+//! A run is its folder: `run.toml` (resolved settings), `metrics.jsonl`, `events.jsonl`, `live.ring`, `ckpt/`, `final.json`. The loop
+//! knows algorithms only as [`Algorithm`], so that each new one finds all of this in place.
+
+mod checkpoint;
+mod config;
+mod eval;
+mod shipped;
+
+pub use checkpoint::{Checkpoints, replace_file};
+pub use config::{CheckpointSettings, Config, Settings, Until};
+pub use eval::{Evaluation, Play, evaluate};
+pub use shipped::SHIPPED;
+
+use crate::algo::{self, Algorithm, Build, Parts, Report, part};
+use crate::data::Episodes;
+use crate::device::{self, CpuPool};
+use crate::env::{self, Spec, VecEnv};
+use crate::error::{Error, Result};
+use crate::lanes::{Backend, Math, Width};
+use crate::telemetry::{Board, Drops, Episode, EventKind, Jsonl, Metric, RingSink, Rules, Sink, Slot};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Episodes of the evaluation at the end of a run.
+const EVAL_EPISODES: usize = 100;
+/// Seconds between looks at the process: CPU time and memory.
+const LOOK_S: f64 = 0.5;
+
+/// How a run is shown and where it is kept.
+pub struct Start {
+    /// The run's folder; must not hold a run yet.
+    pub folder: PathBuf,
+    /// Where telemetry goes beside the run's own files.
+    pub sinks: Vec<Box<dyn Sink>>,
+    /// When the program started, from which time is counted.
+    pub started: Instant,
+}
+
+/// Why a loop ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum End {
+    /// All steps were done.
+    Finished,
+    /// The env counts as solved.
+    Solved,
+    /// The caller asked for it.
+    Stopped,
+}
+
+/// What `final.json` holds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// Whether the env counted as solved at some time.
+    pub solved: bool,
+    /// Env steps when it first did.
+    pub solved_step: Option<u64>,
+    /// Seconds from the start of the program until then.
+    pub solved_s: Option<f64>,
+    /// Env steps.
+    pub steps: u64,
+    /// Seconds, those before a resume included.
+    pub wall_s: f64,
+    /// Env steps per second of training.
+    pub train_sps: f64,
+    /// Env steps per second of CPU time of the process.
+    pub sps_per_cpu_s: f64,
+    /// Mean return over the last 100 episodes.
+    pub mean_return: Option<f64>,
+    /// Mean return of 100 episodes with the most probable actions.
+    pub eval_return: Option<f64>,
+    /// Episodes that ended.
+    pub episodes: u64,
+    /// Name of the last checkpoint.
+    pub checkpoint: String,
+    /// Telemetry that did not arrive.
+    pub samples_dropped: u64,
+}
+
+/// What a checkpoint keeps for the loop.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    seconds: f64,
+    cpu_seconds: f64,
+    best: Option<f64>,
+    solved_step: Option<u64>,
+    solved_s: Option<f64>,
+    episodes: Vec<f64>,
+}
+
+/// Slots of the numbers that the loop itself reports.
+struct Slots {
+    mean_return: Slot,
+    length: Slot,
+    episodes: Slot,
+    sps: Slot,
+    collect: Slot,
+    learn: Slot,
+    other: Slot,
+    cpu: Slot,
+    rss: Slot,
+    own: Vec<Slot>,
+}
+
+const METRICS: [Metric; 9] = [
+    Metric::new("return", "mean return over the last 100 episodes", ""),
+    Metric::new("length", "mean length over the last 100 episodes", "steps"),
+    Metric::new("episodes", "episodes ended", ""),
+    Metric::new("sps", "env steps per second since the last sample", "1/s"),
+    Metric::new("time/collect", "share of time spent collecting", ""),
+    Metric::new("time/learn", "share of time spent learning", ""),
+    Metric::new("time/other", "share of time spent on all else", ""),
+    Metric::new("cpu", "CPU seconds per second", "cores"),
+    Metric::new("rss", "memory of the process", "bytes"),
+];
+
+impl Slots {
+    fn new(board: &Board, own: &[Metric]) -> Self {
+        let slot = |name: &str| board.slot(name).expect("a metric of this board");
+        Self {
+            mean_return: slot("return"),
+            length: slot("length"),
+            episodes: slot("episodes"),
+            sps: slot("sps"),
+            collect: slot("time/collect"),
+            learn: slot("time/learn"),
+            other: slot("time/other"),
+            cpu: slot("cpu"),
+            rss: slot("rss"),
+            own: own.iter().map(|metric| slot(metric.name)).collect(),
+        }
+    }
+}
+
+/// A run under way.
+pub struct Run {
+    config: Config,
+    spec: Spec,
+    folder: PathBuf,
+    algorithm: Box<dyn Algorithm>,
+    report: Report,
+    checkpoints: Checkpoints,
+    board: Board,
+    slots: Slots,
+    started: Instant,
+    /// Seconds and CPU seconds before a resume.
+    before: (f64, f64),
+    /// When the last iteration ended.
+    last: Instant,
+    /// Seconds and CPU seconds of the process at the last look at it.
+    looked: (f64, f64),
+    /// Iterations and seconds at the last checkpoint.
+    saved: (u64, f64),
+    iterations: u64,
+    best: Option<f64>,
+    solved: Option<(u64, f64)>,
+}
+
+/// The envs of a run.
+pub fn build_env(config: &Config, pool: &Arc<CpuPool>) -> Result<Box<dyn VecEnv>> {
+    let options = env::Options {
+        pool: Arc::clone(pool),
+        backend: Backend::new(Width::Auto, Math::Strict),
+        ..env::Options::new(config.settings.num_envs)
+    };
+    let params: Vec<(&str, f64)> = config.env_params.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+    env::find(&config.env)?.build(&params, &options)
+}
+
+/// The threads of a run.
+pub fn build_pool(config: &Config) -> Arc<CpuPool> {
+    let threads = config.settings.threads;
+    Arc::new(CpuPool::new(if threads == 0 { device::threads_available() } else { threads }))
+}
+
+/// The algorithm of a run over its envs.
+pub fn build_algorithm(config: &Config, env: Box<dyn VecEnv>, pool: Arc<CpuPool>) -> Result<Box<dyn Algorithm>> {
+    let build = Build {
+        env,
+        pool,
+        seed: config.settings.seed,
+        total_steps: config.settings.steps,
+        precision: config.precision()?,
+        network: config.network.clone(),
+        settings: config.own.clone(),
+    };
+    (algo::find(&config.algo)?.build)(build)
+}
+
+impl Run {
+    /// A new run in a new folder.
+    pub fn start(config: Config, start: Start) -> Result<Self> {
+        let pool = build_pool(&config);
+        let env = build_env(&config, &pool)?;
+        Self::start_with(config, env, pool, start)
+    }
+
+    /// A new run over envs that the caller built.
+    pub fn start_with(config: Config, env: Box<dyn VecEnv>, pool: Arc<CpuPool>, start: Start) -> Result<Self> {
+        if start.folder.join("run.toml").exists() {
+            let folder = start.folder.display();
+            return Err(Error::Invalid(format!("{folder} holds a run already; resume it or name another folder")));
+        }
+        let spec = env.spec().clone();
+        let algorithm = build_algorithm(&config, env, pool)?;
+        std::fs::create_dir_all(&start.folder).map_err(|error| {
+            Error::Saved(format!("can't make {}: {error}; name a folder that you may write", start.folder.display()))
+        })?;
+        replace_file(&start.folder.join("run.toml"), config.to_text().as_bytes())?;
+        let mut run = Self::new(config, spec, algorithm, start);
+        let text = format!("{} on {}", run.config.algo, run.config.env);
+        run.board.event(EventKind::Started, 0, text);
+        Ok(run)
+    }
+
+    /// Goes on from a checkpoint of the run in `start.folder`: the named one, or the newest.
+    pub fn resume(checkpoint: Option<&str>, start: Start) -> Result<Self> {
+        let config = Self::config_of(&start.folder)?;
+        let pool = build_pool(&config);
+        let env = build_env(&config, &pool)?;
+        let spec = env.spec().clone();
+        let checkpoints = Checkpoints::new(&start.folder, config.checkpoint.keep);
+        let name = checkpoints.pick(checkpoint)?;
+        let parts = checkpoints.load(&name)?;
+        let mut algorithm = build_algorithm(&config, env, pool)?;
+        algorithm.load(&parts)?;
+        let mut run = Self::new(config, spec, algorithm, start);
+        run.restore(&parts)?;
+        run.board.event(EventKind::Resumed, run.algorithm.steps(), format!("from {name}"));
+        Ok(run)
+    }
+
+    /// The settings of the run in a folder.
+    pub fn config_of(folder: &Path) -> Result<Config> {
+        let path = folder.join("run.toml");
+        let text = std::fs::read_to_string(&path).map_err(|error| {
+            Error::Saved(format!("can't read {}: {error}; name a run's folder (operant runs)", path.display()))
+        })?;
+        Config::from_text(&text, &path.display().to_string())
+    }
+
+    fn new(config: Config, spec: Spec, algorithm: Box<dyn Algorithm>, start: Start) -> Self {
+        let Start { folder, mut sinks, started } = start;
+        let own = algorithm.metrics();
+        let name = folder.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        sinks.push(Box::new(Jsonl::new(&folder)));
+        sinks.push(Box::new(RingSink::new(&folder.join("live.ring"), &name, &config.to_text())));
+        let mut board = Board::start(METRICS.iter().chain(own).copied().collect(), sinks);
+        board.watch(match &spec.action {
+            env::ActionSpace::Discrete(n) => Rules::for_choices(&[*n]),
+            env::ActionSpace::MultiDiscrete(n) => Rules::for_choices(n),
+            env::ActionSpace::Box(channels) => Rules::for_reals(channels.len()),
+        });
+        Self {
+            slots: Slots::new(&board, own),
+            report: Report::new(own.len()),
+            checkpoints: Checkpoints::new(&folder, config.checkpoint.keep),
+            before: (0.0, 0.0),
+            last: Instant::now(),
+            looked: (0.0, 0.0),
+            saved: (0, 0.0),
+            iterations: 0,
+            best: None,
+            solved: None,
+            config,
+            spec,
+            folder,
+            algorithm,
+            board,
+            started,
+        }
+    }
+
+    /// The settings.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The algorithm.
+    pub fn algorithm(&self) -> &dyn Algorithm {
+        self.algorithm.as_ref()
+    }
+
+    /// What the last iteration reported.
+    pub fn report(&self) -> &Report {
+        &self.report
+    }
+
+    /// Seconds since the program started, those before a resume included.
+    pub fn seconds(&self) -> f64 {
+        self.before.0 + self.started.elapsed().as_secs_f64()
+    }
+
+    /// One iteration, with all that is due after it; says whether the run has come to an end.
+    pub fn step(&mut self) -> Result<Option<End>> {
+        self.report.begin();
+        self.algorithm.iterate(&mut self.report);
+        self.iterations += 1;
+        let steps = self.algorithm.steps();
+        if let Some(reason) = self.report.diverged.take() {
+            self.board.event(EventKind::Diverged, steps, reason.as_str());
+            let held = self.checkpoints.list();
+            let last = held.last().map_or("there is no checkpoint".into(), |name| format!("last checkpoint: {name}"));
+            return Err(Error::Diverged(format!("{reason} at step {steps}; {last}; lower the learning rate")));
+        }
+        self.publish(steps);
+        let mean = self.report.episodes.mean_return();
+        let solved = self.report.episodes.is_full() && self.spec.solved_at.is_some_and(|at| mean >= f64::from(at));
+        if solved && self.solved.is_none() {
+            self.solved = Some((steps, self.seconds()));
+            self.board.event(EventKind::Solved, steps, format!("mean return {mean:.1} over 100 episodes"));
+        }
+        if self.config.settings.until == Until::Solved && self.solved.is_some() {
+            return Ok(Some(End::Solved));
+        }
+        if steps >= self.config.settings.steps {
+            return Ok(Some(End::Finished));
+        }
+        let CheckpointSettings { every, every_s, .. } = self.config.checkpoint;
+        let by_count = every > 0 && self.iterations - self.saved.0 >= every;
+        if by_count || (every_s > 0.0 && self.seconds() - self.saved.1 >= every_s) {
+            self.save()?;
+        }
+        Ok(None)
+    }
+
+    /// Iterates until the end, or until `stop` says so.
+    pub fn go(&mut self, mut stop: impl FnMut() -> bool) -> Result<End> {
+        loop {
+            if let Some(end) = self.step()? {
+                return Ok(end);
+            }
+            if stop() {
+                return Ok(End::Stopped);
+            }
+        }
+    }
+
+    fn publish(&mut self, steps: u64) {
+        let (board, slots, report) = (&mut self.board, &self.slots, &self.report);
+        let now = Instant::now();
+        let passed = (now - self.last).as_secs_f64().max(1e-9);
+        self.last = now;
+        let [collect, learn] = report.seconds.map(|seconds| seconds / passed);
+        board.set(slots.mean_return, report.episodes.mean_return());
+        board.set(slots.length, report.episodes.mean_length());
+        board.set(slots.episodes, report.episodes.count() as f64);
+        board.set(slots.sps, self.algorithm.steps_per_iteration() as f64 / passed);
+        board.set(slots.collect, collect);
+        board.set(slots.learn, learn);
+        board.set(slots.other, (1.0 - collect - learn).max(0.0));
+        for (slot, value) in slots.own.iter().zip(&report.values) {
+            board.set(*slot, *value);
+        }
+        let seconds = self.before.0 + self.started.elapsed().as_secs_f64();
+        if seconds - self.looked.0 >= LOOK_S {
+            let cpu = device::cpu_seconds();
+            board.set(slots.cpu, (cpu - self.looked.1) / (seconds - self.looked.0));
+            board.set(slots.rss, device::resident_bytes().map_or(f64::NAN, |bytes| bytes as f64));
+            self.looked = (seconds, cpu);
+        }
+        for ended in &report.ended {
+            board.episode(Episode {
+                step: steps,
+                env: u64::from(ended.env),
+                episode_return: f64::from(ended.total),
+                length: ended.length as u64,
+            });
+        }
+        board.sample(steps, seconds);
+    }
+
+    /// Writes a checkpoint.
+    pub fn save(&mut self) -> Result<String> {
+        let steps = self.algorithm.steps();
+        let episodes = &self.report.episodes;
+        let mean = (episodes.count() > 0).then(|| episodes.mean_return());
+        let is_best = episodes.is_full() && mean.is_some_and(|mean| self.best.is_none_or(|best| mean > best));
+        if is_best {
+            self.best = mean;
+        }
+        let seconds = self.seconds();
+        let kept = Kept {
+            seconds,
+            cpu_seconds: self.cpu_seconds(),
+            best: self.best,
+            solved_step: self.solved.map(|solved| solved.0),
+            solved_s: self.solved.map(|solved| solved.1),
+            episodes: episodes.to_numbers(),
+        };
+        let mut parts = self.algorithm.save();
+        parts.insert("run.json".into(), serde_json::to_vec(&kept).expect("numbers are JSON"));
+        let name = self.checkpoints.save(steps, mean, is_best, &parts)?;
+        self.saved = (self.iterations, seconds);
+        self.board.event(EventKind::Checkpoint, steps, name.as_str());
+        Ok(name)
+    }
+
+    fn restore(&mut self, parts: &Parts) -> Result<()> {
+        let damaged = || Error::Saved("checkpoint's run.json does not fit this run; take another".into());
+        let kept: Kept = serde_json::from_slice(part(parts, "run.json")?).map_err(|_| damaged())?;
+        self.report.episodes = Episodes::from_numbers(&kept.episodes).ok_or_else(damaged)?;
+        self.before = (kept.seconds, kept.cpu_seconds);
+        self.saved = (0, kept.seconds);
+        self.best = kept.best;
+        self.solved = kept.solved_step.zip(kept.solved_s);
+        Ok(())
+    }
+
+    fn cpu_seconds(&self) -> f64 {
+        self.before.1 + device::cpu_seconds()
+    }
+
+    /// Saves the last checkpoint, evaluates the policy where the env is in the registry, writes `final.json`.
+    pub fn finish(mut self, end: &End) -> Result<(Summary, Drops)> {
+        let steps = self.algorithm.steps();
+        let (wall_s, cpu_s) = (self.seconds(), self.cpu_seconds());
+        let checkpoint = self.save()?;
+        let kind = if *end == End::Stopped { EventKind::Stopped } else { EventKind::Finished };
+        self.board.event(kind, steps, format!("{steps} steps in {wall_s:.1} s"));
+        let eval_return = match end {
+            End::Stopped => None,
+            _ => self.evaluate()?,
+        };
+        let drops = self.board.finish();
+        let episodes = &self.report.episodes;
+        let summary = Summary {
+            solved: self.solved.is_some(),
+            solved_step: self.solved.map(|solved| solved.0),
+            solved_s: self.solved.map(|solved| solved.1),
+            steps,
+            wall_s,
+            train_sps: steps as f64 / wall_s,
+            sps_per_cpu_s: steps as f64 / cpu_s.max(1e-9),
+            mean_return: (episodes.count() > 0).then(|| episodes.mean_return()),
+            eval_return,
+            episodes: episodes.count(),
+            checkpoint,
+            samples_dropped: drops.samples(),
+        };
+        let text = serde_json::to_vec_pretty(&summary).expect("numbers are JSON");
+        replace_file(&self.folder.join("final.json"), &text)?;
+        Ok((summary, drops))
+    }
+
+    fn evaluate(&self) -> Result<Option<f64>> {
+        if env::find(&self.config.env).is_err() {
+            return Ok(None);
+        }
+        let play = Play { episodes: EVAL_EPISODES, seed: self.config.settings.seed, deterministic: true, threads: 1 };
+        let policy = self.algorithm.policy()?;
+        Ok(Some(evaluate(&policy, &self.config.env, &self.config.env_params, &play, None)?.mean()))
+    }
+}

@@ -1,0 +1,21 @@
+//! Tuned settings that come with the program: `configs/<algo>/<env>.toml`.
+
+macro_rules! shipped {
+    ($($algo:literal: $($env:literal)+;)+) => {
+        /// Algorithm, env, text.
+        pub static SHIPPED: &[(&str, &str, &str)] = &[$($(
+            ($algo, $env, include_str!(concat!("../../../../configs/", $algo, "/", $env, ".toml"))),
+        )+)+];
+    };
+}
+
+shipped! {
+    "ppo":
+        "cartpole" "mountaincar" "mountaincar_continuous" "pendulum" "acrobot" "gridworld"
+        "probe_identity" "probe_delayed" "probe_truncation" "probe_masked" "probe_memory";
+}
+
+/// The text for an algorithm and env.
+pub(super) fn find(algo: &str, env: &str) -> Option<&'static str> {
+    SHIPPED.iter().find(|(a, e, _)| *a == algo && *e == env).map(|(_, _, text)| *text)
+}
