@@ -36,7 +36,7 @@ use std::time::{Duration, Instant};
 use track::Track;
 
 /// Samples that a sink may be behind before it loses the oldest: seconds of the fastest loops.
-const SAMPLES: usize = 8192;
+const SAMPLES: usize = 4096;
 /// Episodes that a sink may be behind.
 const EPISODES: usize = 4096;
 /// Episodes kept between two samples; a fast loop ends thousands, and a sample of them says as much.
