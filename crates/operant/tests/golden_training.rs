@@ -64,6 +64,7 @@ const TASKS: &[Task] = &[
                     actions: 2,
                     activation: Act::Tanh,
                     continuous: false,
+                    memory: None,
                 },
                 g,
             )

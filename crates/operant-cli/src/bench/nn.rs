@@ -104,6 +104,7 @@ impl Choice {
                     actions: 2,
                     activation: Act::Tanh,
                     continuous: false,
+                    memory: None,
                 },
                 8192,
             ),

@@ -4,7 +4,7 @@
 mod policy;
 pub mod ppo;
 
-pub use policy::{ActionsMut, Actor, Head, NetworkSettings, OBS_LIMIT, Policy};
+pub use policy::{ActionsMut, Actor, Head, MemoryName, NetworkSettings, OBS_LIMIT, Policy};
 
 use crate::config::Table;
 use crate::data::Episodes;

@@ -5,8 +5,8 @@ use crate::env::{ActionSpace, Spec};
 use crate::error::{Error, Result};
 use crate::lanes::Backend;
 use crate::nn::dist::{DiagGaussian, Draws, Factored};
-use crate::nn::nets::{Architecture, Net};
-use crate::nn::{Act, Metadata, Node, Options, Params, Plan};
+use crate::nn::nets::{Architecture, MemoryKind, MemoryLayer, Net};
+use crate::nn::{Act, Feed, Metadata, Node, Options, Params, Plan};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -18,11 +18,27 @@ pub struct NetworkSettings {
     pub hidden: Vec<usize>,
     /// After every hidden layer: relu, tanh, sigmoid, gelu or silu.
     pub activation: Act,
+    /// A layer with a state before both networks: none, lstm or mingru.
+    pub memory: MemoryName,
+    /// Numbers of its output.
+    pub memory_size: usize,
+}
+
+/// Which layer with a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MemoryName {
+    /// None: a policy sees only the present.
+    None,
+    /// Long short-term memory.
+    Lstm,
+    /// Minimal gated recurrent unit.
+    Mingru,
 }
 
 impl Default for NetworkSettings {
     fn default() -> Self {
-        Self { hidden: vec![64, 64], activation: Act::Tanh }
+        Self { hidden: vec![64, 64], activation: Act::Tanh, memory: MemoryName::None, memory_size: 64 }
     }
 }
 
@@ -35,6 +51,15 @@ impl NetworkSettings {
                 self.hidden
             )));
         }
+        let size = self.memory_size;
+        if !(1..=65_536).contains(&size) {
+            return Err(Error::Invalid(format!("network.memory_size = {size}: wanted 1..=65536")));
+        }
+        let memory = match self.memory {
+            MemoryName::None => None,
+            MemoryName::Lstm => Some(MemoryLayer { kind: MemoryKind::Lstm, size }),
+            MemoryName::Mingru => Some(MemoryLayer { kind: MemoryKind::Mingru, size }),
+        };
         let continuous = matches!(spec.action, ActionSpace::Box(_));
         Ok(Architecture::ActorCritic {
             inputs: spec.observation.len(),
@@ -42,6 +67,7 @@ impl NetworkSettings {
             actions: if continuous { spec.action.dims() } else { spec.action.choices() },
             activation: self.activation,
             continuous,
+            memory,
         })
     }
 }
@@ -110,19 +136,75 @@ pub struct Actor {
     value: Node,
     head: Head,
     backend: Backend,
+    /// H of the layer with a state, or 0.
+    memory_size: usize,
+    /// The state's nodes after a run, and its values `[rows, H]` each: of every row, and of some side by side.
+    after: Vec<Node>,
+    state: Vec<Vec<f32>>,
+    some: Vec<Vec<f32>>,
 }
+
+/// Most parts of a state.
+const MAX_STATES: usize = 2;
 
 impl Actor {
     /// For up to `rows` observations at once.
     pub fn new(net: &Net, head: Head, rows: usize, options: &Options) -> Result<Self> {
         let (logits, value) = (net.outputs[0].1, net.outputs[1].1);
-        let plan = Plan::inference(&net.graph, &[logits, value], rows, options)?;
-        Ok(Self { plan, logits, value, head, backend: options.backend })
+        let (after, memory_size) = net.memory.as_ref().map_or((Vec::new(), 0), |m| (m.after.clone(), m.size));
+        let outputs: Vec<Node> = [logits, value].into_iter().chain(after.iter().copied()).collect();
+        let plan = Plan::inference(&net.graph, &outputs, rows, options)?;
+        let state = vec![vec![0.0; rows * memory_size]; after.len()];
+        let some = state.clone();
+        Ok(Self { plan, logits, value, head, backend: options.backend, memory_size, after, state, some })
     }
 
-    /// Runs the network on dense rows.
+    /// Runs the network on dense rows, each with its state, which stays as it is.
     pub fn forward(&mut self, params: &Params, rows: usize, obs: &[f32]) {
-        self.plan.forward(params, rows, &[obs.into()]);
+        Self::run(&mut self.plan, params, rows, obs, &self.state);
+    }
+
+    /// Runs the network on observations of some rows, with the states of those.
+    pub fn forward_some(&mut self, params: &Params, which: &[usize], obs: &[f32]) {
+        let size = self.memory_size;
+        for (some, state) in self.some.iter_mut().zip(&self.state) {
+            for (i, &row) in which.iter().enumerate() {
+                some[i * size..][..size].copy_from_slice(&state[row * size..][..size]);
+            }
+        }
+        Self::run(&mut self.plan, params, which.len(), obs, &self.some);
+    }
+
+    fn run(plan: &mut Plan, params: &Params, rows: usize, obs: &[f32], state: &[Vec<f32>]) {
+        let mut feeds = [Feed::Real(obs); 1 + MAX_STATES];
+        for (feed, state) in feeds[1..].iter_mut().zip(state) {
+            *feed = Feed::Real(state);
+        }
+        plan.forward(params, rows, &feeds[..1 + state.len()]);
+    }
+
+    /// Takes over the state that [`Actor::forward`] led to.
+    pub fn remember(&mut self) {
+        for (state, &node) in self.state.iter_mut().zip(&self.after) {
+            let after = self.plan.output(node);
+            state[..after.len()].copy_from_slice(after);
+        }
+    }
+
+    /// Forgets a row's state, because its episode ended.
+    pub fn forget(&mut self, row: usize) {
+        let size = self.memory_size;
+        self.state.iter_mut().for_each(|state| state[row * size..][..size].fill(0.0));
+    }
+
+    /// The state, `[rows, H]` each; none for a network without one.
+    pub fn state(&self) -> &[Vec<f32>] {
+        &self.state
+    }
+
+    /// The state, to be replaced.
+    pub fn state_mut(&mut self) -> &mut [Vec<f32>] {
+        &mut self.state
     }
 
     /// `[rows]` values of the last run.

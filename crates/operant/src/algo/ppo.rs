@@ -7,7 +7,7 @@
 use super::policy::{Actor, Head, OBS_LIMIT, Policy};
 use super::{Algorithm, Build, Ended, Entry, Parts, Report, part};
 use crate::config::{self, Table};
-use crate::data::{ActionColumn, Batch, ReturnScale, Rollout, Running, Shape, Shuffle};
+use crate::data::{ActionColumn, Batch, Order, ReturnScale, Rollout, Running, Shape, Shuffle};
 use crate::device::CpuPool;
 use crate::env::{Actions, Row, Seeds, VecEnv};
 use crate::error::{Error, Result};
@@ -100,6 +100,8 @@ impl Default for Settings {
     }
 }
 
+/// Observation, two states, flags, action, log-probability, advantage, return, value, mask.
+const MAX_FEEDS: usize = 10;
 /// Rewards are limited to this many standard deviations once normalised.
 const REWARD_LIMIT: f32 = 10.0;
 
@@ -201,19 +203,20 @@ struct Loss {
     statistics: Node,
 }
 
-fn loss_graph(net: &Net, head: &Head, masked: bool, coefficients: PpoCoefficients) -> Result<Loss> {
+fn loss_graph(net: &Net, head: &Head, masked: bool, steps: usize, coefficients: PpoCoefficients) -> Result<Loss> {
+    let of_steps = |size: usize| if steps == 1 { vec![size] } else { vec![steps, size] };
     let mut g = net.graph.clone();
     let (logits, value) = (net.outputs[0].1, net.outputs[1].1);
     let action = match head {
-        Head::Choices(heads) => g.input_ints("action", [heads.len()]),
-        Head::Gaussian(dims) => g.input("action", [*dims]),
+        Head::Choices(heads) => g.input_ints("action", of_steps(heads.len())),
+        Head::Gaussian(dims) => g.input("action", of_steps(*dims)),
     };
     let [old_log_prob, advantage, returns, old_value] =
-        ["old_log_prob", "advantage", "returns", "old_value"].map(|name| g.input(name, [1]));
+        ["old_log_prob", "advantage", "returns", "old_value"].map(|name| g.input(name, [steps]));
     let targets = PpoTargets { action, old_log_prob, advantage, returns, old_value };
     let (loss, statistics) = match head {
         Head::Choices(heads) => {
-            let mask = masked.then(|| g.input("legal", [heads.iter().sum()]));
+            let mask = masked.then(|| g.input("legal", of_steps(heads.iter().sum())));
             g.ppo_categorical(logits, value, targets, heads, mask, coefficients)?
         }
         Head::Gaussian(_) => {
@@ -221,7 +224,16 @@ fn loss_graph(net: &Net, head: &Head, masked: bool, coefficients: PpoCoefficient
             g.ppo_gaussian(logits, log_std, value, targets, coefficients)?
         }
     };
+    let loss = if steps == 1 { loss } else { g.mean(loss, 1)? };
     Ok(Loss { graph: g, loss, statistics })
+}
+
+/// What learning from sequences needs beside the batch: states `[N, H]` before the rollout, those of a minibatch, and
+/// flags where episodes begin.
+struct SequenceMemory {
+    before: Vec<Vec<f32>>,
+    gathered: Vec<Vec<f32>>,
+    resets: Vec<f32>,
 }
 
 /// A run of PPO.
@@ -242,6 +254,7 @@ pub struct Ppo {
     statistics: Node,
     rollout: Rollout,
     batch: Batch,
+    memory: Option<SequenceMemory>,
     obs_normaliser: Option<Running>,
     return_scale: Option<ReturnScale>,
     /// Iterations so far.
@@ -271,9 +284,21 @@ impl Ppo {
             entropy: settings.ent_coef as f32,
             clip_value: settings.clip_vloss,
         };
-        let Loss { graph, loss, statistics } = loss_graph(&net, &head, spec.masked, coefficients)?;
+        let (steps, size) = (settings.num_steps, settings.minibatch_size);
+        // Rows of the learner are samples, or whole sequences where the network has a memory.
+        let (learned, row_steps) = match &net.memory {
+            None => (net.clone(), 1),
+            Some(_) => (architecture.build_sequences(steps)?, steps),
+        };
+        if !size.is_multiple_of(row_steps) {
+            return Err(Error::Invalid(format!(
+                "ppo.minibatch_size {size} is no multiple of ppo.num_steps = {steps}: a network with a memory learns from \
+                 whole sequences"
+            )));
+        }
+        let Loss { graph, loss, statistics } = loss_graph(&learned, &head, spec.masked, row_steps, coefficients)?;
         let wanted = Wanted { losses: vec![(loss, 1.0)], metrics: vec![statistics], ..Wanted::default() };
-        let learner = Plan::new(&graph, &wanted, settings.minibatch_size, &options)?;
+        let learner = Plan::new(&graph, &wanted, size / row_steps, &options)?;
         let max_norm = (settings.max_grad_norm > 0.0).then_some(settings.max_grad_norm as f32);
         let rate = settings.learning_rate as f32;
         let obs = spec.observation.len();
@@ -295,6 +320,11 @@ impl Ppo {
                 Schedule::Constant(rate)
             },
             loss_scale: (learner.precision().0 == Precision::F16).then(LossScale::default),
+            memory: net.memory.as_ref().map(|memory| SequenceMemory {
+                before: vec![vec![0.0; n * memory.size]; memory.after.len()],
+                gathered: vec![vec![0.0; size / row_steps * memory.size]; memory.after.len()],
+                resets: vec![0.0; size],
+            }),
             actor: Actor::new(&net, head.clone(), n, &options)?,
             rollout: Rollout::new(shape),
             batch: Batch::new(&shape, settings.minibatch_size),
@@ -342,6 +372,9 @@ impl Ppo {
     fn collect(&mut self, report: &mut Report) {
         let Shape { steps, envs: n, obs, dims, choices, .. } = self.rollout.shape;
         self.rollout.wrap();
+        if let Some(memory) = &mut self.memory {
+            memory.before.iter_mut().zip(self.actor.state()).for_each(|(to, from)| to.copy_from_slice(from));
+        }
         for t in 0..steps {
             let samples = t * n..(t + 1) * n;
             self.actor.forward(&self.params, n, &self.rollout.obs[t * n * obs..(t + 1) * n * obs]);
@@ -353,6 +386,7 @@ impl Ppo {
             let log_prob = &mut self.rollout.log_prob[samples.clone()];
             let actions = self.rollout.actions.slice_mut(numbers.clone());
             self.actor.sample(&self.params, legal, draws, actions, log_prob);
+            self.actor.remember();
 
             let (later, legal) = ((t + 1) * n, (t + 1) * n * choices);
             let row = Row {
@@ -407,9 +441,16 @@ impl Ppo {
             if let Some(normaliser) = &self.obs_normaliser {
                 normaliser.normalise(last, OBS_LIMIT);
             }
-            self.actor.forward(&self.params, rows, last);
+            self.actor.forward_some(&self.params, &self.truncated_envs, last);
             for (&env, &value) in self.truncated_envs.iter().zip(self.actor.values()) {
                 self.rollout.final_value[t * n + env] = value;
+            }
+        }
+        if self.memory.is_some() {
+            for env in 0..n {
+                if self.rollout.terminated[t * n + env] | self.rollout.truncated[t * n + env] != 0 {
+                    self.actor.forget(env);
+                }
             }
         }
         if let Some(scale) = &mut self.return_scale {
@@ -428,18 +469,17 @@ impl Ppo {
         let minibatches = self.rollout.samples() / size;
         let (mut sums, mut norm, mut updates, mut epochs) = ([0.0; PPO_STATISTICS], 0.0, 0_u32, 0);
         for epoch in 0..self.settings.update_epochs {
-            let order = Shuffle::new(self.rollout.samples(), self.seed, self.iteration, epoch);
+            let order = self.order(epoch);
             let mut kl = 0.0;
             for minibatch in 0..minibatches {
-                self.batch.gather(&self.rollout, &order, minibatch * size, &self.pool);
+                self.gather(&order, minibatch * size);
                 if self.settings.norm_adv && size > 1 {
                     self.batch.normalise_advantage();
                 }
                 let Some(step) = self.update(learning_rate, report) else { return };
-                for (sum, x) in sums.iter_mut().zip(self.learner.metric(self.statistics)) {
-                    *sum += x;
-                }
-                kl += self.learner.metric(self.statistics).nth(4).unwrap_or(f64::NAN);
+                let statistics = self.statistics();
+                sums.iter_mut().zip(statistics).for_each(|(sum, x)| *sum += x);
+                kl += statistics[4];
                 norm += f64::from(step);
                 updates += 1;
             }
@@ -461,6 +501,40 @@ impl Ppo {
         set(Reported::Epochs, f64::from(epochs));
     }
 
+    /// The order of an epoch: of samples, or of envs whose steps stay together.
+    fn order(&self, epoch: u32) -> Order {
+        let shuffle = |len: usize| Shuffle::new(len, self.seed, self.iteration, epoch);
+        match self.memory {
+            None => Order::Samples(shuffle(self.rollout.samples())),
+            Some(_) => Order::Sequences(shuffle(self.rollout.shape.envs)),
+        }
+    }
+
+    fn gather(&mut self, order: &Order, first: usize) {
+        self.batch.gather(&self.rollout, order, first, &self.pool);
+        if let (Some(memory), Order::Sequences(envs)) = (&mut self.memory, order) {
+            let SequenceMemory { before, gathered, resets } = memory;
+            let [mut one, mut two]: [(&[f32], &mut [f32]); 2] = [(&[], &mut []), (&[], &mut [])];
+            let mut pairs = before.iter().zip(gathered);
+            for state in [&mut one, &mut two] {
+                if let Some((from, to)) = pairs.next() {
+                    *state = (from, to);
+                }
+            }
+            Batch::gather_memory(&self.rollout, envs, first, resets, &mut [one, two]);
+        }
+    }
+
+    /// Means of the statistics of the last minibatch.
+    fn statistics(&self) -> [f64; PPO_STATISTICS] {
+        let (mut means, mut count) = ([0.0; PPO_STATISTICS], 0);
+        for (i, x) in self.learner.metric(self.statistics).enumerate() {
+            means[i % PPO_STATISTICS] += x;
+            count = i / PPO_STATISTICS + 1;
+        }
+        means.map(|sum| sum / f64::from(count as u32))
+    }
+
     /// One step of the optimiser on the gathered minibatch; gives the norm of the gradient, or nothing if it diverged.
     fn update(&mut self, learning_rate: f32, report: &mut Report) -> Option<f32> {
         let batch = &self.batch;
@@ -468,18 +542,26 @@ impl Ppo {
             ActionColumn::Choices(actions) => Feed::Ints(actions),
             ActionColumn::Numbers(actions) => Feed::Real(actions),
         };
-        let feeds = [
-            Feed::Real(&batch.obs),
-            actions,
-            Feed::Real(&batch.log_prob),
-            Feed::Real(&batch.advantage),
-            Feed::Real(&batch.returns),
-            Feed::Real(&batch.value),
-            Feed::Real(&batch.legal),
-        ];
-        let feeds = &feeds[..if batch.legal.is_empty() { 6 } else { 7 }];
+        let mut feeds = [Feed::Real(&batch.obs); MAX_FEEDS];
+        let mut count = 1;
+        let mut feed = |column| {
+            feeds[count] = column;
+            count += 1;
+        };
+        if let Some(memory) = &self.memory {
+            memory.gathered.iter().for_each(|state| feed(Feed::Real(state)));
+            feed(Feed::Real(&memory.resets));
+        }
+        feed(actions);
+        for column in [&batch.log_prob, &batch.advantage, &batch.returns, &batch.value] {
+            feed(Feed::Real(column));
+        }
+        if !batch.legal.is_empty() {
+            feed(Feed::Real(&batch.legal));
+        }
+        let (feeds, rows) = (&feeds[..count], self.learner.max_rows());
         let scale = self.loss_scale.as_ref().map_or(1.0, LossScale::scale);
-        let outcome = self.learner.train(&self.params, batch.len(), feeds, scale, Gradients::Replace);
+        let outcome = self.learner.train(&self.params, rows, feeds, scale, Gradients::Replace);
         let step = self.optimizer.step_scaled(&mut self.params, self.learner.gradients(), learning_rate, scale);
         if let Some(loss_scale) = &mut self.loss_scale {
             loss_scale.update(step.finite);
@@ -487,7 +569,7 @@ impl Ppo {
         let fine = outcome.finite && (step.finite || scale > 1.0);
         if !fine {
             let what = if outcome.finite { "the gradient" } else { "the loss" };
-            let first = self.learner.first_non_finite(&self.params, batch.len(), feeds);
+            let first = self.learner.first_non_finite(&self.params, rows, feeds);
             let place = first.map_or(String::new(), |name| format!(", first in \"{name}\""));
             report.diverged = Some(format!("{what} is not finite{place}"));
         }
@@ -611,6 +693,7 @@ impl Algorithm for Ppo {
             ("policy.safetensors".into(), policy.to_bytes()),
             ("optimizer.safetensors".into(), self.optimizer.to_bytes()),
             ("env.bin".into(), self.env.save()),
+            ("memory.bin".into(), self.actor.state().iter().flatten().flat_map(|x| x.to_le_bytes()).collect()),
             ("ppo.json".into(), serde_json::to_vec(&state).expect("numbers are JSON")),
         ])
     }
@@ -633,6 +716,12 @@ impl Algorithm for Ppo {
         if let Some(scale) = &mut self.loss_scale {
             *scale = LossScale::from_bytes(&state.loss_scale.ok_or_else(|| damaged("loss_scale"))?)?;
         }
+        let memory = part(parts, "memory.bin")?.as_chunks::<4>().0;
+        if memory.len() != self.actor.state().iter().map(Vec::len).sum::<usize>() {
+            return Err(damaged("memory.bin"));
+        }
+        let values = self.actor.state_mut().iter_mut().flatten();
+        values.zip(memory).for_each(|(to, bytes)| *to = f32::from_le_bytes(*bytes));
         self.iteration = state.iteration;
         // The next rollout begins from the states as they are, seen through the normaliser that has seen them already.
         let steps = self.settings.num_steps;

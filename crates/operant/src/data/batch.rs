@@ -4,6 +4,26 @@ use super::rollout::{ActionColumn, Rollout, Shape};
 use super::shuffle::Shuffle;
 use crate::device::CpuPool;
 
+/// In which order samples are taken.
+#[derive(Clone, Copy, Debug)]
+pub enum Order {
+    /// One by one.
+    Samples(Shuffle),
+    /// All T steps of an env together: an order of envs.
+    Sequences(Shuffle),
+}
+
+impl Order {
+    /// Index of the sample at a place.
+    #[inline]
+    fn at(&self, shape: &Shape, place: usize) -> usize {
+        match self {
+            Self::Samples(order) => order.at(place),
+            Self::Sequences(order) => place % shape.steps * shape.envs + order.at(place / shape.steps),
+        }
+    }
+}
+
 /// Most threads that gather together.
 const MAX_PARTS: usize = 16;
 /// Samples that are worth a thread.
@@ -72,7 +92,7 @@ impl Batch {
     }
 
     /// Takes the samples at places `first..first + B` of an order.
-    pub fn gather(&mut self, rollout: &Rollout, order: &Shuffle, first: usize, pool: &CpuPool) {
+    pub fn gather(&mut self, rollout: &Rollout, order: &Order, first: usize, pool: &CpuPool) {
         let shape = rollout.shape;
         let len = self.len();
         let parts = pool.threads().min(MAX_PARTS).min(len / PART_SAMPLES).max(1);
@@ -107,6 +127,30 @@ impl Batch {
         });
     }
 
+    /// For an order of sequences: flags `[B/T, T]`, 1 where an episode begins, and the state `[B/T, H]` of each env before the
+    /// rollout, from `[N, H]`.
+    pub fn gather_memory(
+        rollout: &Rollout,
+        order: &Shuffle,
+        first: usize,
+        resets: &mut [f32],
+        states: &mut [(&[f32], &mut [f32])],
+    ) {
+        let Shape { steps, envs, .. } = rollout.shape;
+        for (i, resets) in resets.chunks_exact_mut(steps).enumerate() {
+            let env = order.at(first / steps + i);
+            resets[0] = 0.0;
+            for (t, reset) in resets.iter_mut().enumerate().skip(1) {
+                let before = (t - 1) * envs + env;
+                *reset = f32::from(rollout.terminated[before] | rollout.truncated[before]);
+            }
+            for (from, to) in states.iter_mut() {
+                let size = from.len() / envs;
+                to[i * size..][..size].copy_from_slice(&from[env * size..][..size]);
+            }
+        }
+    }
+
     /// Makes advantages have mean 0 and standard deviation 1.
     pub fn normalise_advantage(&mut self) {
         let len = self.len() as f64;
@@ -129,10 +173,10 @@ fn sum(x: &[f32], f: impl Fn(f64) -> f64) -> f64 {
 }
 
 impl Part<'_> {
-    fn gather(&mut self, rollout: &Rollout, order: &Shuffle) {
+    fn gather(&mut self, rollout: &Rollout, order: &Order) {
         let Shape { obs, dims, choices, .. } = rollout.shape;
         for i in 0..self.log_prob.len() {
-            let from = order.at(self.first + i);
+            let from = order.at(&rollout.shape, self.first + i);
             copy_row(&mut self.obs[i * obs..][..obs], &rollout.obs[from * obs..][..obs]);
             match &rollout.actions {
                 ActionColumn::Choices(actions) => {
@@ -189,7 +233,8 @@ mod tests {
     fn samples_stay_together_for_any_number_of_threads() {
         for continuous in [false, true] {
             let rollout = numbered(continuous);
-            let order = Shuffle::new(rollout.samples(), 1, 2, 3);
+            let shuffle = Shuffle::new(rollout.samples(), 1, 2, 3);
+            let order = Order::Samples(shuffle);
             let gathered = [1, 2, 3].map(|threads| {
                 let mut batch = Batch::new(&rollout.shape, 2500);
                 batch.gather(&rollout, &order, 2500, &CpuPool::new(threads));
@@ -197,7 +242,7 @@ mod tests {
             });
             for batch in &gathered {
                 for i in 0..2500 {
-                    let from = order.at(2500 + i);
+                    let from = shuffle.at(2500 + i);
                     let x = from as f32;
                     assert_eq!(batch.obs[3 * i..3 * i + 3], [3.0 * x, 3.0 * x + 1.0, 3.0 * x + 2.0]);
                     match &batch.actions {
@@ -213,6 +258,28 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn sequences_keep_their_order_and_their_state() {
+        let mut rollout = numbered(false);
+        (rollout.terminated[3 * 50 + 7], rollout.truncated[9 * 50 + 7]) = (1, 1);
+        let shuffle = Shuffle::new(50, 4, 5, 6);
+        let mut batch = Batch::new(&rollout.shape, 1000);
+        batch.gather(&rollout, &Order::Sequences(shuffle), 2000, &CpuPool::new(1));
+        let states: Vec<f32> = (0..100).map(|i| i as f32).collect();
+        let (mut resets, mut gathered) = (vec![0.0; 1000], vec![0.0; 20]);
+        Batch::gather_memory(&rollout, &shuffle, 2000, &mut resets, &mut [(&states, &mut gathered)]);
+        for i in 0..10 {
+            let env = shuffle.at(20 + i);
+            assert_eq!(gathered[2 * i..2 * i + 2], [2.0 * env as f32, 2.0 * env as f32 + 1.0]);
+            for t in 0..100 {
+                assert_eq!(batch.value[i * 100 + t], (t * 50 + env) as f32 + 0.4);
+                let began = env == 7 && (t == 4 || t == 10);
+                assert_eq!(resets[i * 100 + t], f32::from(u8::from(began)), "env {env} step {t}");
+            }
+        }
+        assert!((0..50).any(|place| shuffle.at(place) == 7));
     }
 
     #[test]

@@ -6,7 +6,7 @@ mod rollout;
 mod running;
 mod shuffle;
 
-pub use batch::Batch;
+pub use batch::{Batch, Order};
 pub use episodes::Episodes;
 pub use rollout::{ActionColumn, Rollout, Shape};
 pub use running::{ReturnScale, Running};

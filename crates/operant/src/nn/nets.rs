@@ -5,6 +5,7 @@ use super::graph::{Graph, Node};
 use super::init::Init;
 use super::op::Act;
 use super::params::Params;
+use super::recurrent::Memory;
 use super::saved::{self, Metadata};
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -37,6 +38,9 @@ pub enum Architecture {
         /// Whether actions are real numbers: the first output is then `mean`, and there is a parameter `log_std [actions]`.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         continuous: bool,
+        /// A layer with a state between the observation and both networks.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        memory: Option<MemoryLayer>,
     },
     /// A shared trunk with a value and an advantage stream; output `q [B, actions]`.
     Dueling {
@@ -66,6 +70,37 @@ pub enum Architecture {
     },
 }
 
+/// A layer that carries a state from step to step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MemoryLayer {
+    /// Its formulas.
+    pub kind: MemoryKind,
+    /// H, numbers of its output.
+    pub size: usize,
+}
+
+/// Which layer with a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MemoryKind {
+    /// Long short-term memory.
+    Lstm,
+    /// Minimal gated recurrent unit.
+    Mingru,
+}
+
+/// Inputs and outputs of a layer with a state.
+#[derive(Clone, Debug)]
+pub struct NetMemory {
+    /// State before, `[B, H]` each; fed after the observation.
+    pub before: Vec<Node>,
+    /// State after the last step, `[B, H]` each.
+    pub after: Vec<Node>,
+    /// H.
+    pub size: usize,
+}
+
 /// A graph with one input and named outputs.
 #[derive(Clone, Debug)]
 pub struct Net {
@@ -77,20 +112,36 @@ pub struct Net {
     pub outputs: Vec<(&'static str, Node)>,
     /// Log of the standard deviation of real-valued actions.
     pub log_std: Option<Node>,
+    /// The layer with a state, if there is one.
+    pub memory: Option<NetMemory>,
 }
 
 /// Key of the description in a checkpoint.
 const KEY: &str = "operant.architecture";
 
 impl Architecture {
-    /// The graph.
+    /// The graph of one step.
     pub fn build(&self) -> Result<Net> {
+        self.build_steps(None)
+    }
+
+    /// The graph of sequences of so many steps `[B, T, …]`; after the state it is fed flags `[B, T]`, 1 where an episode
+    /// begins. Only for networks with a memory.
+    pub fn build_sequences(&self, steps: usize) -> Result<Net> {
+        self.build_steps(Some(steps))
+    }
+
+    fn build_steps(&self, steps: Option<usize>) -> Result<Net> {
         let mut g = Graph::new();
-        let mut log_std = None;
+        let (mut log_std, mut memory) = (None, None);
         let (input, outputs) = match self {
-            Self::ActorCritic { inputs, hidden, actions, activation, continuous } => {
-                let x = g.input("obs", [*inputs]);
-                let (logits, value) = actor_critic(&mut g, x, hidden, *actions, *activation)?;
+            Self::ActorCritic { inputs, hidden, actions, activation, continuous, memory: layer } => {
+                let x = g.input("obs", steps.into_iter().chain([*inputs]).collect::<Vec<_>>());
+                let mut h = x;
+                if let Some(layer) = layer {
+                    (h, memory) = layer.add(&mut g, x, steps).map(|(h, memory)| (h, Some(memory)))?;
+                }
+                let (logits, value) = actor_critic(&mut g, h, hidden, *actions, *activation)?;
                 if *continuous {
                     log_std = Some(g.param("log_std", [*actions], Init::Zeros));
                 }
@@ -110,7 +161,7 @@ impl Architecture {
                 (x, vec![("logits", logits), ("value", g.linear("value.2", v, *value)?)])
             }
         };
-        Ok(Net { graph: g, input, outputs, log_std })
+        Ok(Net { graph: g, input, outputs, log_std, memory })
     }
 
     /// Numbers of an observation.
@@ -157,6 +208,21 @@ impl Architecture {
         let mut params = net.graph.params(0)?;
         params.from_bytes(bytes)?;
         Ok((architecture, net, params, metadata))
+    }
+}
+
+impl MemoryLayer {
+    fn add(&self, g: &mut Graph, x: Node, steps: Option<usize>) -> Result<(Node, NetMemory)> {
+        let h0 = g.input("h0", [self.size]);
+        let c0 = (self.kind == MemoryKind::Lstm).then(|| g.input("c0", [self.size]));
+        let resets = steps.map(|steps| g.input("resets", [steps]));
+        let memory = Memory { h0: &[h0], c0: c0.as_slice(), resets };
+        let out = match self.kind {
+            MemoryKind::Lstm => g.lstm("memory", x, self.size, 1, &memory)?,
+            MemoryKind::Mingru => g.min_gru("memory", x, self.size, false, &memory)?,
+        };
+        let before = [h0].into_iter().chain(c0).collect();
+        Ok((out.y, NetMemory { before, after: out.h.into_iter().chain(out.c).collect(), size: self.size }))
     }
 }
 

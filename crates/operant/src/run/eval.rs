@@ -111,9 +111,14 @@ pub fn evaluate(
             ActionColumn::Choices(actions) => Actions::I32(actions),
             ActionColumn::Numbers(actions) => Actions::F32(actions),
         };
+        actor.remember();
         envs.step(chosen, row.row());
         for env in 0..n {
-            if row.terminated[env] | row.truncated[env] != 0 && done[env].len() < quota[env] {
+            if row.terminated[env] | row.truncated[env] == 0 {
+                continue;
+            }
+            actor.forget(env);
+            if done[env].len() < quota[env] {
                 done[env].push((row.episode_return[env], row.episode_length[env]));
             }
         }

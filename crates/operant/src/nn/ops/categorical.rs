@@ -91,21 +91,31 @@ impl<L: Lanes> Head<L> {
     }
 }
 
-/// Checks logits, actions and a mask against head sizes.
-pub(super) fn check_heads(heads: &[usize], logits: &Type, actions: &Type, mask: Option<&Type>) -> Result<(), String> {
+/// Checks logits, actions and a mask against head sizes, and gives the steps of a row: T of sequences, else 1.
+pub(super) fn check_heads(
+    heads: &[usize],
+    logits: &Type,
+    actions: &Type,
+    mask: Option<&Type>,
+) -> Result<usize, String> {
     let total: usize = heads.iter().sum();
     if heads.is_empty() || heads.contains(&0) {
         return Err(format!("heads {heads:?}, wanted at least one, each of at least one action"));
     }
-    if logits.kind != Kind::Rows || logits.shape != [total] {
-        return Err(format!("wanted logits [B, {total}] for heads {heads:?}"));
+    let steps = match logits.shape[..] {
+        [width] if width == total => 1,
+        [steps, width] if width == total => steps,
+        _ => 0,
+    };
+    if logits.kind != Kind::Rows || steps == 0 {
+        return Err(format!("wanted logits [B, {total}] or [B, T, {total}] for heads {heads:?}"));
     }
-    if actions.kind != Kind::Ints || actions.len() != heads.len() {
-        return Err(format!("wanted {} integer actions per row", heads.len()));
+    if actions.kind != Kind::Ints || actions.len() != steps * heads.len() {
+        return Err(format!("wanted {} integer actions per row", steps * heads.len()));
     }
     match mask {
-        Some(mask) if mask != logits => Err(format!("wanted a mask [B, {total}]")),
-        _ => Ok(()),
+        Some(mask) if mask != logits => Err("wanted a mask like the logits".into()),
+        _ => Ok(steps),
     }
 }
 
@@ -123,7 +133,9 @@ impl Op for Categorical {
         if x.len() != wanted {
             return Err(format!("{} inputs, wanted {wanted}", x.len()));
         }
-        check_heads(&self.heads, &x[0], &x[1], x.get(2))?;
+        if check_heads(&self.heads, &x[0], &x[1], x.get(2))? != 1 {
+            return Err("wanted logits of one step per row".into());
+        }
         Ok(vec![Type::rows([1]), Type::rows([1])])
     }
 

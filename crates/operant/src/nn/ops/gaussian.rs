@@ -45,7 +45,7 @@ pub(super) fn load_log_std<'a, R: Real, L: Vectors<R>>(
     if ty.kind == Kind::Whole {
         return LogStd::Whole(x);
     }
-    load_block::<R, L>(x, ty.len(), first, block);
+    load_block::<R, L>(x, *ty.shape.last().expect("has an axis"), first, block);
     LogStd::Rows(block)
 }
 

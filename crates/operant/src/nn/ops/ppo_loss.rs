@@ -2,7 +2,8 @@
 //! `ppo.py`. Advantages are normalised before, where wanted.
 //!
 //! Both ops give the loss `[B, 1]` and statistics `[B, 6]`: policy loss, value loss, entropy, −ln ratio, (ratio − 1) − ln
-//! ratio, and whether the ratio was clipped. Statistics pass no gradient on. A row is in every lane.
+//! ratio, and whether the ratio was clipped. Statistics pass no gradient on. Of sequences, `[B, T, A]`, every step is a row:
+//! losses are `[B, T]`, statistics `[B, T, 6]`. A row is in every lane.
 
 use super::super::check::{Case, Given, Random, Values, fixed, ints, rows, whole, with};
 use super::super::lane_rows::{
@@ -137,12 +138,14 @@ impl PpoCoefficients {
     }
 }
 
-/// Checks the value and the targets of either op.
-fn check_numbers(x: &[&Type]) -> Result<(), String> {
-    if x.iter().all(|ty| ty.kind == Kind::Rows && ty.len() == 1) {
-        return Ok(());
+/// Checks the value and the targets of either op, and gives the types of its outputs.
+fn check_numbers(x: &[&Type], steps: usize) -> Result<Vec<Type>, String> {
+    if x.iter().any(|ty| ty.kind != Kind::Rows || ty.len() != steps) {
+        let what = "value, old log-probability, advantage, return and old value";
+        return Err(format!("wanted {steps} per row of {what}"));
     }
-    Err("wanted one number per row for value, old log-probability, advantage, return and old value".into())
+    let statistics = if steps == 1 { Type::rows([PPO_STATISTICS]) } else { Type::rows([steps, PPO_STATISTICS]) };
+    Ok(vec![Type::rows([steps]), statistics])
 }
 
 /// Writes the loss and the statistics of a block; `block` is scratch.
@@ -175,6 +178,13 @@ pub struct PpoCategorical {
     pub coefficients: PpoCoefficients,
 }
 
+impl PpoCategorical {
+    /// Logits of a row.
+    fn width(&self) -> usize {
+        self.heads.iter().sum()
+    }
+}
+
 impl Op for PpoCategorical {
     const NAME: &'static str = "ppo_categorical";
 
@@ -184,9 +194,8 @@ impl Op for PpoCategorical {
             return Err(format!("{} inputs, wanted {wanted}", x.len()));
         }
         self.coefficients.check()?;
-        check_heads(&self.heads, &x[0], &x[2], x.get(7))?;
-        check_numbers(&[&x[1], &x[3], &x[4], &x[5], &x[6]])?;
-        Ok(vec![Type::rows([1]), Type::rows([PPO_STATISTICS])])
+        let steps = check_heads(&self.heads, &x[0], &x[2], x.get(7))?;
+        check_numbers(&[&x[1], &x[3], &x[4], &x[5], &x[6]], steps)
     }
 
     fn needs(&self, types: &Types) -> Needs {
@@ -197,18 +206,19 @@ impl Op for PpoCategorical {
         input < 2
     }
 
-    fn scratch<R: Real>(&self, types: &Types, _: usize, _: Compute) -> Scratch {
-        Scratch::real(3 * block_len(types.x[0].len()).max(block_len(PPO_STATISTICS)))
+    fn scratch<R: Real>(&self, _: &Types, _: usize, _: Compute) -> Scratch {
+        Scratch::real(3 * block_len(self.width()).max(block_len(PPO_STATISTICS)))
     }
 
     #[inline(always)]
     fn forward<R: Real, L: Vectors<R>>(&self, c: &mut Forward<R>) {
-        let (width, heads) = (c.types.x[0].len(), self.heads.len());
+        let (width, heads) = (self.width(), self.heads.len());
+        let rows = c.rows * (c.types.x[0].len() / width);
         let len = block_len(width).max(block_len(PPO_STATISTICS));
         let (logits, rest) = c.room.real.split_at_mut(len);
         let (powers, mask) = rest.split_at_mut(len);
         let mask = if self.masked { &mut mask[..len] } else { &mut [] };
-        for first in (0..c.rows).step_by(L::LANES) {
+        for first in (0..rows).step_by(L::LANES) {
             load_block::<R, L>(c.x[0], width, first, logits);
             if self.masked {
                 load_block::<R, L>(c.x[7], width, first, mask);
@@ -230,12 +240,13 @@ impl Op for PpoCategorical {
 
     #[inline(always)]
     fn backward<R: Real, L: Vectors<R>>(&self, c: &mut Backward<R>) {
-        let (width, heads) = (c.types.x[0].len(), self.heads.len());
+        let (width, heads) = (self.width(), self.heads.len());
+        let rows = c.rows * (c.types.x[0].len() / width);
         let len = block_len(width).max(block_len(PPO_STATISTICS));
         let (logits, rest) = c.room.real.split_at_mut(len);
         let (powers, mask) = rest.split_at_mut(len);
         let mask = if self.masked { &mut mask[..len] } else { &mut [] };
-        for first in (0..c.rows).step_by(L::LANES) {
+        for first in (0..rows).step_by(L::LANES) {
             load_block::<R, L>(c.x[0], width, first, logits);
             if self.masked {
                 load_block::<R, L>(c.x[7], width, first, mask);
@@ -290,6 +301,18 @@ impl Op for PpoCategorical {
         let many = Self { heads: vec![m, 2 * m, m], masked: true, ..one.clone() };
         let mut masked_input = input(4 * m, 3, m);
         masked_input.push(fixed(with(Values::Mask(m), rows([4 * m]))));
+        let of_sequences = Self { masked: true, ..one.clone() };
+        let steps = || fixed(rows([3]));
+        let sequence = vec![
+            rows([3, n]),
+            rows([3]),
+            ints([3], n),
+            steps(),
+            steps(),
+            steps(),
+            steps(),
+            fixed(with(Values::Mask(n), rows([3, n]))),
+        ];
         // Statistics pass no gradient on, so a finite difference must not see them move.
         let mut still = input(n, 1, n);
         (still[0], still[1]) = (fixed(rows([n])), number());
@@ -299,6 +322,11 @@ impl Op for PpoCategorical {
         vec![
             case("one head", one.clone(), input(n, 1, n)),
             case("values not clipped", unclipped, input(2, 1, 2)),
+            Case::build("sequences of 3 steps", sequence, move |g, x| {
+                let loss = g.apply("", of_sequences.clone(), x)?;
+                Ok(vec![g.mean(loss, 1)?])
+            })
+            .rows(7),
             case("three masked heads", many, masked_input),
             Case::op(one, still).rows(21),
         ]
@@ -313,6 +341,11 @@ pub struct PpoGaussian {
     pub coefficients: PpoCoefficients,
 }
 
+/// Numbers of an action, the last axis of a mean.
+fn dims(mean: &Type) -> usize {
+    mean.shape.last().copied().unwrap_or(1)
+}
+
 impl Op for PpoGaussian {
     const NAME: &'static str = "ppo_gaussian";
 
@@ -321,9 +354,16 @@ impl Op for PpoGaussian {
             return Err(format!("{} inputs, wanted 8", x.len()));
         }
         self.coefficients.check()?;
-        check_shapes(&x[0], &x[1], &[&x[3]])?;
-        check_numbers(&[&x[2], &x[4], &x[5], &x[6], &x[7]])?;
-        Ok(vec![Type::rows([1]), Type::rows([PPO_STATISTICS])])
+        // Of sequences, the type of one step.
+        let step = |ty: &Type| match (ty.kind, &ty.shape[..]) {
+            (Kind::Rows, [_, n]) => Type::rows([*n]),
+            _ => ty.clone(),
+        };
+        check_shapes(&step(&x[0]), &step(&x[1]), &[&step(&x[3])])?;
+        if x[3] != x[0] || (x[1].kind == Kind::Rows && x[1] != x[0]) {
+            return Err("wanted as many steps of actions and standard deviations as of means".into());
+        }
+        check_numbers(&[&x[2], &x[4], &x[5], &x[6], &x[7]], x[0].len() / dims(&x[0]))
     }
 
     fn needs(&self, _: &Types) -> Needs {
@@ -335,17 +375,18 @@ impl Op for PpoGaussian {
     }
 
     fn scratch<R: Real>(&self, types: &Types, _: usize, _: Compute) -> Scratch {
-        Scratch::real(5 * block_len(types.x[0].len()).max(block_len(PPO_STATISTICS)))
+        Scratch::real(5 * block_len(dims(&types.x[0])).max(block_len(PPO_STATISTICS)))
     }
 
     #[inline(always)]
     fn forward<R: Real, L: Vectors<R>>(&self, c: &mut Forward<R>) {
-        let n = c.types.x[0].len();
+        let n = dims(&c.types.x[0]);
+        let rows = c.rows * (c.types.x[0].len() / n);
         let len = block_len(n).max(block_len(PPO_STATISTICS));
         let (mean, rest) = c.room.real.split_at_mut(len);
         let (action, rest) = rest.split_at_mut(len);
         let spread = &mut rest[..len];
-        for first in (0..c.rows).step_by(L::LANES) {
+        for first in (0..rows).step_by(L::LANES) {
             load_block::<R, L>(c.x[0], n, first, mean);
             load_block::<R, L>(c.x[3], n, first, action);
             let log_std = load_log_std::<R, L>(&c.types.x[1], c.x[1], first, spread);
@@ -358,7 +399,8 @@ impl Op for PpoGaussian {
 
     #[inline(always)]
     fn backward<R: Real, L: Vectors<R>>(&self, c: &mut Backward<R>) {
-        let n = c.types.x[0].len();
+        let n = dims(&c.types.x[0]);
+        let rows = c.rows * (c.types.x[0].len() / n);
         let len = block_len(n).max(block_len(PPO_STATISTICS));
         let (mean, rest) = c.room.real.split_at_mut(len);
         let (action, rest) = rest.split_at_mut(len);
@@ -366,7 +408,7 @@ impl Op for PpoGaussian {
         let (d_mean, rest) = rest.split_at_mut(len);
         let d_spread = &mut rest[..len];
         let per_row = c.types.x[1].kind == Kind::Rows;
-        for first in (0..c.rows).step_by(L::LANES) {
+        for first in (0..rows).step_by(L::LANES) {
             load_block::<R, L>(c.x[0], n, first, mean);
             load_block::<R, L>(c.x[3], n, first, action);
             let log_std = load_log_std::<R, L>(&c.types.x[1], c.x[1], first, spread);
@@ -397,6 +439,10 @@ impl Op for PpoGaussian {
             vec![mean, log_std, value, fixed(rows([n])), number(), number(), number(), number()]
         };
         let op = Self { coefficients: PpoCoefficients { clip: 0.3, value: 0.7, entropy: 0.1, clip_value: true } };
+        let steps = || fixed(rows([3]));
+        let mean = rows([3, n]);
+        let sequence =
+            vec![mean, whole([n]), rows([3]), fixed(rows([3, n])), steps(), steps(), steps(), steps()];
         // Logs of probabilities of several normal numbers lie far from the old ones: ratios are kept in reach by a scale.
         let case = |name: &str, inputs: Vec<Given>| {
             Case::build(name, inputs, move |g, x| {
@@ -409,6 +455,13 @@ impl Op for PpoGaussian {
         vec![
             case("one spread for all rows", input(rows([n]), whole([n]), rows([1]))),
             case("a spread per row", input(rows([n]), rows([n]), rows([1]))),
+            Case::build("sequences of 3 steps", sequence, move |g, x| {
+                let mut x = x.to_vec();
+                (x[0], x[3]) = (g.scale(x[0], 0.1)?, g.scale(x[3], 0.1)?);
+                let loss = g.apply("", op, &x)?;
+                Ok(vec![g.mean(loss, 1)?])
+            })
+            .rows(7),
             Case::build("statistics", input(fixed(rows([1])), fixed(rows([1])), number()), move |g, x| {
                 let action = g.slice(x[3], 0, 1)?;
                 g.add_op("", op, &[x[0], x[1], x[2], action, x[4], x[5], x[6], x[7]])
