@@ -1,6 +1,6 @@
 //! The hall: builds a run from its settings, loops, reports, saves, resumes, stops.
 //!
-//! A run is its folder: `run.toml` (resolved settings), `metrics.jsonl`, `events.jsonl`, `live.ring`, `ckpt/`, `final.json`. The loop
+//! A run is its folder: `run.toml` (resolved settings), `metrics.jsonl`, `events.jsonl`, a TensorBoard file, `live.ring`, `ckpt/`, `final.json`. The loop
 //! knows algorithms only as [`Algorithm`], so that each new one finds all of this in place.
 
 mod checkpoint;
@@ -19,7 +19,7 @@ use crate::device::{self, CpuPool};
 use crate::env::{self, Spec, VecEnv};
 use crate::error::{Error, Result};
 use crate::lanes::{Backend, Math, Width};
-use crate::telemetry::{Board, Drops, Episode, EventKind, Jsonl, Metric, RingSink, Rules, Sink, Slot};
+use crate::telemetry::{Board, Drops, Episode, EventKind, Jsonl, Metric, RingSink, Rules, Sink, Slot, Tensorboard};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -247,13 +247,15 @@ impl Run {
         let own = algorithm.metrics();
         let name = folder.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
         sinks.push(Box::new(Jsonl::new(&folder)));
+        sinks.push(Box::new(Tensorboard::new(&folder)));
         sinks.push(Box::new(RingSink::new(&folder.join("live.ring"), &name, &config.to_text())));
         let mut board = Board::start(METRICS.iter().chain(own).copied().collect(), sinks);
-        board.watch(match &spec.action {
+        let rules = match &spec.action {
             env::ActionSpace::Discrete(n) => Rules::for_choices(&[*n]),
             env::ActionSpace::MultiDiscrete(n) => Rules::for_choices(n),
             env::ActionSpace::Box(channels) => Rules::for_reals(channels.len()),
-        });
+        };
+        board.watch(Rules { goal: spec.solved_at.map(f64::from), ..rules });
         Self {
             slots: Slots::new(&board, own),
             report: Report::new(own.len()),
