@@ -45,10 +45,14 @@ pub struct Settings {
     pub norm_adv: bool,
     /// How far the ratio of probabilities may leave 1 before it stops paying.
     pub clip_coef: f64,
+    /// Lower clip_coef in a straight line to 0 at the end of the run.
+    pub anneal_clip: bool,
     /// Clip values around the old ones too.
     pub clip_vloss: bool,
     /// Weight of the entropy.
     pub ent_coef: f64,
+    /// Lower ent_coef in a straight line to 0 at the end of the run.
+    pub anneal_ent: bool,
     /// Weight of the value loss.
     pub vf_coef: f64,
     /// Gradients longer than this are shortened to it; 0 for no limit.
@@ -87,8 +91,10 @@ impl Default for Settings {
             gae_lambda: 0.95,
             norm_adv: true,
             clip_coef: 0.2,
+            anneal_clip: false,
             clip_vloss: true,
             ent_coef: 0.01,
+            anneal_ent: false,
             vf_coef: 0.5,
             max_grad_norm: 0.5,
             target_kl: 0.0,
@@ -100,8 +106,10 @@ impl Default for Settings {
     }
 }
 
-/// Observation, two states, flags, action, log-probability, advantage, return, value, mask.
-const MAX_FEEDS: usize = 10;
+/// Observation, two states, flags, action, log-probability, advantage, return, value, mask, factors.
+const MAX_FEEDS: usize = 11;
+/// A clip of 0 would let nothing be learned: what is annealed stays above this share.
+const LEAST_FACTOR: f32 = 1e-3;
 /// Rewards are limited to this many standard deviations once normalised.
 const REWARD_LIMIT: f32 = 10.0;
 
@@ -213,12 +221,12 @@ fn loss_graph(net: &Net, head: &Head, masked: bool, steps: usize, coefficients: 
     };
     let [old_log_prob, advantage, returns, old_value] =
         ["old_log_prob", "advantage", "returns", "old_value"].map(|name| g.input(name, [steps]));
-    let targets = PpoTargets { action, old_log_prob, advantage, returns, old_value };
+    let choices = if let Head::Choices(heads) = head { heads.iter().sum() } else { 0 };
+    let mask = masked.then(|| g.input("legal", of_steps(choices)));
+    let factors = Some(g.input_whole("factors of clip and entropy", [2]));
+    let targets = PpoTargets { action, old_log_prob, advantage, returns, old_value, factors };
     let (loss, statistics) = match head {
-        Head::Choices(heads) => {
-            let mask = masked.then(|| g.input("legal", of_steps(heads.iter().sum())));
-            g.ppo_categorical(logits, value, targets, heads, mask, coefficients)?
-        }
+        Head::Choices(heads) => g.ppo_categorical(logits, value, targets, heads, mask, coefficients)?,
         Head::Gaussian(_) => {
             let log_std = net.log_std.ok_or_else(|| Error::Invalid("a network without log_std".into()))?;
             g.ppo_gaussian(logits, log_std, value, targets, coefficients)?
@@ -465,6 +473,9 @@ impl Ppo {
     fn learn(&mut self, report: &mut Report) {
         let steps = u64::from(self.iteration) * self.samples();
         let learning_rate = self.schedule.at(steps, self.total_steps);
+        let left = Schedule::Linear { from: 1.0, to: 0.0 }.at(steps, self.total_steps);
+        let factor = |anneal: bool| if anneal { left.max(LEAST_FACTOR) } else { 1.0 };
+        let factors = [factor(self.settings.anneal_clip), factor(self.settings.anneal_ent)];
         let size = self.settings.minibatch_size;
         let minibatches = self.rollout.samples() / size;
         let (mut sums, mut norm, mut updates, mut epochs) = ([0.0; PPO_STATISTICS], 0.0, 0_u32, 0);
@@ -476,7 +487,7 @@ impl Ppo {
                 if self.settings.norm_adv && size > 1 {
                     self.batch.normalise_advantage();
                 }
-                let Some(step) = self.update(learning_rate, report) else { return };
+                let Some(step) = self.update(learning_rate, factors, report) else { return };
                 let statistics = self.statistics();
                 sums.iter_mut().zip(statistics).for_each(|(sum, x)| *sum += x);
                 kl += statistics[4];
@@ -536,7 +547,7 @@ impl Ppo {
     }
 
     /// One step of the optimiser on the gathered minibatch; gives the norm of the gradient, or nothing if it diverged.
-    fn update(&mut self, learning_rate: f32, report: &mut Report) -> Option<f32> {
+    fn update(&mut self, learning_rate: f32, factors: [f32; 2], report: &mut Report) -> Option<f32> {
         let batch = &self.batch;
         let actions = match &batch.actions {
             ActionColumn::Choices(actions) => Feed::Ints(actions),
@@ -559,6 +570,7 @@ impl Ppo {
         if !batch.legal.is_empty() {
             feed(Feed::Real(&batch.legal));
         }
+        feed(Feed::Real(&factors));
         let (feeds, rows) = (&feeds[..count], self.learner.max_rows());
         let scale = self.loss_scale.as_ref().map_or(1.0, LossScale::scale);
         let outcome = self.learner.train(&self.params, rows, feeds, scale, Gradients::Replace);
