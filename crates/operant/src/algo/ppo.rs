@@ -4,7 +4,9 @@
 //! One iteration: collect T steps of N envs, estimate advantages, learn from them in epochs of minibatches. The rollout's
 //! columns are written in place by env and network; nothing is allocated after [`Ppo::new`].
 
+use super::curiosity::{Bonus, Curiosity};
 use super::policy::{Actor, Head, OBS_LIMIT, Policy};
+use super::popart::PopArt;
 use super::{Algorithm, Build, Ended, Entry, Parts, Report, part};
 use crate::config::{self, Table};
 use crate::data::{ActionColumn, Batch, Order, ReturnScale, Rollout, Running, Shape, Shuffle};
@@ -67,6 +69,12 @@ pub struct Settings {
     pub normalize_obs: bool,
     /// Divide rewards by the running standard deviation of the discounted return.
     pub normalize_reward: bool,
+    /// Learn values of mean 0 and variance 1, and rescale the last layer as returns change (PopArt).
+    pub popart: bool,
+    /// A reward for what is new: none, rnd or icm.
+    pub curiosity: Curiosity,
+    /// Weight of that reward, in units of its standard deviation.
+    pub curiosity_coef: f64,
 }
 
 /// Which optimiser.
@@ -102,6 +110,9 @@ impl Default for Settings {
             adam_eps: 1e-5,
             normalize_obs: false,
             normalize_reward: false,
+            popart: false,
+            curiosity: Curiosity::None,
+            curiosity_coef: 0.1,
         }
     }
 }
@@ -131,6 +142,7 @@ impl Settings {
         rule(not_negative(self.vf_coef), "vf_coef", &self.vf_coef, "0 or more")?;
         rule(not_negative(self.max_grad_norm), "max_grad_norm", &self.max_grad_norm, "0 (no limit) or more")?;
         rule(not_negative(self.target_kl), "target_kl", &self.target_kl, "0 (no limit) or more")?;
+        rule(not_negative(self.curiosity_coef), "curiosity_coef", &self.curiosity_coef, "0 or more")?;
         rule(positive(self.adam_eps), "adam_eps", &self.adam_eps, "more than 0")?;
         let samples = num_envs.saturating_mul(self.num_steps);
         if samples > u32::MAX as usize {
@@ -187,6 +199,7 @@ enum Reported {
     GradNorm,
     LearningRate,
     Epochs,
+    Novelty,
 }
 
 const METRICS: &[Metric] = &[
@@ -202,6 +215,7 @@ const METRICS: &[Metric] = &[
     Metric::new("grad_norm", "norm of the gradient before clipping", ""),
     Metric::new("learning_rate", "step size of the optimiser", ""),
     Metric::new("epochs", "passes over the rollout", ""),
+    Metric::new("novelty", "mean error that is rewarded as new, before scaling", ""),
 ];
 
 /// A training graph: the network, its targets and the loss.
@@ -265,6 +279,8 @@ pub struct Ppo {
     memory: Option<SequenceMemory>,
     obs_normaliser: Option<Running>,
     return_scale: Option<ReturnScale>,
+    popart: Option<PopArt>,
+    bonus: Option<Bonus>,
     /// Iterations so far.
     iteration: u32,
     /// Last observations of episodes, and of those that were truncated side by side.
@@ -318,7 +334,10 @@ impl Ppo {
             continuous: head.continuous(),
             choices: spec.legal_width(),
         };
+        let rollout = Rollout::new(shape);
         let mut ppo = Self {
+            bonus: Bonus::new(settings.curiosity, &rollout, &head, size, seed, &options)?,
+            popart: settings.popart.then(|| PopArt::new(format!("critic.{}", 2 * network.hidden.len()))),
             seed,
             total_steps,
             optimizer: Optimizer::new(settings.method(), &params, max_norm, Backend::fast())?,
@@ -334,7 +353,7 @@ impl Ppo {
                 resets: vec![0.0; size],
             }),
             actor: Actor::new(&net, head.clone(), n, &options)?,
-            rollout: Rollout::new(shape),
+            rollout,
             batch: Batch::new(&shape, settings.minibatch_size),
             obs_normaliser: settings.normalize_obs.then(|| Running::new(obs)),
             return_scale: settings.normalize_reward.then(|| ReturnScale::new(n)),
@@ -387,6 +406,9 @@ impl Ppo {
             let samples = t * n..(t + 1) * n;
             self.actor.forward(&self.params, n, &self.rollout.obs[t * n * obs..(t + 1) * n * obs]);
             self.rollout.value[samples.clone()].copy_from_slice(self.actor.values());
+            if let Some(popart) = &self.popart {
+                popart.denormalise(&mut self.rollout.value[samples.clone()]);
+            }
             let legal = (choices > 0).then(|| &self.rollout.legal[t * n * choices..(t + 1) * n * choices]);
             let step = u64::from(self.iteration) * steps as u64 + t as u64;
             let draws = Draws { seed: self.seed, first_row: 0, step };
@@ -418,6 +440,9 @@ impl Ppo {
         }
         self.actor.forward(&self.params, n, &self.rollout.obs[steps * n * obs..]);
         self.rollout.value[steps * n..].copy_from_slice(self.actor.values());
+        if let Some(popart) = &self.popart {
+            popart.denormalise(&mut self.rollout.value[steps * n..]);
+        }
     }
 
     /// Notes episodes that ended at step `t`, values the last observations of those that were truncated, normalises.
@@ -451,7 +476,11 @@ impl Ppo {
             }
             self.actor.forward_some(&self.params, &self.truncated_envs, last);
             for (&env, &value) in self.truncated_envs.iter().zip(self.actor.values()) {
-                self.rollout.final_value[t * n + env] = value;
+                let mut value = [value];
+                if let Some(popart) = &self.popart {
+                    popart.denormalise(&mut value);
+                }
+                self.rollout.final_value[t * n + env] = value[0];
             }
         }
         if self.memory.is_some() {
@@ -484,6 +513,10 @@ impl Ppo {
             let mut kl = 0.0;
             for minibatch in 0..minibatches {
                 self.gather(&order, minibatch * size);
+                if let Some(popart) = &self.popart {
+                    popart.normalise(&mut self.batch.returns);
+                    popart.normalise(&mut self.batch.value);
+                }
                 if self.settings.norm_adv && size > 1 {
                     self.batch.normalise_advantage();
                 }
@@ -644,6 +677,7 @@ struct State {
     iteration: u32,
     obs_normaliser: Option<Vec<u64>>,
     return_scale: Option<Vec<u64>>,
+    popart: Option<Vec<u64>>,
     loss_scale: Option<[u8; 8]>,
 }
 
@@ -663,7 +697,16 @@ impl Algorithm for Ppo {
     fn iterate(&mut self, report: &mut Report) {
         let start = Instant::now();
         self.collect(report);
+        if let Some(bonus) = &mut self.bonus {
+            match bonus.reward(&mut self.rollout, self.settings.curiosity_coef as f32) {
+                Some(error) => report.values[Reported::Novelty as usize] = error,
+                None => report.diverged = Some("the error of curiosity is not finite".into()),
+            }
+        }
         self.rollout.estimate(self.settings.gamma as f32, self.settings.gae_lambda as f32);
+        if let Some(popart) = &mut self.popart {
+            popart.update(&self.rollout.returns, &mut self.params).expect("a network with a critic");
+        }
         self.report_values(report);
         let collected = Instant::now();
         self.learn(report);
@@ -699,15 +742,18 @@ impl Algorithm for Ppo {
             iteration: self.iteration,
             obs_normaliser: self.obs_normaliser.as_ref().map(|x| to_bits(x.to_numbers())),
             return_scale: self.return_scale.as_ref().map(|x| to_bits(x.to_numbers())),
+            popart: self.popart.as_ref().map(|x| to_bits(x.to_numbers())),
             loss_scale: self.loss_scale.as_ref().map(LossScale::to_bytes),
         };
-        Parts::from([
+        let bonus = self.bonus.iter().flat_map(Bonus::save).map(|(name, bytes)| (name.to_owned(), bytes));
+        let own = [
             ("policy.safetensors".into(), policy.to_bytes()),
             ("optimizer.safetensors".into(), self.optimizer.to_bytes()),
             ("env.bin".into(), self.env.save()),
             ("memory.bin".into(), self.actor.state().iter().flatten().flat_map(|x| x.to_le_bytes()).collect()),
             ("ppo.json".into(), serde_json::to_vec(&state).expect("numbers are JSON")),
-        ])
+        ];
+        own.into_iter().chain(bonus).collect()
     }
 
     fn load(&mut self, parts: &Parts) -> Result<()> {
@@ -724,6 +770,13 @@ impl Algorithm for Ppo {
         if let Some(scale) = &mut self.return_scale {
             let bits = state.return_scale.ok_or_else(|| damaged("return_scale"))?;
             *scale = ReturnScale::from_numbers(&from_bits(&bits), n).ok_or_else(|| damaged("return_scale"))?;
+        }
+        if let Some(popart) = &mut self.popart {
+            let bits = state.popart.ok_or_else(|| damaged("popart"))?;
+            popart.set_numbers(&from_bits(&bits)).ok_or_else(|| damaged("popart"))?;
+        }
+        if let Some(bonus) = &mut self.bonus {
+            bonus.load(parts)?;
         }
         if let Some(scale) = &mut self.loss_scale {
             *scale = LossScale::from_bytes(&state.loss_scale.ok_or_else(|| damaged("loss_scale"))?)?;
