@@ -1,9 +1,11 @@
 //! `operant train`: builds a run from words and files, shows it, and says how it ended.
 
+use crate::monitor::InPlace;
 use crate::output::{Failure, grouped, print};
 use operant::config::{self, Table, Value};
 use operant::run::{Config, End, Run, Start, Summary};
 use operant::telemetry::{Console, Sink};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -61,6 +63,9 @@ pub(crate) struct Args {
     /// Print final.json in place of text.
     #[arg(long)]
     json: bool,
+    /// Watch the run on this terminal, as `operant monitor` does from another.
+    #[arg(long, conflicts_with_all = ["json", "dry_run"])]
+    monitor: bool,
 }
 
 const AFTER_HELP: &str = "Examples:\n  operant train ppo cartpole\n  operant train ppo pendulum --seed 3 --set ppo.learning_rate=1e-3\n  \
@@ -139,7 +144,10 @@ pub(crate) fn run(args: &Args, started: Instant) -> Result<ExitCode, Failure> {
         }
     };
     ctrlc::set_handler(handler).map_err(|error| Failure::Run(format!("can't listen for Ctrl-C: {error}")))?;
-    let quiet = args.quiet || args.json;
+    if args.monitor && !std::io::stdout().is_terminal() {
+        return Err(Failure::Usage("--monitor needs a terminal; try operant monitor --plain beside the run".into()));
+    }
+    let quiet = args.quiet || args.json || args.monitor;
     let sinks = |total: u64| -> Vec<Box<dyn Sink>> { vec![Box::new(Console::stdout(quiet, Some(total)))] };
     let mut run = match &args.resume {
         Some(folder) => {
@@ -157,9 +165,13 @@ pub(crate) fn run(args: &Args, started: Instant) -> Result<ExitCode, Failure> {
             Run::start(config, Start { folder, sinks: sinks(total), started })?
         }
     };
-    let end = run.go(|| stop.load(Ordering::Relaxed)).map_err(|error| Failure::Run(error.to_string()))?;
     let folder = run.folder().to_owned();
-    let (summary, drops) = run.finish(&end).map_err(|error| Failure::Run(error.to_string()))?;
+    let monitor = args.monitor.then(|| InPlace::open(&folder, Arc::clone(&stop)));
+    let outcome = run.go(|| stop.load(Ordering::Relaxed)).and_then(|end| Ok((run.finish(&end)?, end)));
+    if let Some(monitor) = monitor {
+        monitor.close(!matches!(outcome, Ok((_, End::Solved | End::Finished))))?;
+    }
+    let ((summary, drops), end) = outcome.map_err(|error| Failure::Run(error.to_string()))?;
     for (sink, reason) in drops.failures() {
         crate::output::warn(&format!("{sink}: {reason}"));
     }
