@@ -328,11 +328,8 @@ impl Run {
             self.solved = Some((steps, self.seconds()));
             self.board.event(EventKind::Solved, steps, format!("mean return {mean:.1} over 100 episodes"));
         }
-        if self.config.settings.until == Until::Solved && self.solved.is_some() {
-            return Ok(Some(End::Solved));
-        }
-        if steps >= self.config.settings.steps {
-            return Ok(Some(End::Finished));
+        if let Some(end) = self.ended() {
+            return Ok(Some(end));
         }
         let CheckpointSettings { every, every_s, .. } = self.config.checkpoint;
         let by_count = every > 0 && self.iterations - self.saved.0 >= every;
@@ -342,8 +339,19 @@ impl Run {
         Ok(None)
     }
 
+    /// Why the run is at its end, if it is.
+    pub fn ended(&self) -> Option<End> {
+        if self.config.settings.until == Until::Solved && self.solved.is_some() {
+            return Some(End::Solved);
+        }
+        (self.algorithm.steps() >= self.config.settings.steps).then_some(End::Finished)
+    }
+
     /// Iterates until the end, or until `stop` says so.
     pub fn go(&mut self, mut stop: impl FnMut() -> bool) -> Result<End> {
+        if let Some(end) = self.ended() {
+            return Ok(end);
+        }
         loop {
             if let Some(end) = self.step()? {
                 return Ok(end);
