@@ -6,7 +6,7 @@ use crate::html;
 use crate::output::{Failure, print};
 use crate::report::{plan, result_text, write};
 use crate::run_folder::{RUNS, RunFolder, flat};
-use crate::svg::{Plot, colour, escape};
+use crate::svg::{Curve, Plot, colour, escape};
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 
@@ -130,11 +130,11 @@ fn plots(folders: &[RunFolder], histories: &[History]) -> Vec<Plot> {
     let overlaid = |title: String, x_label: &str, points: &dyn Fn(&History) -> Vec<(f64, f64)>| Plot {
         title,
         x_label: x_label.to_owned(),
-        series: folders
+        curves: folders
             .iter()
             .zip(histories)
             .enumerate()
-            .map(|(i, (folder, history))| (folder.id.clone(), colour(i), points(history)))
+            .map(|(i, (folder, history))| Curve { name: folder.id.clone(), colour: colour(i), points: points(history) })
             .collect(),
         marks: Vec::new(),
     };

@@ -1,4 +1,4 @@
-//! `operant monitor`: watch a run from another terminal, or in place.
+//! `operant monitor`: watch a run from another terminal, or in place (`operant train --monitor`).
 
 use crate::format::{duration, number, with_unit};
 use crate::output::{Failure, grouped};
@@ -7,6 +7,9 @@ use crate::tui;
 use operant::telemetry::RingReader;
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 #[derive(Debug, clap::Args)]
@@ -52,19 +55,48 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if args.plain || !std::io::stdout().is_terminal() {
         plain(&folder, Duration::from_secs_f64(args.every))
     } else {
-        tui::watch(&folder, &|| false)
+        tui::watch(&folder, &|| false).map(|_| ())
     }
 }
 
-/// Opens the monitor on a run that this process has just started, until the user leaves it or `ended` says that the run
-/// never came to its first sample. The run itself goes on.
-pub(crate) fn watch(run: &Path, ended: &dyn Fn() -> bool) -> Result<(), Failure> {
+/// The monitor of a run in this process: the screen has a thread of its own, the run goes on beside it.
+pub(crate) struct InPlace {
+    screen: JoinHandle<Result<(), Failure>>,
+    over: Arc<AtomicBool>,
+}
+
+impl InPlace {
+    /// Opens the screen on a run that has just started; ctrl-c there sets `stop`.
+    pub(crate) fn open(run: &Path, stop: Arc<AtomicBool>) -> Self {
+        let over = Arc::new(AtomicBool::new(false));
+        let (run, seen) = (run.to_owned(), Arc::clone(&over));
+        let screen = std::thread::spawn(move || {
+            if watch(&run, &|| seen.load(Ordering::Relaxed))? == tui::Leave::Interrupt {
+                stop.store(true, Ordering::Relaxed);
+            } else if !seen.load(Ordering::Relaxed) {
+                crate::output::warn("the run goes on; ctrl-c saves and stops it");
+            }
+            Ok(())
+        });
+        Self { screen, over }
+    }
+
+    /// Waits until the user leaves the screen, or closes it at once.
+    pub(crate) fn close(self, at_once: bool) -> Result<(), Failure> {
+        self.over.store(at_once, Ordering::Relaxed);
+        self.screen.join().unwrap_or_else(|_| Err(Failure::Run("the monitor panicked; the run did not".into())))
+    }
+}
+
+/// Opens the monitor on a run that has just started, until the user leaves it or `ended` says that there is nothing more to
+/// see.
+fn watch(run: &Path, ended: &dyn Fn() -> bool) -> Result<tui::Leave, Failure> {
     while RingReader::wait(&run.join("live.ring"), Duration::from_millis(50)).is_none() {
         if ended() {
-            return Ok(());
+            return Ok(tui::Leave::Quit);
         }
     }
-    tui::watch(&RunFolder::find(&run.display().to_string(), Path::new(RUNS))?, &|| false)
+    tui::watch(&RunFolder::find(&run.display().to_string(), Path::new(RUNS))?, ended)
 }
 
 fn plain(folder: &RunFolder, every: Duration) -> Result<(), Failure> {

@@ -5,7 +5,7 @@ use crate::history::History;
 use crate::html;
 use crate::output::{Failure, grouped, print};
 use crate::run_folder::{RUNS, RunFolder, env_name, flat, setting};
-use crate::svg::{Plot, colour, escape};
+use crate::svg::{Curve, Plot, colour, escape};
 use operant::telemetry::{Event, EventKind};
 use serde_json::Value;
 use std::path::PathBuf;
@@ -130,14 +130,14 @@ fn plots(history: &History, events: &[Event]) -> Vec<Plot> {
         .map(|event| (event.step as f64, format!("{}: {}", event.kind, event.text)))
         .collect();
     let draw = |(title, members): (String, Vec<String>)| {
-        let series = members.iter().enumerate().map(|(i, name)| {
+        let curves = members.iter().enumerate().map(|(i, name)| {
             let points = history.points(name, 0..history.len(), POINTS);
-            (name.clone(), colour(i), points)
+            Curve { name: name.clone(), colour: colour(i), points }
         });
         Plot {
             title: titled(&title, &members),
             x_label: "steps".into(),
-            series: series.collect(),
+            curves: curves.collect(),
             marks: marks.clone(),
         }
     };

@@ -18,13 +18,20 @@ pub(crate) fn colour(i: usize) -> &'static str {
     COLOURS[i % COLOURS.len()]
 }
 
+/// One line.
+#[derive(Clone, Debug)]
+pub(crate) struct Curve {
+    pub(crate) name: String,
+    pub(crate) colour: &'static str,
+    pub(crate) points: Vec<(f64, f64)>,
+}
+
 /// Lines over one axis.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Plot {
     pub(crate) title: String,
     pub(crate) x_label: String,
-    /// Name, colour and points of each line.
-    pub(crate) series: Vec<(String, &'static str, Vec<(f64, f64)>)>,
+    pub(crate) curves: Vec<Curve>,
     /// Upright lines: where, and what they mark.
     pub(crate) marks: Vec<(f64, String)>,
 }
@@ -68,12 +75,12 @@ fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
 impl Plot {
     /// Whether there is anything to see.
     pub(crate) fn is_empty(&self) -> bool {
-        self.series.iter().all(|(_, _, points)| points.is_empty())
+        self.curves.iter().all(|curve| curve.points.is_empty())
     }
 
     /// The plot as an `<svg>` element.
     pub(crate) fn svg(&self) -> String {
-        let all = || self.series.iter().flat_map(|(_, _, points)| points);
+        let all = || self.curves.iter().flat_map(|curve| &curve.points);
         let (x_low, x_high) = range(all().map(|point| point.0));
         let (y_low, y_high) = range(all().map(|point| point.1));
         let x = |value: f64| LEFT + (value - x_low) / (x_high - x_low) * (WIDTH - LEFT - RIGHT);
@@ -118,7 +125,7 @@ impl Plot {
                 escape(text)
             );
         }
-        for (name, colour, points) in &self.series {
+        for Curve { name, colour, points } in &self.curves {
             let path: Vec<String> =
                 points.iter().filter(|p| p.1.is_finite()).map(|p| format!("{:.1},{:.1}", x(p.0), y(p.1))).collect();
             let newest = points.last().map_or(f64::NAN, |point| point.1);
@@ -156,7 +163,7 @@ mod tests {
         let plot = Plot {
             title: "a <b>".into(),
             x_label: "steps".into(),
-            series: vec![("x & y".into(), colour(0), points)],
+            curves: vec![Curve { name: "x & y".into(), colour: colour(0), points }],
             marks: vec![(50.0, "half".into()), (500.0, "outside".into())],
         };
         let svg = plot.svg();
@@ -168,7 +175,7 @@ mod tests {
     #[test]
     fn flat_and_empty_series_are_drawn_too() {
         for points in [vec![], vec![(5.0, 1.0)], vec![(0.0, 0.0), (1.0, 0.0)], vec![(0.0, f64::NAN)]] {
-            let plot = Plot { series: vec![("x".into(), colour(1), points)], ..Plot::default() };
+            let plot = Plot { curves: vec![Curve { name: "x".into(), colour: colour(1), points }], ..Plot::default() };
             assert!(!plot.svg().contains("NaN,") && !plot.svg().contains("inf"), "{}", plot.svg());
         }
     }

@@ -1,9 +1,11 @@
 //! `operant train`: builds a run from words and files, shows it, and says how it ended.
 
+use crate::monitor::InPlace;
 use crate::output::{Failure, grouped, print};
 use operant::config::{self, Table, Value};
 use operant::run::{Config, End, Run, Start, Summary};
 use operant::telemetry::{Console, Sink};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -52,9 +54,6 @@ pub(crate) struct Args {
     /// Where the run is kept [default: a new folder below runs/].
     #[arg(long, value_name = "DIR")]
     run_dir: Option<PathBuf>,
-    /// Open the monitor in place; leaving it leaves the run going.
-    #[arg(long, conflicts_with_all = ["detach", "json", "dry_run"])]
-    monitor: bool,
     /// Run in the background; output goes to log.txt in the run's folder.
     #[arg(long, conflicts_with_all = ["json", "dry_run"])]
     detach: bool,
@@ -67,6 +66,9 @@ pub(crate) struct Args {
     /// Print final.json in place of text.
     #[arg(long)]
     json: bool,
+    /// Watch the run on this terminal, as `operant monitor` does from another.
+    #[arg(long, conflicts_with_all = ["json", "dry_run", "detach"])]
+    monitor: bool,
 }
 
 const AFTER_HELP: &str = "Examples:\n  operant train ppo cartpole\n  operant train ppo pendulum --seed 3 --set ppo.learning_rate=1e-3\n  \
@@ -145,6 +147,9 @@ pub(crate) fn run(args: &Args, started: Instant) -> Result<ExitCode, Failure> {
         }
     };
     ctrlc::set_handler(handler).map_err(|error| Failure::Run(format!("can't listen for Ctrl-C: {error}")))?;
+    if args.monitor && !std::io::stdout().is_terminal() {
+        return Err(Failure::Usage("--monitor needs a terminal; try operant monitor --plain beside the run".into()));
+    }
     let quiet = args.quiet || args.json || args.monitor;
     let sinks = |total: u64| -> Vec<Box<dyn Sink>> { vec![Box::new(Console::stdout(quiet, Some(total)))] };
     let mut run = match &args.resume {
@@ -170,22 +175,12 @@ pub(crate) fn run(args: &Args, started: Instant) -> Result<ExitCode, Failure> {
         }
     };
     let folder = run.folder().to_owned();
-    let train = move || {
-        let end = run.go(|| stop.load(Ordering::Relaxed))?;
-        let (summary, drops) = run.finish(&end)?;
-        Ok((end, summary, drops))
-    };
-    let result: operant::Result<_> = if args.monitor {
-        let training = std::thread::spawn(train);
-        crate::monitor::watch(&folder, &|| training.is_finished())?;
-        if !training.is_finished() {
-            print(&format!("still training; Ctrl-C stops and saves · operant monitor {}\n", folder.display()))?;
-        }
-        training.join().map_err(|_| Failure::Run("training stopped by a fault of ours; please report it".into()))?
-    } else {
-        train()
-    };
-    let (end, summary, drops) = result.map_err(|error| Failure::Run(error.to_string()))?;
+    let monitor = args.monitor.then(|| InPlace::open(&folder, Arc::clone(&stop)));
+    let outcome = run.go(|| stop.load(Ordering::Relaxed)).and_then(|end| Ok((run.finish(&end)?, end)));
+    if let Some(monitor) = monitor {
+        monitor.close(!matches!(outcome, Ok((_, End::Solved | End::Finished))))?;
+    }
+    let ((summary, drops), end) = outcome.map_err(|error| Failure::Run(error.to_string()))?;
     for (sink, reason) in drops.failures() {
         crate::output::warn(&format!("{sink}: {reason}"));
     }

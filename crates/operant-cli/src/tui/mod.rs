@@ -25,8 +25,17 @@ pub(crate) use state::{Data, Source};
 /// Time between looks at the ring, and so between redraws.
 const REFRESH: Duration = Duration::from_millis(100);
 
-/// Shows a run until the user leaves or `ended` says that there is nothing to wait for.
-pub(crate) fn watch(folder: &RunFolder, ended: &dyn Fn() -> bool) -> Result<(), Failure> {
+/// How the user left the monitor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leave {
+    /// Had seen enough, or the run ended.
+    Quit,
+    /// Pressed ctrl-c, which a terminal in raw mode does not turn into a signal.
+    Interrupt,
+}
+
+/// Shows a run until the user leaves or `ended` says that there is nothing more to see.
+pub(crate) fn watch(folder: &RunFolder, ended: &dyn Fn() -> bool) -> Result<Leave, Failure> {
     let terminal_failed = |error: std::io::Error| Failure::Run(format!("terminal: {error}; try monitor --plain"));
     let (mut source, mut data) = Source::open(folder)?;
     let mut view = View::default();
@@ -39,8 +48,8 @@ pub(crate) fn watch(folder: &RunFolder, ended: &dyn Fn() -> bool) -> Result<(), 
             break Err(error);
         }
         match keys(&mut view, &data) {
-            Ok(true) if !ended() => {}
-            Ok(_) => break Ok(()),
+            Ok(None) if !ended() => {}
+            Ok(leave) => break Ok(leave.unwrap_or(Leave::Quit)),
             Err(error) => break Err(error),
         }
     };
@@ -48,21 +57,18 @@ pub(crate) fn watch(folder: &RunFolder, ended: &dyn Fn() -> bool) -> Result<(), 
     outcome.map_err(terminal_failed)
 }
 
-/// Obeys keys until it is time to redraw; false to leave.
-fn keys(view: &mut View, data: &Data) -> std::io::Result<bool> {
+/// Obeys keys until it is time to redraw.
+fn keys(view: &mut View, data: &Data) -> std::io::Result<Option<Leave>> {
     let deadline = Instant::now() + REFRESH;
     while event::poll(deadline.saturating_duration_since(Instant::now()))? {
         match event::read()? {
             Event::Key(key) if key.kind != KeyEventKind::Release => {
-                if !view.key(key, data) {
-                    return Ok(false);
-                }
                 // What a key changes is seen at once.
-                return Ok(true);
+                return Ok(view.key(key, data));
             }
-            Event::Resize(..) => return Ok(true),
+            Event::Resize(..) => return Ok(None),
             _ => {}
         }
     }
-    Ok(true)
+    Ok(None)
 }

@@ -1,5 +1,6 @@
 //! Screens as text: what a user sees in a wide and in a narrow terminal, and what keys do.
 
+use super::Leave;
 use super::state::{Data, Source};
 use super::view::{Screen, View};
 use crate::history::History;
@@ -73,7 +74,7 @@ fn screen(view: &View, data: &Data, width: u16, height: u16) -> String {
     rows.map(|row| row.iter().map(|cell| cell.symbol()).collect::<String>().trim_end().to_owned() + "\n").collect()
 }
 
-fn press(view: &mut View, data: &Data, code: KeyCode) -> bool {
+fn press(view: &mut View, data: &Data, code: KeyCode) -> Option<Leave> {
     view.key(KeyEvent::new(code, KeyModifiers::NONE), data)
 }
 
@@ -147,7 +148,7 @@ fn keys_change_screen_range_and_pause() {
     // The last second of the run: 40 samples.
     let first = data.history.steps()[data.history.window(view.range()).start];
     assert_eq!(first, 160 * 32_768);
-    (0..9).for_each(|_| assert!(press(&mut view, &data, KeyCode::Right)));
+    (0..9).for_each(|_| assert_eq!(press(&mut view, &data, KeyCode::Right), None));
     assert_eq!(view.range(), None);
     press(&mut view, &data, KeyCode::Tab);
     assert_eq!(view.screen, Screen::Phases);
@@ -162,9 +163,10 @@ fn keys_change_screen_range_and_pause() {
     assert!(text(&view, &data).contains("99,000,000 steps"));
     press(&mut view, &data, KeyCode::Char('?'));
     assert!(text(&view, &data).contains("pause the view; the run goes on"));
-    assert!(press(&mut view, &data, KeyCode::Esc), "closes the help first");
-    assert!(!press(&mut view, &data, KeyCode::Char('q')));
-    assert!(!view.key(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL), &data));
+    assert_eq!(press(&mut view, &data, KeyCode::Esc), None, "closes the help first");
+    assert_eq!(press(&mut view, &data, KeyCode::Char('q')), Some(Leave::Quit));
+    let interrupt = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
+    assert_eq!(view.key(interrupt, &data), Some(Leave::Interrupt));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What the user chose to see, and the frame around every screen.
 
 use super::widgets::{DIM, accent, status_style};
-use super::{Data, episodes, events, overview, phases, system};
+use super::{Data, Leave, episodes, events, overview, phases, system};
 use crate::format::{duration, number};
 use crate::output::grouped;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -47,7 +47,7 @@ const HELP: [(&str, &str); 9] = [
     ("↑  ↓", "scroll lists"),
     ("p, space", "pause the view; the run goes on"),
     ("?, h", "this help"),
-    ("q, esc, ctrl-c", "leave; the run goes on"),
+    ("q, esc", "leave; the run goes on"),
     ("", ""),
     ("lines", "means of the samples in each column"),
 ];
@@ -71,17 +71,17 @@ impl Default for View {
 }
 
 impl View {
-    /// Obeys a key; false to leave.
-    pub(super) fn key(&mut self, key: KeyEvent, data: &Data) -> bool {
+    /// Obeys a key.
+    pub(super) fn key(&mut self, key: KeyEvent, data: &Data) -> Option<Leave> {
         let screen = SCREENS.iter().position(|(screen, _)| *screen == self.screen).unwrap_or(0);
         let mut go = |to: usize| {
             self.screen = SCREENS[to % SCREENS.len()].0;
             self.scroll = 0;
         };
         match key.code {
-            KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return false,
+            KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return Some(Leave::Interrupt),
             KeyCode::Esc if self.help => self.help = false,
-            KeyCode::Char('q') | KeyCode::Esc => return false,
+            KeyCode::Char('q') | KeyCode::Esc => return Some(Leave::Quit),
             KeyCode::Tab => go(screen + 1),
             KeyCode::BackTab => go(screen + SCREENS.len() - 1),
             KeyCode::Char(digit @ '1'..='5') => go(digit as usize - '1' as usize),
@@ -95,7 +95,7 @@ impl View {
             KeyCode::Char('?' | 'h') => self.help = !self.help,
             _ => {}
         }
-        true
+        None
     }
 
     /// The chosen time range in seconds, or all.

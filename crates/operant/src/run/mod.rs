@@ -19,7 +19,9 @@ use crate::device::{self, CpuPool};
 use crate::env::{self, Spec, VecEnv};
 use crate::error::{Error, Result};
 use crate::lanes::{Backend, Math, Width};
-use crate::telemetry::{Board, Drops, Episode, EventKind, Jsonl, Metric, RingSink, Rules, Sink, Slot, Tensorboard};
+use crate::telemetry::{
+    Board, Drops, Episode, EventKind, Jsonl, Metric, RingReader, RingSink, Rules, Sink, Slot, Tensorboard,
+};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -218,6 +220,12 @@ impl Run {
 
     /// Goes on from a checkpoint of the run in `start.folder`: the named one, or the newest.
     pub fn resume(checkpoint: Option<&str>, start: Start) -> Result<Self> {
+        if let Ok(ring) = RingReader::open(&start.folder.join("live.ring"))
+            && ring.alive()
+        {
+            let (folder, pid) = (start.folder.display(), ring.header().pid);
+            return Err(Error::Invalid(format!("{folder} is going on in process {pid}; stop that first")));
+        }
         let config = Self::config_of(&start.folder)?;
         let pool = build_pool(&config);
         let env = build_env(&config, &pool)?;
