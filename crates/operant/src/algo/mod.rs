@@ -1,4 +1,4 @@
-//! Algorithms: each one file that reads from top to bottom. The loop in [`run`](crate::run) knows them only as
+//! Algorithms: each one file that reads from top to bottom. The loop in `run` knows them only as
 //! [`Algorithm`].
 
 mod curiosity;
