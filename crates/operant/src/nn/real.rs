@@ -176,6 +176,7 @@ pub trait Real:
     /// Multiplies a staged operand by packed weights. The strides of `b` are those of the packing.
     fn product(compute: Compute, p: &Product, a: Left<Self>, b: Packed<Self>, start: Start<Self>, c: &mut [Self]);
     /// [`Real::product`] for every strip. With `relu`, negative results may be replaced by zeros: tells whether they were.
+    #[allow(clippy::too_many_arguments)]
     #[inline]
     fn product_strips(
         compute: Compute,
