@@ -51,13 +51,22 @@ pub(crate) fn escape(text: &str) -> String {
     escaped
 }
 
-/// Round numbers that divide a range in about four.
+/// Round numbers that divide a range in about five.
 fn ticks(low: f64, high: f64) -> Vec<f64> {
-    let rough = (high - low) / 4.0;
+    let rough = (high - low) / 5.0;
     let power = 10f64.powf(rough.log10().floor());
     let step = [1.0, 2.0, 5.0, 10.0].map(|m| m * power).into_iter().find(|step| *step >= rough).unwrap_or(power * 10.0);
     let first = (low / step).ceil() as i64;
     (first..).map(|i| i as f64 * step).take_while(|tick| *tick <= high + step * 1e-9).take(12).collect()
+}
+
+/// A tick's number without zeros that say nothing: `200`, `80 k`, `0.005`.
+fn label(tick: f64) -> String {
+    let text = number(tick);
+    let end = text.find([' ', 'e']).unwrap_or(text.len());
+    let (digits, unit) = text.split_at(end);
+    let short = if digits.contains('.') { digits.trim_end_matches('0').trim_end_matches('.') } else { digits };
+    format!("{short}{unit}")
 }
 
 /// The range of numbers, never empty.
@@ -98,7 +107,7 @@ impl Plot {
                  <text class=\"tick\" text-anchor=\"end\" x=\"{}\" y=\"{:.1}\">{}</text>",
                 LEFT - 6.0,
                 at + 4.0,
-                number(tick)
+                label(tick)
             );
         }
         for tick in ticks(x_low, x_high) {
@@ -107,7 +116,7 @@ impl Plot {
                 svg,
                 "<text class=\"tick\" text-anchor=\"middle\" x=\"{:.1}\" y=\"{at}\">{}</text>",
                 x(tick),
-                number(tick)
+                label(tick)
             );
         }
         let _ = writeln!(
@@ -148,13 +157,18 @@ mod tests {
 
     #[test]
     fn ticks_are_round_and_within() {
-        assert_eq!(ticks(0.0, 100.0), [0.0, 50.0, 100.0]);
-        assert_eq!(ticks(-3.0, 7.0), [0.0, 5.0]);
+        assert_eq!(ticks(0.0, 100.0), [0.0, 20.0, 40.0, 60.0, 80.0, 100.0]);
+        assert_eq!(ticks(-3.0, 7.0), [-2.0, 0.0, 2.0, 4.0, 6.0]);
         assert_eq!(ticks(0.0, 8.0), [0.0, 2.0, 4.0, 6.0, 8.0]);
         for (low, high) in [(1e-9, 2e-9), (-1e12, 1e12), (0.1, 0.1001)] {
             let ticks = ticks(low, high);
             assert!((2..=12).contains(&ticks.len()), "{low} {high}: {ticks:?}");
         }
+    }
+
+    #[test]
+    fn labels_are_short() {
+        assert_eq!([0.0, 200.0, 80_000.0, 0.005, 3e-4, 1e15].map(label), ["0", "200", "80 k", "0.005", "3e-4", "1e15"]);
     }
 
     #[test]
