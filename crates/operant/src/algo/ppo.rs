@@ -9,7 +9,7 @@ use super::policy::{Actor, Head, OBS_LIMIT, Policy};
 use super::popart::PopArt;
 use super::{Algorithm, Build, Ended, Entry, Parts, Report, part};
 use crate::config::{self, Table};
-use crate::data::{ActionColumn, Batch, Order, ReturnScale, Rollout, Running, Shape, Shuffle};
+use crate::data::{ActionColumn, Batch, Order, ReturnScale, Rollout, Running, Shape};
 use crate::device::CpuPool;
 use crate::env::{Actions, Row, Seeds, VecEnv};
 use crate::error::{Error, Result};
@@ -547,10 +547,10 @@ impl Ppo {
 
     /// The order of an epoch: of samples, or of envs whose steps stay together.
     fn order(&self, epoch: u32) -> Order {
-        let shuffle = |len: usize| Shuffle::new(len, self.seed, self.iteration, epoch);
+        let (shape, batch) = (&self.rollout.shape, self.batch.len());
         match self.memory {
-            None => Order::Samples(shuffle(self.rollout.samples())),
-            Some(_) => Order::Sequences(shuffle(self.rollout.shape.envs)),
+            None => Order::samples(shape, batch, self.seed, self.iteration, epoch),
+            Some(_) => Order::sequences(shape, self.seed, self.iteration, epoch),
         }
     }
 

@@ -7,20 +7,36 @@ use crate::device::CpuPool;
 /// In which order samples are taken.
 #[derive(Clone, Copy, Debug)]
 pub enum Order {
-    /// One by one.
+    /// One by one, or a few neighbouring envs of one step together: [`Order::block`].
     Samples(Shuffle),
     /// All T steps of an env together: an order of envs.
     Sequences(Shuffle),
 }
 
+/// Blocks of a minibatch that make it as good as one of single samples.
+const LEAST_BLOCKS: usize = 256;
+/// Most envs of a block: with eight, a minibatch reads whole cache lines.
+const MOST_BLOCK: usize = 8;
+
 impl Order {
-    /// Index of the sample at a place.
-    #[inline]
-    fn at(&self, shape: &Shape, place: usize) -> usize {
-        match self {
-            Self::Samples(order) => order.at(place),
-            Self::Sequences(order) => place % shape.steps * shape.envs + order.at(place / shape.steps),
-        }
+    /// How many neighbouring envs of one step are taken together. They are independent of each other, so a large
+    /// minibatch loses nothing, and reads a rollout in a fraction of the time; a small one takes samples one by one.
+    pub fn block(shape: &Shape, batch: usize) -> usize {
+        let fits = |block: &usize| {
+            batch >= LEAST_BLOCKS * block && shape.envs.is_multiple_of(*block) && batch.is_multiple_of(*block)
+        };
+        [MOST_BLOCK, MOST_BLOCK / 2, MOST_BLOCK / 4].into_iter().find(fits).unwrap_or(1)
+    }
+
+    /// A random order of the samples of a rollout for minibatches of a size: number (`round`, `turn`) of a seed.
+    pub fn samples(shape: &Shape, batch: usize, seed: u64, round: u32, turn: u32) -> Self {
+        let blocks = shape.steps * shape.envs / Self::block(shape, batch);
+        Self::Samples(Shuffle::new(blocks, seed, round, turn))
+    }
+
+    /// A random order of envs.
+    pub fn sequences(shape: &Shape, seed: u64, round: u32, turn: u32) -> Self {
+        Self::Sequences(Shuffle::new(shape.envs, seed, round, turn))
     }
 }
 
@@ -96,6 +112,7 @@ impl Batch {
         let shape = rollout.shape;
         let len = self.len();
         let parts = pool.threads().min(MAX_PARTS).min(len / PART_SAMPLES).max(1);
+        let block = Order::block(&shape, len);
         let (mut choices, mut numbers): (&mut [i32], &mut [f32]) = match &mut self.actions {
             ActionColumn::Choices(choices) => (choices, &mut []),
             ActionColumn::Numbers(numbers) => (&mut [], numbers),
@@ -105,7 +122,7 @@ impl Batch {
         let (mut returns, mut value) = (&mut self.returns[..], &mut self.value[..]);
         let mut taken = 0;
         let mut work: [Option<Part>; MAX_PARTS] = std::array::from_fn(|i| {
-            let count = if i < parts { len * (i + 1) / parts - taken } else { 0 };
+            let count = if i < parts { len / block * (i + 1) / parts * block - taken } else { 0 };
             let part = Part {
                 first: first + taken,
                 obs: front(&mut obs, count * shape.obs),
@@ -122,7 +139,7 @@ impl Batch {
         });
         pool.for_each_mut(&mut work[..parts], |_, part| {
             if let Some(part) = part {
-                part.gather(rollout, order);
+                part.gather(rollout, order, block);
             }
         });
     }
@@ -173,27 +190,49 @@ fn sum(x: &[f32], f: impl Fn(f64) -> f64) -> f64 {
 }
 
 impl Part<'_> {
-    fn gather(&mut self, rollout: &Rollout, order: &Order) {
+    fn gather(&mut self, rollout: &Rollout, order: &Order, block: usize) {
+        let Shape { steps, envs, .. } = rollout.shape;
+        match order {
+            Order::Samples(order) if block == MOST_BLOCK => {
+                for i in (0..self.log_prob.len()).step_by(MOST_BLOCK) {
+                    self.copy::<MOST_BLOCK>(rollout, order.at((self.first + i) / MOST_BLOCK) * MOST_BLOCK, i);
+                }
+            }
+            Order::Samples(order) => {
+                for i in (0..self.log_prob.len()).step_by(block) {
+                    let from = order.at((self.first + i) / block) * block;
+                    (0..block).for_each(|k| self.copy::<1>(rollout, from + k, i + k));
+                }
+            }
+            Order::Sequences(order) => {
+                for i in 0..self.log_prob.len() {
+                    let place = self.first + i;
+                    self.copy::<1>(rollout, place % steps * envs + order.at(place / steps), i);
+                }
+            }
+        }
+    }
+
+    /// Copies `COUNT` neighbouring samples.
+    #[inline(always)]
+    fn copy<const COUNT: usize>(&mut self, rollout: &Rollout, from: usize, to: usize) {
         let Shape { obs, dims, choices, .. } = rollout.shape;
-        for i in 0..self.log_prob.len() {
-            let from = order.at(&rollout.shape, self.first + i);
-            copy_row(&mut self.obs[i * obs..][..obs], &rollout.obs[from * obs..][..obs]);
-            match &rollout.actions {
-                ActionColumn::Choices(actions) => {
-                    copy_row(&mut self.choices[i * dims..][..dims], &actions[from * dims..][..dims]);
-                }
-                ActionColumn::Numbers(actions) => {
-                    copy_row(&mut self.numbers[i * dims..][..dims], &actions[from * dims..][..dims]);
-                }
+        copy_row(&mut self.obs[to * obs..][..COUNT * obs], &rollout.obs[from * obs..][..COUNT * obs]);
+        match &rollout.actions {
+            ActionColumn::Choices(actions) => {
+                copy_row(&mut self.choices[to * dims..][..COUNT * dims], &actions[from * dims..][..COUNT * dims]);
             }
-            self.log_prob[i] = rollout.log_prob[from];
-            self.advantage[i] = rollout.advantage[from];
-            self.returns[i] = rollout.returns[from];
-            self.value[i] = rollout.value[from];
-            let legal = &rollout.legal[from * choices..][..choices];
-            for (to, &from) in self.legal[i * choices..][..choices].iter_mut().zip(legal) {
-                *to = f32::from(from);
+            ActionColumn::Numbers(actions) => {
+                copy_row(&mut self.numbers[to * dims..][..COUNT * dims], &actions[from * dims..][..COUNT * dims]);
             }
+        }
+        self.log_prob[to..][..COUNT].copy_from_slice(&rollout.log_prob[from..][..COUNT]);
+        self.advantage[to..][..COUNT].copy_from_slice(&rollout.advantage[from..][..COUNT]);
+        self.returns[to..][..COUNT].copy_from_slice(&rollout.returns[from..][..COUNT]);
+        self.value[to..][..COUNT].copy_from_slice(&rollout.value[from..][..COUNT]);
+        let legal = &rollout.legal[from * choices..][..COUNT * choices];
+        for (to, &from) in self.legal[to * choices..][..COUNT * choices].iter_mut().zip(legal) {
+            *to = f32::from(from);
         }
     }
 }
@@ -210,8 +249,8 @@ fn copy_row<T: Copy>(to: &mut [T], from: &[T]) {
 mod tests {
     use super::*;
 
-    fn numbered(continuous: bool) -> Rollout {
-        let shape = Shape { steps: 100, envs: 50, obs: 3, dims: 2, continuous, choices: 4 };
+    fn numbered(continuous: bool, envs: usize) -> Rollout {
+        let shape = Shape { steps: 100, envs, obs: 3, dims: 2, continuous, choices: 4 };
         let mut rollout = Rollout::new(shape);
         rollout.obs.iter_mut().enumerate().for_each(|(i, x)| *x = i as f32);
         match &mut rollout.actions {
@@ -231,18 +270,27 @@ mod tests {
 
     #[test]
     fn samples_stay_together_for_any_number_of_threads() {
-        for continuous in [false, true] {
-            let rollout = numbered(continuous);
-            let shuffle = Shuffle::new(rollout.samples(), 1, 2, 3);
-            let order = Order::Samples(shuffle);
+        for (continuous, envs, size) in [(false, 50, 2500), (true, 50, 2500), (false, 64, 3200), (true, 24, 480)] {
+            let rollout = numbered(continuous, envs);
+            let block = Order::block(&rollout.shape, size);
+            assert_eq!(
+                block,
+                match envs {
+                    64 => 8,
+                    50 => 2,
+                    _ => 1,
+                }
+            );
+            let order = Order::samples(&rollout.shape, size, 1, 2, 3);
+            let Order::Samples(shuffle) = order else { unreachable!() };
             let gathered = [1, 2, 3].map(|threads| {
-                let mut batch = Batch::new(&rollout.shape, 2500);
-                batch.gather(&rollout, &order, 2500, &CpuPool::new(threads));
+                let mut batch = Batch::new(&rollout.shape, size);
+                batch.gather(&rollout, &order, size, &CpuPool::new(threads));
                 batch
             });
             for batch in &gathered {
-                for i in 0..2500 {
-                    let from = shuffle.at(2500 + i);
+                for i in 0..size {
+                    let from = shuffle.at((size + i) / block) * block + i % block;
                     let x = from as f32;
                     assert_eq!(batch.obs[3 * i..3 * i + 3], [3.0 * x, 3.0 * x + 1.0, 3.0 * x + 2.0]);
                     match &batch.actions {
@@ -262,7 +310,7 @@ mod tests {
 
     #[test]
     fn sequences_keep_their_order_and_their_state() {
-        let mut rollout = numbered(false);
+        let mut rollout = numbered(false, 50);
         (rollout.terminated[3 * 50 + 7], rollout.truncated[9 * 50 + 7]) = (1, 1);
         let shuffle = Shuffle::new(50, 4, 5, 6);
         let mut batch = Batch::new(&rollout.shape, 1000);

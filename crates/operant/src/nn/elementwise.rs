@@ -180,6 +180,46 @@ pub fn add_columns<R: Real, L: Vectors<R>>(x: &[R], out: &mut [R]) {
     }
 }
 
+/// [`activation_gradient`] from the output, and its column sums added to `sums`: rows are as long as `sums`, whose length
+/// is a multiple of four registers.
+#[inline(always)]
+pub fn gradient_and_columns<R: Real, L: Vectors<R>>(act: Act, y: &[R], dy: &[R], dx: &mut [R], sums: &mut [R]) {
+    match act {
+        Act::Relu => map_and_columns::<R, L, _>(Relu, y, dy, dx, sums),
+        Act::Tanh => map_and_columns::<R, L, _>(Tanh, y, dy, dx, sums),
+        Act::Sigmoid => map_and_columns::<R, L, _>(Sigmoid, y, dy, dx, sums),
+        Act::Identity | Act::Gelu | Act::Silu => {
+            activation_gradient::<R, L>(act, y, y, dy, dx);
+            add_columns::<R, L>(dx, sums);
+        }
+    }
+}
+
+#[inline(always)]
+fn map_and_columns<R: Real, L: Vectors<R>, F: Ternary>(f: F, y: &[R], dy: &[R], dx: &mut [R], sums: &mut [R]) {
+    let n = sums.len();
+    let rows = dx.len() / n.max(1);
+    for at in (0..n).step_by(4 * L::LANES) {
+        let mut lanes = [L::F::from(0.0); 4];
+        for row in 0..rows {
+            let from = row * n + at;
+            let (y, dy) = (&y[from..][..4 * L::LANES], &dy[from..][..4 * L::LANES]);
+            let dx = &mut dx[from..][..4 * L::LANES];
+            for (i, lane) in lanes.iter_mut().enumerate() {
+                let y = L::read(&y[i * L::LANES..]);
+                let value = f.apply::<L>(y, y, L::read(&dy[i * L::LANES..]));
+                *lane = *lane + value;
+                L::write(value, &mut dx[i * L::LANES..]);
+            }
+        }
+        for (i, lane) in lanes.into_iter().enumerate() {
+            let to = &mut sums[at + i * L::LANES..];
+            let value = L::read(to) + lane;
+            L::write(value, to);
+        }
+    }
+}
+
 /// a + b.
 #[derive(Clone, Copy, Debug)]
 pub struct Plus;

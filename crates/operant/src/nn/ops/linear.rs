@@ -1,7 +1,7 @@
 //! `y = act(x·Wᵀ + b)` over the last axis.
 
 use super::super::check::{Case, Random, rows, whole};
-use super::super::elementwise::{activate_for, activation_gradient, add_columns};
+use super::super::elementwise::{activate_for, activation_gradient, add_columns, gradient_and_columns};
 use super::super::op::{Act, Backward, Forward, Kind, Needs, Op, Packing, Type, Types};
 use super::super::real::{Compute, Outer, Real, Scratch, Start, View};
 use super::super::{Graph, Init, Node};
@@ -141,6 +141,8 @@ impl Op for Linear {
         let view = View::dense(block, n);
         let stride = R::left_stride(compute, view);
         let start = if c.add & 1 == 1 { Start::Add } else { Start::Zero };
+        // One pass for the gradient before the activation and for its sums, where rows are whole registers.
+        let fused = self.act != Act::Identity && self.bias && !c.dx[2].is_empty() && n.is_multiple_of(4 * L::LANES);
         for first in (0..m).step_by(block) {
             let block = block.min(m - first);
             let rows = first * n..(first + block) * n;
@@ -148,7 +150,12 @@ impl Op for Linear {
                 &dy[rows]
             } else {
                 let part = &mut dz[rows.clone()];
-                activation_gradient::<R, L>(self.act, &[], &y[rows.clone()], &dy[rows], part);
+                let (y, dy) = (&y[rows.clone()], &dy[rows]);
+                if fused {
+                    gradient_and_columns::<R, L>(self.act, y, dy, part, c.dx[2]);
+                } else {
+                    activation_gradient::<R, L>(self.act, &[], y, dy, part);
+                }
                 part
             };
             if !c.dx[0].is_empty() {
@@ -158,7 +165,7 @@ impl Op for Linear {
             }
         }
         let dz = if self.act == Act::Identity { dy } else { dz };
-        if self.bias && !c.dx[2].is_empty() {
+        if self.bias && !c.dx[2].is_empty() && !fused {
             add_columns::<R, L>(dz, c.dx[2]);
         }
         if c.dx[1].is_empty() {
