@@ -1,5 +1,6 @@
 //! What products read: f32, or operands rounded to bf16 or f16 with sums in f32.
 
+use crate::device::Aligned;
 use crate::device::gemm::{self, Product, amx};
 use crate::lanes::Backend;
 use crate::{Error, Result};
@@ -72,13 +73,16 @@ pub fn peak_gflops(backend: Backend, precision: Precision) -> f64 {
     const N: usize = 64;
     let p =
         Product { m: M, n: N, outer: 1, inner: K, a_row: K, a_outer: 0, a_inner: 1, b_outer: 0, b_inner: N, c_row: N };
-    let (a, b, mut c) = (vec![0.5; M * K], vec![0.5; gemm::packed_len(K, N)], vec![0.0; M * N]);
-    let (mut half_a, mut half_b) = (Vec::new(), Vec::new());
+    let (mut a, mut b) = (Aligned::zeros(M * K), Aligned::zeros(gemm::packed_len(K, N)));
+    let mut c = Aligned::zeros(M * N);
+    a.fill(0.5);
+    b.fill(0.5);
+    let (mut half_a, mut half_b) = (Aligned::zeros(0), Aligned::zeros(0));
     let tiles = precision == Precision::Bf16 && amx::available();
     if tiles {
-        half_a = vec![0; M * K];
+        half_a = Aligned::zeros(M * K);
         amx::rows_to_bf16(M, K, &a, K, &mut half_a, K);
-        half_b = vec![0; amx::packed_len(1, K, N)];
+        half_b = Aligned::zeros(amx::packed_len(1, K, N));
         amx::pack(1, K, N, &b, 0, N, 1, &mut half_b);
     }
     let mut best = f64::INFINITY;
