@@ -16,7 +16,7 @@ use crate::nn::dist::Draws;
 use crate::nn::nets::{Architecture, Net};
 use crate::nn::ops::{PPO_STATISTICS, PpoCoefficients, PpoTargets};
 use crate::nn::{
-    Feed, Gradients, Graph, LossScale, Method, Node, Optimizer, Options, Params, Plan, Precision, Schedule, Wanted,
+    Feed, Gradients, Graph, LossScale, Metadata, Method, Node, Optimizer, Options, Params, Plan, Precision, Schedule, Wanted,
 };
 use crate::telemetry::Metric;
 use serde::{Deserialize, Serialize};
@@ -345,12 +345,25 @@ impl Ppo {
             learner,
             statistics,
         };
-        // The first observation is where the last rollout would have ended.
-        let steps = ppo.settings.num_steps;
-        let (seed, mut scratch) = (ppo.seed, Scratch::new(n));
-        ppo.env.reset(Seeds::One(seed), None, scratch.row(&mut ppo.rollout, &mut ppo.final_obs, steps));
-        ppo.normalise_obs(steps, true);
+        ppo.reset_envs(Seeds::One(ppo.seed));
         Ok(ppo)
+    }
+
+    /// Begins episodes in all envs. The first observation is where the last rollout would have ended.
+    fn reset_envs(&mut self, seeds: Seeds<'_>) {
+        let (steps, n) = (self.settings.num_steps, self.rollout.shape.envs);
+        let mut scratch = Scratch::new(n);
+        self.env.reset(seeds, None, scratch.row(&mut self.rollout, &mut self.final_obs, steps));
+        (0..n).for_each(|env| self.actor.forget(env));
+        self.normalise_obs(steps, true);
+    }
+
+    /// Shows the states as they are where the next rollout begins, seen through the normaliser that has seen them already.
+    fn observe_envs(&mut self) {
+        let steps = self.settings.num_steps;
+        let mut scratch = Scratch::new(self.rollout.shape.envs);
+        self.env.observe(scratch.row(&mut self.rollout, &mut self.final_obs, steps));
+        self.normalise_obs(steps, false);
     }
 
     fn samples(&self) -> u64 {
@@ -368,8 +381,15 @@ impl Ppo {
         normaliser.normalise(obs, OBS_LIMIT);
     }
 
-    /// Plays T steps.
+    /// Plays T steps; stops at once if the envs fail.
     fn collect(&mut self, report: &mut Report) {
+        if self.env.failure().is_some() {
+            self.reset_envs(Seeds::Keep);
+            report.failed = self.env.failure();
+            if report.failed.is_some() {
+                return;
+            }
+        }
         let Shape { steps, envs: n, obs, dims, choices, .. } = self.rollout.shape;
         self.rollout.wrap();
         if let Some(memory) = &mut self.memory {
@@ -406,6 +426,10 @@ impl Ppo {
             let start = Instant::now();
             self.env.step(actions, row);
             report.env_seconds += start.elapsed().as_secs_f64();
+            report.failed = self.env.failure();
+            if report.failed.is_some() {
+                return;
+            }
             self.after_step(t, report);
         }
         self.actor.forward(&self.params, n, &self.rollout.obs[steps * n * obs..]);
@@ -422,11 +446,13 @@ impl Ppo {
             if terminated | truncated == 0 {
                 continue;
             }
-            report.episode(Ended {
-                env: env as u32,
-                total: self.episode_return[env],
-                length: self.episode_length[env],
-            });
+            if self.episode_length[env] > 0 {
+                report.episode(Ended {
+                    env: env as u32,
+                    total: self.episode_return[env],
+                    length: self.episode_length[env],
+                });
+            }
             if terminated == 0 {
                 self.truncated_envs.push(env);
             }
@@ -651,6 +677,9 @@ impl Algorithm for Ppo {
     fn iterate(&mut self, report: &mut Report) {
         let start = Instant::now();
         self.collect(report);
+        if report.failed.is_some() {
+            return;
+        }
         self.rollout.estimate(self.settings.gamma as f32, self.settings.gae_lambda as f32);
         self.report_values(report);
         let collected = Instant::now();
@@ -665,6 +694,30 @@ impl Algorithm for Ppo {
 
     fn steps_per_iteration(&self) -> u64 {
         self.samples()
+    }
+
+    fn set_total_steps(&mut self, total_steps: u64) {
+        self.total_steps = total_steps;
+    }
+
+    fn adopt(&mut self, policy: &Policy) -> Result<()> {
+        if policy.architecture != self.architecture || policy.head != self.head {
+            return Err(Error::Invalid(format!(
+                "the policy is {:?} with {:?}; this run has {:?} with {:?}",
+                policy.architecture, policy.head, self.architecture, self.head
+            )));
+        }
+        let has = policy.normaliser.is_some();
+        if has != self.obs_normaliser.is_some() {
+            return Err(Error::Invalid(format!(
+                "the policy was trained with ppo.normalize_obs = {has}; this run has {}",
+                !has
+            )));
+        }
+        self.params.from_bytes(&policy.params.to_bytes(&Metadata::new()))?;
+        self.obs_normaliser.clone_from(&policy.normaliser);
+        self.observe_envs();
+        Ok(())
     }
 
     fn policy(&self) -> Result<Policy> {
@@ -723,11 +776,7 @@ impl Algorithm for Ppo {
         let values = self.actor.state_mut().iter_mut().flatten();
         values.zip(memory).for_each(|(to, bytes)| *to = f32::from_le_bytes(*bytes));
         self.iteration = state.iteration;
-        // The next rollout begins from the states as they are, seen through the normaliser that has seen them already.
-        let steps = self.settings.num_steps;
-        let mut scratch = Scratch::new(n);
-        self.env.observe(scratch.row(&mut self.rollout, &mut self.final_obs, steps));
-        self.normalise_obs(steps, false);
+        self.observe_envs();
         Ok(())
     }
 }
