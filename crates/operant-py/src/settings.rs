@@ -30,6 +30,16 @@ pub(crate) fn run_settings<'py>(py: Python<'py>, folder: PathBuf, text: Option<&
     of_config(py, &config.map_err(raise)?)
 }
 
+/// Every setting of a run of this env, where these are given.
+#[pyfunction]
+pub(crate) fn resolve_settings<'py>(
+    py: Python<'py>,
+    env: &str,
+    settings: Vec<(String, Bound<'py, PyAny>)>,
+) -> PyResult<Bound<'py, PyDict>> {
+    of_config(py, &Config::resolve("ppo", env, table(&settings)?).map_err(raise)?)
+}
+
 /// Every setting of a run.
 pub(crate) fn of_config<'py>(py: Python<'py>, config: &Config) -> PyResult<Bound<'py, PyDict>> {
     dict(py, &config::parse(&config.to_text(), "settings").map_err(raise)?)

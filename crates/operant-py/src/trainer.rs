@@ -20,14 +20,24 @@ use std::time::{Duration, Instant};
 /// A run.
 #[pyclass(frozen, module = "operant._operant")]
 pub(crate) struct Trainer {
-    run: Mutex<Run>,
+    /// `None` once closed.
+    run: Mutex<Option<Run>>,
     /// To envs that Python brought.
     link: Option<Arc<Link>>,
 }
 
+/// A run, locked.
+struct Open<'a>(MutexGuard<'a, Option<Run>>);
+
+impl Open<'_> {
+    fn run(&mut self) -> PyResult<&mut Run> {
+        self.0.as_mut().ok_or_else(|| PyRuntimeError::new_err("the model is closed; load or resume it"))
+    }
+}
+
 impl Trainer {
-    fn lock(&self) -> PyResult<MutexGuard<'_, Run>> {
-        self.run.try_lock().map_err(|error| {
+    fn lock(&self) -> PyResult<Open<'_>> {
+        self.run.try_lock().map(Open).map_err(|error| {
             PyRuntimeError::new_err(match error {
                 TryLockError::WouldBlock => "the model is being trained by another thread",
                 TryLockError::Poisoned(_) => "the model broke in an earlier call; load its last checkpoint",
@@ -68,7 +78,7 @@ impl Trainer {
         let run = Run::start_with(config, envs, pool, start(folder)).map_err(raise)?;
         match link.as_ref().and_then(|link| link.take_error()) {
             Some(error) => Err(error),
-            None => Ok(Self { run: Mutex::new(run), link }),
+            None => Ok(Self { run: Mutex::new(Some(run)), link }),
         }
     }
 
@@ -77,18 +87,18 @@ impl Trainer {
     #[pyo3(signature = (folder, checkpoint=None))]
     fn resume(folder: PathBuf, checkpoint: Option<&str>) -> PyResult<Self> {
         let run = Run::resume(checkpoint, start(folder)).map_err(raise)?;
-        Ok(Self { run: Mutex::new(run), link: None })
+        Ok(Self { run: Mutex::new(Some(run)), link: None })
     }
 
     /// Sets the env steps after which the run ends.
     fn go_on(&self, steps: u64) -> PyResult<()> {
-        self.lock()?.go_on(steps).map_err(raise)
+        self.lock()?.run()?.go_on(steps).map_err(raise)
     }
 
     /// Trains for about so many seconds, at least one iteration; says how the run ended if it did.
     fn advance(&self, py: Python<'_>, seconds: f64) -> PyResult<Option<&'static str>> {
-        let mut guard = self.lock()?;
-        let run: &mut Run = &mut guard;
+        let mut open = self.lock()?;
+        let run = open.run()?;
         let outcome = py.detach(|| {
             let until = Instant::now() + Duration::from_secs_f64(seconds.clamp(0.0, 3600.0));
             loop {
@@ -105,8 +115,8 @@ impl Trainer {
 
     /// Saves a checkpoint and the summary of the run, which may go on.
     fn conclude(&self, py: Python<'_>, end: &str) -> PyResult<()> {
-        let mut guard = self.lock()?;
-        let run: &mut Run = &mut guard;
+        let mut open = self.lock()?;
+        let run = open.run()?;
         let end = match end {
             "solved" => End::Solved,
             "finished" => End::Finished,
@@ -117,18 +127,21 @@ impl Trainer {
 
     /// Saves a checkpoint; gives its name.
     fn save(&self) -> PyResult<String> {
-        self.lock()?.save().map_err(raise)
+        self.lock()?.run()?.save().map_err(raise)
     }
 
     /// Goes on with the weights of another policy.
     fn adopt(&self, actor: &Actor) -> PyResult<()> {
-        self.lock()?.adopt(&actor.policy).map_err(raise)
+        self.lock()?.run()?.adopt(&actor.policy).map_err(raise)
     }
 
     /// The policy as it is now.
-    fn actor(&self) -> PyResult<Actor> {
-        let run = self.lock()?;
-        Ok(Actor::new(run.algorithm().policy().map_err(raise)?, run.config().settings.seed))
+    #[pyo3(signature = (seed=None))]
+    fn actor(&self, seed: Option<u64>) -> PyResult<Actor> {
+        let mut open = self.lock()?;
+        let run = open.run()?;
+        let seed = seed.unwrap_or(run.config().settings.seed);
+        Ok(Actor::new(run.algorithm().policy().map_err(raise)?, seed))
     }
 
     /// Returns and lengths of whole episodes, in a registered env.
@@ -140,7 +153,8 @@ impl Trainer {
         seed: u64,
     ) -> PyResult<(Vec<f32>, Vec<i32>)> {
         let (policy, config) = {
-            let run = self.lock()?;
+            let mut open = self.lock()?;
+            let run = open.run()?;
             (run.algorithm().policy().map_err(raise)?, run.config().clone())
         };
         let play = Play { episodes, seed, deterministic, threads: config.settings.threads };
@@ -158,12 +172,13 @@ impl Trainer {
     /// Env steps done.
     #[getter]
     fn steps(&self) -> PyResult<u64> {
-        Ok(self.lock()?.algorithm().steps())
+        Ok(self.lock()?.run()?.algorithm().steps())
     }
 
     /// Numbers of the last iteration, by name.
     fn metrics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let run = self.lock()?;
+        let mut open = self.lock()?;
+        let run = open.run()?;
         let (report, algorithm) = (run.report(), run.algorithm());
         let metrics = PyDict::new(py);
         metrics.set_item("steps", algorithm.steps())?;
@@ -179,17 +194,24 @@ impl Trainer {
 
     /// Every setting.
     fn settings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        of_config(py, self.lock()?.config())
+        of_config(py, self.lock()?.run()?.config())
     }
 
     /// Every setting, as `run.toml` holds them.
     fn settings_text(&self) -> PyResult<String> {
-        Ok(self.lock()?.config().to_text())
+        Ok(self.lock()?.run()?.config().to_text())
+    }
+
+    /// Lets sinks write what is left, and gives memory, threads and envs back.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let run = self.lock()?.0.take();
+        py.detach(|| drop(run));
+        Ok(())
     }
 
     /// Sinks that failed, with why.
     fn failures(&self) -> PyResult<Vec<(String, String)>> {
-        let drops = self.lock()?.drops();
+        let drops = self.lock()?.run()?.drops();
         Ok(drops.failures().map(|(name, reason)| (name.to_owned(), reason.to_owned())).collect())
     }
 }
