@@ -198,7 +198,8 @@ impl Actor {
                 actor.remember();
             });
         }
-        let after = actor.state().iter().map(|part| PyArray1::from_slice(py, &part[..rows * size]).reshape([rows, size]));
+        let after =
+            actor.state().iter().map(|part| PyArray1::from_slice(py, &part[..rows * size]).reshape([rows, size]));
         let after = after.collect::<PyResult<_>>()?;
         plans.calls += u64::from(!deterministic);
         let actions = if continuous {

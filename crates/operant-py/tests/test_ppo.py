@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import json
+import shutil
 import threading
 import time
 from pathlib import Path
@@ -84,13 +85,18 @@ def test_saved_models_predict_the_same_bits(name: str, tmp_path: Path) -> None:
     other = operant.PPO.load(tmp_path / name)
     observations = np.random.default_rng(0).normal(size=(100, 3)).astype(np.float32)
     for rows in (observations, observations[:7], observations[0]):
-        assert model.predict(rows, deterministic=True)[0].tobytes() == other.predict(rows, deterministic=True)[0].tobytes()
+        assert (
+            model.predict(rows, deterministic=True)[0].tobytes() == other.predict(rows, deterministic=True)[0].tobytes()
+        )
     assert other.settings["ppo"] == model.settings["ppo"] and other.settings["seed"] == 3
     assert model.evaluate(5) == other.evaluate(5)
     # Written over, as in a loop that saves again and again.
     model.learn(256).save(tmp_path / name)
     again = operant.PPO.load(tmp_path / name)
-    assert again.predict(observations, deterministic=True)[0].tobytes() != other.predict(observations, deterministic=True)[0].tobytes()
+    assert (
+        again.predict(observations, deterministic=True)[0].tobytes()
+        != other.predict(observations, deterministic=True)[0].tobytes()
+    )
 
 
 def test_a_saved_folder_trains_on_exactly(tmp_path: Path) -> None:
@@ -109,31 +115,35 @@ def test_a_saved_folder_trains_on_exactly(tmp_path: Path) -> None:
 
 
 def test_resume_is_exact(tmp_path: Path) -> None:
-    whole = operant.PPO("cartpole", seed=5, steps=16_384, run_dir=tmp_path / "whole").learn()
+    options: dict[str, Any] = {"seed": 5, "steps": 16_384, "checkpoint": {"every": 20, "keep": 9}}
+    whole = operant.PPO("cartpole", run_dir=tmp_path / "whole", **options).learn()
     assert whole.num_timesteps == 16_384
-    stop = operant.PPO("cartpole", seed=5, steps=16_384, run_dir=tmp_path / "part", checkpoint={"every": 1})
-    stop.learn(callback=lambda model, metrics: model.num_timesteps < 4000)
-    assert stop.num_timesteps < 16_384, "it was too fast to be stopped"
-    reached = stop.num_timesteps
-    del stop
+    wanted = weights(whole, tmp_path)
+    # As if it had been killed: the newest checkpoint is of the middle.
+    shutil.copytree(tmp_path / "whole", tmp_path / "part")
+    names = sorted(path.name for path in (tmp_path / "part" / "ckpt").glob("step-*"))
+    assert [int(name.removeprefix("step-")) for name in names] == [5120, 10_240, 15_360, 16_384]
+    for name in names[2:]:
+        shutil.rmtree(tmp_path / "part" / "ckpt" / name)
     model = operant.PPO.resume(tmp_path / "part")
-    assert model.num_timesteps == reached
-    model.learn()
-    assert model.num_timesteps == 16_384
-    assert same(weights(whole, tmp_path), weights(model, tmp_path))
-    # A checkpoint by name, as a model of its own.
-    name = sorted(path.name for path in (tmp_path / "part" / "ckpt").glob("step-*"))[0]
-    older = operant.PPO.load(tmp_path / "part" / "ckpt" / name)
-    assert name.endswith(str(older.num_timesteps)) and older.run_dir != tmp_path / "part"
-    older.learn()
-    assert same(weights(whole, tmp_path), weights(older, tmp_path))
+    assert model.num_timesteps == 10_240 and model.run_dir == tmp_path / "part"
+    assert model.learn().num_timesteps == 16_384
+    assert same(wanted, weights(model, tmp_path))
+    older = operant.PPO.resume(tmp_path / "part", checkpoint=names[0])
+    assert older.num_timesteps == 5120
+    # A checkpoint as a model of its own.
+    other = operant.PPO.load(tmp_path / "whole" / "ckpt" / names[1])
+    assert other.num_timesteps == 10_240 and other.run_dir != tmp_path / "whole"
+    assert same(wanted, weights(other.learn(), tmp_path))
 
 
 def test_a_run_folder_is_kept(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     model = operant.PPO("cartpole", seed=1, run_dir=folder).learn(8192)
     assert model.run_dir == folder
-    assert {"run.toml", "metrics.jsonl", "events.jsonl", "live.ring", "ckpt", "final.json"} <= {p.name for p in folder.iterdir()}
+    assert {"run.toml", "metrics.jsonl", "events.jsonl", "live.ring", "ckpt", "final.json"} <= {
+        p.name for p in folder.iterdir()
+    }
     final = json.loads((folder / "final.json").read_text())
     assert final["steps"] == 8192 and final["eval_return"] is not None
     with pytest.raises(ValueError, match="holds a run already"):
@@ -252,7 +262,7 @@ def test_other_threads_run_meanwhile() -> None:
     start = time.monotonic()
     model.learn(10**12, callback=lambda *_: time.monotonic() - start < 0.5)
     thread.join()
-    assert errors and "another thread" in str(errors[0])
+    assert errors and "trained already" in str(errors[0])
 
 
 def test_names_of_other_libraries_work() -> None:
@@ -326,7 +336,9 @@ def test_memory_is_used_and_carried() -> None:
     # Where an episode begins, the state is forgotten.
     _, begun = model.predict(rows, state=state, episode_start=np.array([1, 0, 0, 1, 0]), deterministic=True)
     assert begun is not None
-    assert np.array_equal(begun[0][[0, 3]], state[0][[0, 3]]) and np.array_equal(begun[0][[1, 2, 4]], after[0][[1, 2, 4]])
+    assert np.array_equal(begun[0][[0, 3]], state[0][[0, 3]]) and np.array_equal(
+        begun[0][[1, 2, 4]], after[0][[1, 2, 4]]
+    )
     with pytest.raises(ValueError, match=r"wanted 1 arrays of shape \(4, 32\)"):
         model.predict(rows[:4], state=state)
 

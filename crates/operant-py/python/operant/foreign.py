@@ -1,14 +1,14 @@
 """Environments that the user brings: Gymnasium's spaces as flat arrays, its autoreset modes as one.
 
-The engine trains on flat observations and expects an env to begin anew within the step that ends an episode. This is how
-the modes of ``metadata["autoreset_mode"]`` come to that:
+The engine trains on flat observations and expects an env to begin anew within the step that ends an episode. This is
+how the modes of ``metadata["autoreset_mode"]`` come to that:
 
 - ``SAME_STEP``: as it is; the last observation is ``infos["final_obs"]``.
 - ``DISABLED``: the envs that ended are reset at once by ``reset(options={"reset_mask": ended})``.
 - ``NEXT_STEP``: the same where the vector env is Gymnasium's own, which honours the mask in this mode too, so that no
   step is lost. Other vector envs reset in the next step, whose action they ignore. That step then is an episode of its
   own which counts nowhere: from the last observation, with reward 0, truncated there. Its advantage is −(1 − γ) times
-  the value of that observation, so next to nothing is learned from it.
+  the value of that observation, so that next to nothing is learned from it.
 """
 
 from __future__ import annotations
@@ -130,7 +130,8 @@ class Actions:
             return chosen
         shaped = actions.reshape(len(actions), *(space.shape or ()))
         if isinstance(space, spaces.MultiDiscrete):
-            return (shaped + getattr(space, "start", 0)).astype(space.dtype)
+            chosen = shaped + getattr(space, "start", 0)
+            return chosen.astype(space.dtype)
         if isinstance(space, spaces.Box):
             clipped = np.clip(shaped, space.low, space.high)
             whole = np.issubdtype(np.dtype(space.dtype), np.integer)
@@ -304,8 +305,10 @@ def describe_space(space: spaces.Space[Any]) -> dict[str, Any]:
     if isinstance(space, spaces.MultiBinary):
         return {"kind": "multi_binary", "shape": list(space.shape)}
     assert isinstance(space, spaces.Box)
-    edges = [edge.reshape(-1)[0].item() if (edge == edge.reshape(-1)[0]).all() else edge.tolist()
-             for edge in (space.low, space.high)]
+    edges = [
+        edge.reshape(-1)[0].item() if (edge == edge.reshape(-1)[0]).all() else edge.tolist()
+        for edge in (space.low, space.high)
+    ]
     return {"kind": "box", "low": edges[0], "high": edges[1], "shape": list(space.shape), "dtype": str(space.dtype)}
 
 

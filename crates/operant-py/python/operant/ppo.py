@@ -13,6 +13,7 @@ import os
 import shutil
 import sys
 import tempfile
+import threading
 import time
 import warnings
 import weakref
@@ -68,16 +69,16 @@ _SPACES_NOTE, _SETTINGS_NOTE, _SPACES_FILE = "operant.spaces", "operant.run", "s
 class PPO:
     """Proximal policy optimisation with its environments, network and run.
 
-    Keywords are the keys of a ``run.toml``: those of its top level (``seed``, ``num_envs``, ``threads``, ``precision``,
-    ``until``), of ``[ppo]`` (``num_steps``, ``minibatch_size``, ``update_epochs``, ``learning_rate``, ``anneal_lr``,
-    ``gamma``, ``gae_lambda``, ``norm_adv``, ``clip_coef``, ``clip_vloss``, ``ent_coef``, ``vf_coef``, ``max_grad_norm``,
-    ``target_kl``, ``optimizer``, ``adam_eps``, ``normalize_obs``, ``normalize_reward``) and of ``[network]`` (``hidden``,
-    ``activation``, ``memory``, ``memory_size``); :attr:`settings` has them all with their values. Stable-Baselines3's names
-    work too: ``n_steps``, ``batch_size``, ``n_epochs``, ``clip_range`` and so on, and CleanRL's ``num_minibatches``.
+    Keywords are the keys of a ``run.toml``: those of its top level (``seed``, ``num_envs``, ``threads``,
+    ``precision``, ``until``), of ``[ppo]`` (``num_steps``, ``minibatch_size``, ``update_epochs``, ``learning_rate``,
+    ``anneal_lr``, ``gamma``, ``gae_lambda``, ``clip_coef``, ``ent_coef``, ``vf_coef``, ``max_grad_norm``,
+    ``target_kl``, ``normalize_obs``, ``normalize_reward`` …) and of ``[network]`` (``hidden``, ``activation``,
+    ``memory``, ``memory_size``); :attr:`settings` has them all with their values. Stable-Baselines3's names work too:
+    ``n_steps``, ``batch_size``, ``n_epochs``, ``clip_range`` and so on, and CleanRL's ``num_minibatches``.
 
-    For a registered env, what is not given comes from the tuned settings that are shipped for it. For envs that the user
-    brings it is Stable-Baselines3's: rollouts of 2048 samples over all envs, minibatches of 64, 10 epochs, learning rate
-    3e-4. The same settings and seed give the same weights, whatever the number of threads.
+    For a registered env, what is not given comes from the tuned settings that are shipped for it. For envs that the
+    user brings it is Stable-Baselines3's: rollouts of 2048 samples over all envs, minibatches of 64, 10 epochs,
+    learning rate 3e-4. The same settings and seed give the same weights, whatever the number of threads.
     """
 
     def __init__(
@@ -93,10 +94,10 @@ class PPO:
 
         Args:
             env: a name of :func:`operant.list_envs` or of Gymnasium's registry, a Gymnasium env or vector env, or a
-                function that makes Gymnasium envs (``num_envs`` of them, stepped one after another). Vector envs of every
-                autoreset mode work; see :mod:`operant.foreign` for what becomes of each.
-            run_dir: keep the run here: settings, metrics, checkpoints, and what ``operant monitor`` watches. Must not hold
-                a run yet; :meth:`resume` goes on with one. None for a temporary folder.
+                function that makes Gymnasium envs (``num_envs`` of them, 1 if not given, stepped one after another).
+                Vector envs of every autoreset mode work; :mod:`operant.foreign` says what becomes of each.
+            run_dir: keep the run here: settings, metrics, checkpoints, and what ``operant monitor`` watches. Must not
+                hold a run yet; :meth:`resume` goes on with one. None for a temporary folder.
             env_kwargs: parameters of the env, if it is a name or a function.
             checkpoint: ``every`` (iterations), ``every_s`` (seconds) and ``keep`` of the run's checkpoints.
             **settings: see above.
@@ -137,6 +138,7 @@ class PPO:
         self._host, self._make = host, make
         self._actor, self._actor_steps = actor, -1
         self._told: set[str] = set()
+        self._learning = threading.Lock()
         self.metrics: dict[str, float] = {}
         self.num_timesteps = 0
         if trainer is not None:
@@ -174,22 +176,30 @@ class PPO:
     ) -> PPO:
         """Trains for so many more env steps, rounded up to whole iterations.
 
-        The GIL is released meanwhile. Ctrl-C stops after the iteration under way (at once, in envs that the user brought),
-        leaves the model as it is then, and raises KeyboardInterrupt. What an env of the user raises is raised here; the
-        next call begins new episodes.
+        The GIL is released meanwhile. Ctrl-C stops after the iteration under way (at once, in envs that the user
+        brought), leaves the model as it is then, and raises KeyboardInterrupt. What an env of the user raises is raised
+        here; nothing is learned from the iteration in which it did, and the next call begins new episodes.
 
         Args:
-            total_timesteps: env steps of all envs together. Schedules go from the model's first step to the last of this
-                call. None goes on until ``settings["steps"]``, which is what finishes a resumed run exactly.
-            callback: called with the model and its newest metrics, ten times a second at most and at the end; False stops.
+            total_timesteps: env steps of all envs together. Schedules go from the model's first step to the last of
+                this call. None goes on until ``settings["steps"]``, which is what finishes a resumed run exactly.
+            callback: called with the model and its newest metrics, ten times a second at most and at the end; if it
+                returns False, training stops.
             progress_bar: whether to show progress on the standard error stream.
         """
         trainer = self._need("learn")
-        target = trainer.settings()["steps"]
-        if total_timesteps is not None:
-            target = self.num_timesteps + _count("total_timesteps", total_timesteps)
-        if target <= self.num_timesteps:
-            return self
+        more = None if total_timesteps is None else _count("total_timesteps", total_timesteps)
+        if not self._learning.acquire(blocking=False):
+            raise RuntimeError("the model is being trained already; wait for that call of learn to return")
+        try:
+            target = trainer.settings()["steps"] if more is None else self.num_timesteps + more
+            if target > self.num_timesteps:
+                self._learn(trainer, target, callback, progress_bar)
+        finally:
+            self._learning.release()
+        return self
+
+    def _learn(self, trainer: _operant.Trainer, target: int, callback: Callback | None, progress_bar: bool) -> None:
         trainer.go_on(target)
         bar = _Bar(self.num_timesteps, target) if progress_bar else None
         end: str | None = None
@@ -206,9 +216,10 @@ class PPO:
                     bar.show(self.metrics)
                 if callback is not None and callback(self, dict(self.metrics)) is False:
                     end = end or "stopped"
-        except KeyboardInterrupt:
+        except BaseException as error:
             self._refresh()
-            end = "stopped"
+            if isinstance(error, KeyboardInterrupt):
+                end = "stopped"
             raise
         finally:
             if bar:
@@ -216,7 +227,6 @@ class PPO:
             if end is not None and self._temporary is None:
                 trainer.conclude(end)
             self._warn()
-        return self
 
     def predict(
         self,
@@ -242,7 +252,9 @@ class PPO:
             state = tuple(np.where(going_on, part, np.float32(0)) for part in state)
         masks = None
         if action_masks is not None:
-            masks = np.ascontiguousarray(np.asarray(action_masks, dtype=np.bool_), dtype=np.uint8).reshape(len(rows), -1)
+            masks = np.ascontiguousarray(np.asarray(action_masks, dtype=np.bool_), dtype=np.uint8).reshape(
+                len(rows), -1
+            )
         before = None if state is None else [np.ascontiguousarray(part, dtype=np.float32) for part in state]
         rows = np.ascontiguousarray(rows, dtype=np.float32)
         chosen, after = actor.act(rows, bool(deterministic), masks, before)
@@ -364,8 +376,8 @@ class PPO:
         name = _operant.run_settings(folder)["env"]["name"]
         if not _is_registered(name):
             raise ValueError(
-                f"{folder} was trained on {name}, brought from Python: the state of such envs can't be saved, so an exact "
-                "resume is not possible; take its policy with operant.PPO.load(run_dir, env=env)"
+                f"{folder} was trained on {name}, brought from Python: the state of such envs can't be saved, so an "
+                "exact resume is not possible; take its policy with operant.PPO.load(run_dir, env=env)"
             )
         model = cls.__new__(cls)
         model._set_up(_operant.Trainer.resume(folder, checkpoint), None, folder)

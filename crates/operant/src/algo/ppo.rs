@@ -16,7 +16,8 @@ use crate::nn::dist::Draws;
 use crate::nn::nets::{Architecture, Net};
 use crate::nn::ops::{PPO_STATISTICS, PpoCoefficients, PpoTargets};
 use crate::nn::{
-    Feed, Gradients, Graph, LossScale, Metadata, Method, Node, Optimizer, Options, Params, Plan, Precision, Schedule, Wanted,
+    Feed, Gradients, Graph, LossScale, Metadata, Method, Node, Optimizer, Options, Params, Plan, Precision, Schedule,
+    Wanted,
 };
 use crate::telemetry::Metric;
 use serde::{Deserialize, Serialize};
