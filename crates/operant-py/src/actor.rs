@@ -13,6 +13,7 @@ use operant::nn::{Metadata, Options};
 use operant::run::replace_file;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::sync::MutexExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -147,7 +148,7 @@ impl Actor {
         if let Some(legal) = legal {
             self.check_legal(legal, rows)?;
         }
-        let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut plans = self.plans.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
         let plans = &mut *plans;
         let capacity = rows.max(1).next_power_of_two();
         let index = match plans.actors.iter().position(|(size, _)| *size == capacity) {

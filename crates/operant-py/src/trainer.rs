@@ -203,10 +203,10 @@ impl Trainer {
     }
 
     /// Lets sinks write what is left, and gives memory, threads and envs back.
-    fn close(&self, py: Python<'_>) -> PyResult<()> {
-        let run = self.lock()?.0.take();
+    fn close(&self, py: Python<'_>) {
+        // Who trains it in another thread keeps it.
+        let run = self.run.try_lock().ok().and_then(|mut run| run.take());
         py.detach(|| drop(run));
-        Ok(())
     }
 
     /// Sinks that failed, with why.

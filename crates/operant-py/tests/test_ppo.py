@@ -265,6 +265,29 @@ def test_other_threads_run_meanwhile() -> None:
     assert errors and "trained already" in str(errors[0])
 
 
+def test_threads_take_turns_at_predicting() -> None:
+    model = operant.PPO("cartpole", seed=1)
+    rows = np.tile(SOME, (200, 1))
+    wanted = model.predict(rows, deterministic=True)[0]
+    right: list[bool] = []
+
+    def predict() -> None:
+        right.extend(np.array_equal(model.predict(rows, deterministic=True)[0], wanted) for _ in range(50))
+
+    threads = [threading.Thread(target=predict, daemon=True) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+    assert right == [True] * 200
+
+
+def test_divergence_is_told() -> None:
+    model = operant.PPO("cartpole", seed=1, learning_rate=1e30, max_grad_norm=0.0)
+    with pytest.raises(RuntimeError, match="not finite.*lower the learning rate"):
+        model.learn(10_000)
+
+
 def test_names_of_other_libraries_work() -> None:
     model = operant.PPO(
         "CartPole-v1", n_envs=8, n_steps=32, batch_size=np.int64(64), n_epochs=3, clip_range=0.1, net_arch=[32, 16],

@@ -184,6 +184,15 @@ def test_one_env_and_names_of_gymnasium(tmp_path: Path) -> None:
     assert model.metrics["length"] == 2 and model.evaluate(5)["lengths"] == [2] * 5
 
 
+@pytest.mark.parametrize("mode", ["same_step", "next_step", "disabled"])
+def test_vector_envs_of_the_engine_are_brought_too(mode: str) -> None:
+    envs = operant.make_vec("probe_identity", 8, seed=0, autoreset_mode=mode)
+    model = operant.PPO(envs, **{**OPTIONS, "gamma": 0.9}).learn(8000)
+    assert model.metrics["episodes"] > 100
+    native = operant.PPO("probe_identity", seed=1).learn(8000)
+    assert model.evaluate(20)["mean_return"] == pytest.approx(native.evaluate(20)["mean_return"], abs=0.3)
+
+
 def test_memory_learns_from_sequences() -> None:
     model = operant.PPO(Identity, num_envs=8, memory="mingru", hidden=[32], seed=1, num_steps=16, learning_rate=5e-3)
     assert model.settings["ppo"]["minibatch_size"] == 32

@@ -128,14 +128,15 @@ class Actions:
         if isinstance(space, spaces.Discrete):
             chosen: npt.NDArray[Any] = actions[:, 0] + space.start
             return chosen
-        shaped = actions.reshape(len(actions), *(space.shape or ()))
+        shaped: npt.NDArray[Any] = actions.reshape(len(actions), *(space.shape or ()))
         if isinstance(space, spaces.MultiDiscrete):
             chosen = shaped + getattr(space, "start", 0)
             return chosen.astype(space.dtype)
         if isinstance(space, spaces.Box):
-            clipped = np.clip(shaped, space.low, space.high)
-            whole = np.issubdtype(np.dtype(space.dtype), np.integer)
-            return (np.rint(clipped) if whole else clipped).astype(space.dtype)
+            clipped: npt.NDArray[Any] = np.clip(shaped, space.low, space.high)
+            if np.issubdtype(np.dtype(space.dtype), np.integer):
+                clipped = np.rint(clipped)
+            return clipped.astype(space.dtype)
         return shaped.astype(space.dtype)
 
 
