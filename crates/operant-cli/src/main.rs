@@ -1,11 +1,22 @@
 //! The `operant` command: one file per verb.
 
 mod bench;
+mod compare;
 mod eval;
+mod export;
+mod format;
+mod history;
+mod html;
 mod list;
+mod monitor;
 mod output;
 mod picture;
+mod report;
+mod run_folder;
+mod runs;
+mod svg;
 mod train;
+mod tui;
 
 use clap::{Parser, Subcommand};
 use operant::device::alloc::CountingAllocator;
@@ -33,6 +44,16 @@ enum Verb {
     Train(train::Args),
     /// Play episodes with a trained policy.
     Eval(eval::Args),
+    /// Watch a run while it goes on, or look at one that ended.
+    Monitor(monitor::Args),
+    /// List runs.
+    Runs(runs::Args),
+    /// Show what differs between runs.
+    Compare(compare::Args),
+    /// Write a page with a run's plots, results, events and settings.
+    Report(report::Args),
+    /// Write a run's metrics as a table.
+    Export(export::Args),
     /// Measure speed.
     Bench(bench::Args),
     /// Show environments, algorithms and devices, or one environment in full.
@@ -45,6 +66,11 @@ fn main() -> ExitCode {
     let result = match Cli::parse().verb {
         Verb::Train(args) => train::run(&args, started),
         Verb::Eval(args) => eval::run(&args).map(done),
+        Verb::Monitor(args) => monitor::run(&args).map(done),
+        Verb::Runs(args) => runs::run(&args).map(done),
+        Verb::Compare(args) => compare::run(&args).map(done),
+        Verb::Report(args) => report::run(&args).map(done),
+        Verb::Export(args) => export::run(&args).map(done),
         Verb::Bench(args) => bench::run(&args).map(done),
         Verb::List(args) => list::run(&args).map(done),
     };

@@ -1,9 +1,11 @@
 //! `operant train`: builds a run from words and files, shows it, and says how it ended.
 
+use crate::monitor::InPlace;
 use crate::output::{Failure, grouped, print};
 use operant::config::{self, Table, Value};
 use operant::run::{Config, End, Run, Start, Summary};
 use operant::telemetry::{Console, Sink};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -52,6 +54,9 @@ pub(crate) struct Args {
     /// Where the run is kept [default: a new folder below runs/].
     #[arg(long, value_name = "DIR")]
     run_dir: Option<PathBuf>,
+    /// Run in the background; output goes to log.txt in the run's folder.
+    #[arg(long, conflicts_with_all = ["json", "dry_run"])]
+    detach: bool,
     /// Print the resolved settings and stop.
     #[arg(long)]
     dry_run: bool,
@@ -61,6 +66,9 @@ pub(crate) struct Args {
     /// Print final.json in place of text.
     #[arg(long)]
     json: bool,
+    /// Watch the run on this terminal, as `operant monitor` does from another.
+    #[arg(long, conflicts_with_all = ["json", "dry_run", "detach"])]
+    monitor: bool,
 }
 
 const AFTER_HELP: &str = "Examples:\n  operant train ppo cartpole\n  operant train ppo pendulum --seed 3 --set ppo.learning_rate=1e-3\n  \
@@ -139,10 +147,16 @@ pub(crate) fn run(args: &Args, started: Instant) -> Result<ExitCode, Failure> {
         }
     };
     ctrlc::set_handler(handler).map_err(|error| Failure::Run(format!("can't listen for Ctrl-C: {error}")))?;
-    let quiet = args.quiet || args.json;
+    if args.monitor && !std::io::stdout().is_terminal() {
+        return Err(Failure::Usage("--monitor needs a terminal; try operant monitor --plain beside the run".into()));
+    }
+    let quiet = args.quiet || args.json || args.monitor;
     let sinks = |total: u64| -> Vec<Box<dyn Sink>> { vec![Box::new(Console::stdout(quiet, Some(total)))] };
     let mut run = match &args.resume {
         Some(folder) => {
+            if args.detach {
+                return detach(folder, false);
+            }
             let total = Run::config_of(folder).map_err(|error| Failure::Run(error.to_string()))?.settings.steps;
             let start = Start { folder: folder.clone(), sinks: sinks(total), started };
             Run::resume(args.checkpoint.as_deref(), start).map_err(|error| Failure::Run(error.to_string()))?
@@ -153,13 +167,20 @@ pub(crate) fn run(args: &Args, started: Instant) -> Result<ExitCode, Failure> {
                 return print(&config.to_text()).map(|()| ExitCode::SUCCESS);
             }
             let folder = args.run_dir.clone().unwrap_or_else(|| new_folder(&config));
+            if args.detach {
+                return detach(&folder, args.run_dir.is_none());
+            }
             let total = config.settings.steps;
             Run::start(config, Start { folder, sinks: sinks(total), started })?
         }
     };
-    let end = run.go(|| stop.load(Ordering::Relaxed)).map_err(|error| Failure::Run(error.to_string()))?;
     let folder = run.folder().to_owned();
-    let (summary, drops) = run.finish(&end).map_err(|error| Failure::Run(error.to_string()))?;
+    let monitor = args.monitor.then(|| InPlace::open(&folder, Arc::clone(&stop)));
+    let outcome = run.go(|| stop.load(Ordering::Relaxed)).and_then(|end| Ok((run.finish(&end)?, end)));
+    if let Some(monitor) = monitor {
+        monitor.close(!matches!(outcome, Ok((_, End::Solved | End::Finished))))?;
+    }
+    let ((summary, drops), end) = outcome.map_err(|error| Failure::Run(error.to_string()))?;
     for (sink, reason) in drops.failures() {
         crate::output::warn(&format!("{sink}: {reason}"));
     }
@@ -169,6 +190,30 @@ pub(crate) fn run(args: &Args, started: Instant) -> Result<ExitCode, Failure> {
         print(&closing_lines(&end, &summary, &folder))?;
     }
     Ok(if end == End::Stopped { ExitCode::from(130) } else { ExitCode::SUCCESS })
+}
+
+/// Starts the same command in the background, with its own process group, and says how to watch it.
+fn detach(folder: &Path, name_folder: bool) -> Result<ExitCode, Failure> {
+    let failed = |what: &str, error: std::io::Error| Failure::Run(format!("can't {what}: {error}"));
+    std::fs::create_dir_all(folder).map_err(|error| failed(&format!("make {}", folder.display()), error))?;
+    let path = folder.join("log.txt");
+    let log = std::fs::File::create(&path).map_err(|error| failed(&format!("write {}", path.display()), error))?;
+    let errors = log.try_clone().map_err(|error| failed("write the log twice", error))?;
+    let program = std::env::current_exe().map_err(|error| failed("find this program", error))?;
+    let mut command = std::process::Command::new(program);
+    command.args(std::env::args_os().skip(1).filter(|word| word != "--detach"));
+    if name_folder {
+        command.arg("--run-dir").arg(folder);
+    }
+    command.stdin(std::process::Stdio::null()).stdout(log).stderr(errors);
+    #[cfg(unix)]
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    let child = command.spawn().map_err(|error| failed("start the run", error))?;
+    let (folder, pid) = (folder.display(), child.id());
+    print(&format!(
+        "run: {folder} (process {pid})\nnext: operant monitor {folder} · kill -INT {pid} stops and saves\n"
+    ))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn closing_lines(end: &End, summary: &Summary, folder: &Path) -> String {

@@ -119,6 +119,9 @@ def test_resume_is_exact(tmp_path: Path) -> None:
     whole = operant.PPO("cartpole", run_dir=tmp_path / "whole", **options).learn()
     assert whole.num_timesteps == 16_384
     wanted = weights(whole, tmp_path)
+    with pytest.raises(ValueError, match="is going on in process"):
+        operant.PPO.resume(tmp_path / "whole")
+    del whole
     # As if it had been killed: the newest checkpoint is of the middle.
     shutil.copytree(tmp_path / "whole", tmp_path / "part")
     names = sorted(path.name for path in (tmp_path / "part" / "ckpt").glob("step-*"))
@@ -129,6 +132,7 @@ def test_resume_is_exact(tmp_path: Path) -> None:
     assert model.num_timesteps == 10_240 and model.run_dir == tmp_path / "part"
     assert model.learn().num_timesteps == 16_384
     assert same(wanted, weights(model, tmp_path))
+    del model
     older = operant.PPO.resume(tmp_path / "part", checkpoint=names[0])
     assert older.num_timesteps == 5120
     # A checkpoint as a model of its own.

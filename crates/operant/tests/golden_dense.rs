@@ -12,8 +12,14 @@ const TOLERANCE: f64 = 3e-6;
 fn build(case: &str, g: &mut Graph, x: &[Node]) -> Result<Vec<Node>> {
     let one = |node: Result<Node>| node.map(|node| vec![node]);
     let two = |nodes: Result<(Node, Node)>| nodes.map(|(a, b)| vec![a, b]);
-    let targets =
-        |x: &[Node]| PpoTargets { action: x[0], old_log_prob: x[1], advantage: x[2], returns: x[3], old_value: x[4] };
+    let targets = |x: &[Node]| PpoTargets {
+        action: x[0],
+        old_log_prob: x[1],
+        advantage: x[2],
+        returns: x[3],
+        old_value: x[4],
+        factors: None,
+    };
     let ppo = PpoCoefficients::default();
     match case {
         "bias" => one(g.bias("layer", x[0], Init::Zeros)),

@@ -96,6 +96,40 @@ fn memory_is_needed_and_enough_for_the_memory_probe() {
     );
 }
 
+/// Rewards of thousands: with PopArt the value network still learns numbers of about one.
+#[test]
+fn popart_learns_returns_of_any_size() {
+    let words = ["ppo.popart=true", "ppo.normalize_reward=false", "ppo.gamma=0.9"];
+    let mut ppo = build("pendulum", &words).unwrap();
+    let mut report = Report::new(ppo.metrics().len());
+    iterate(ppo.as_mut(), &mut report, 80);
+    let at = ppo.metrics().iter().position(|metric| metric.name == "explained_variance").unwrap();
+    assert!(report.values[at] > 0.5, "explained variance {}", report.values[at]);
+}
+
+/// The car that is rewarded for what is new comes higher up the hill than the one that is not, with a policy that would
+/// otherwise hear the same from every episode.
+#[test]
+fn curiosity_finds_the_flag() {
+    let settings =
+        ["num_envs=32", "ppo.num_steps=64", "ppo.minibatch_size=512", "ppo.normalize_reward=false", "seed=1"];
+    let found = |curiosity: &str| {
+        let mut ppo = build("mountaincar", &[&settings[..], &[curiosity, "ppo.curiosity_coef=1"]].concat()).unwrap();
+        let mut report = Report::new(ppo.metrics().len());
+        let mut reached = 0;
+        for _ in 0..60 {
+            iterate(ppo.as_mut(), &mut report, 1);
+            reached += report.ended.iter().filter(|ended| ended.length < 200).count();
+        }
+        reached
+    };
+    let (without, rnd, icm) = (found("ppo.curiosity=none"), found("ppo.curiosity=rnd"), found("ppo.curiosity=icm"));
+    assert!(
+        rnd > without + 20 && icm > without + 20,
+        "episodes that reached the flag: {without}, rnd {rnd}, icm {icm}"
+    );
+}
+
 #[test]
 fn continuous_actions_are_learned() {
     let mut ppo = build("pendulum", &[]).unwrap();
@@ -108,7 +142,9 @@ fn continuous_actions_are_learned() {
 }
 
 /// Settings under which everything that a checkpoint holds matters.
-const EVERYTHING: [(&str, &[&str]); 5] = [
+const EVERYTHING: [(&str, &[&str]); 7] = [
+    ("pendulum", &["ppo.popart=true", "ppo.curiosity=icm", "ppo.update_epochs=2"]),
+    ("mountaincar", &["ppo.curiosity=rnd", "ppo.anneal_clip=true", "ppo.anneal_ent=true"]),
     ("cartpole", &["num_envs=48", "ppo.num_steps=32", "ppo.minibatch_size=512"]),
     ("pendulum", &["num_envs=40", "ppo.num_steps=32", "ppo.minibatch_size=320", "ppo.update_epochs=2"]),
     ("probe_masked", &["ppo.target_kl=0.01"]),

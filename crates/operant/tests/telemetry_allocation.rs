@@ -3,7 +3,7 @@
 
 use operant::device::alloc::{CountingAllocator, allocations};
 use operant::telemetry::console::{Console, Style};
-use operant::telemetry::{Board, Episode, Jsonl, Metric, RingSink, Rules, Sink};
+use operant::telemetry::{Board, Episode, Jsonl, Metric, RingSink, Rules, Sink, Tensorboard};
 use std::time::Duration;
 
 #[global_allocator]
@@ -21,6 +21,7 @@ fn telemetry_does_not_allocate_while_a_run_goes_on() {
         .to_vec();
     let sinks: Vec<Box<dyn Sink>> = vec![
         Box::new(Jsonl::new(&folder)),
+        Box::new(Tensorboard::new(&folder)),
         Box::new(RingSink::new(&folder.join("live.ring"), "test", "")),
         Box::new(Console::new(Box::new(std::io::sink()), Style::Terminal, Some(1_000_000))),
     ];

@@ -1,9 +1,13 @@
-//! Algorithms: each one file that reads from top to bottom. The loop in [`run`](crate::run) knows them only as
+//! Algorithms: each one file that reads from top to bottom. The loop in `run` knows them only as
 //! [`Algorithm`].
 
+mod curiosity;
 mod policy;
+mod popart;
 pub mod ppo;
+mod scratch;
 
+pub use curiosity::Curiosity;
 pub use policy::{ActionsMut, Actor, Head, MemoryName, NetworkSettings, OBS_LIMIT, Policy};
 
 use crate::config::Table;

@@ -321,6 +321,23 @@ impl Policy {
         Self::from_bytes(&bytes)
     }
 
+    /// Whether a run of this network could go on with this policy.
+    pub(super) fn check_like(&self, architecture: &Architecture, head: &Head, normalises: bool) -> Result<()> {
+        if self.architecture != *architecture || self.head != *head {
+            return Err(Error::Invalid(format!(
+                "the policy is {:?} with {:?}; this run has {architecture:?} with {head:?}",
+                self.architecture, self.head
+            )));
+        }
+        let has = self.normaliser.is_some();
+        if has != normalises {
+            return Err(Error::Invalid(format!(
+                "the policy was trained with ppo.normalize_obs = {has}; this run has {normalises}"
+            )));
+        }
+        Ok(())
+    }
+
     /// Plans for up to `rows` observations at once.
     pub fn actor(&self, rows: usize, options: &Options) -> Result<Actor> {
         Actor::new(&self.architecture.build()?, self.head.clone(), rows, options)

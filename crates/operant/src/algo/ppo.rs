@@ -4,7 +4,10 @@
 //! One iteration: collect T steps of N envs, estimate advantages, learn from them in epochs of minibatches. The rollout's
 //! columns are written in place by env and network; nothing is allocated after [`Ppo::new`].
 
+use super::curiosity::{Bonus, Curiosity};
 use super::policy::{Actor, Head, OBS_LIMIT, Policy};
+use super::popart::PopArt;
+use super::scratch::Scratch;
 use super::{Algorithm, Build, Ended, Entry, Parts, Report, part};
 use crate::config::{self, Table};
 use crate::data::{ActionColumn, Batch, Order, ReturnScale, Rollout, Running, Shape, Shuffle};
@@ -46,10 +49,14 @@ pub struct Settings {
     pub norm_adv: bool,
     /// How far the ratio of probabilities may leave 1 before it stops paying.
     pub clip_coef: f64,
+    /// Lower clip_coef in a straight line to 0 at the end of the run.
+    pub anneal_clip: bool,
     /// Clip values around the old ones too.
     pub clip_vloss: bool,
     /// Weight of the entropy.
     pub ent_coef: f64,
+    /// Lower ent_coef in a straight line to 0 at the end of the run.
+    pub anneal_ent: bool,
     /// Weight of the value loss.
     pub vf_coef: f64,
     /// Gradients longer than this are shortened to it; 0 for no limit.
@@ -64,6 +71,12 @@ pub struct Settings {
     pub normalize_obs: bool,
     /// Divide rewards by the running standard deviation of the discounted return.
     pub normalize_reward: bool,
+    /// Learn values of mean 0 and variance 1, and rescale the last layer as returns change (PopArt).
+    pub popart: bool,
+    /// A reward for what is new: none, rnd or icm.
+    pub curiosity: Curiosity,
+    /// Weight of that reward, in units of its standard deviation.
+    pub curiosity_coef: f64,
 }
 
 /// Which optimiser.
@@ -88,8 +101,10 @@ impl Default for Settings {
             gae_lambda: 0.95,
             norm_adv: true,
             clip_coef: 0.2,
+            anneal_clip: false,
             clip_vloss: true,
             ent_coef: 0.01,
+            anneal_ent: false,
             vf_coef: 0.5,
             max_grad_norm: 0.5,
             target_kl: 0.0,
@@ -97,12 +112,17 @@ impl Default for Settings {
             adam_eps: 1e-5,
             normalize_obs: false,
             normalize_reward: false,
+            popart: false,
+            curiosity: Curiosity::None,
+            curiosity_coef: 0.1,
         }
     }
 }
 
-/// Observation, two states, flags, action, log-probability, advantage, return, value, mask.
-const MAX_FEEDS: usize = 10;
+/// Observation, two states, flags, action, log-probability, advantage, return, value, mask, factors.
+const MAX_FEEDS: usize = 11;
+/// A clip of 0 would let nothing be learned: what is annealed stays above this share.
+const LEAST_FACTOR: f32 = 1e-3;
 /// Rewards are limited to this many standard deviations once normalised.
 const REWARD_LIMIT: f32 = 10.0;
 
@@ -124,6 +144,7 @@ impl Settings {
         rule(not_negative(self.vf_coef), "vf_coef", &self.vf_coef, "0 or more")?;
         rule(not_negative(self.max_grad_norm), "max_grad_norm", &self.max_grad_norm, "0 (no limit) or more")?;
         rule(not_negative(self.target_kl), "target_kl", &self.target_kl, "0 (no limit) or more")?;
+        rule(not_negative(self.curiosity_coef), "curiosity_coef", &self.curiosity_coef, "0 or more")?;
         rule(positive(self.adam_eps), "adam_eps", &self.adam_eps, "more than 0")?;
         let samples = num_envs.saturating_mul(self.num_steps);
         if samples > u32::MAX as usize {
@@ -180,6 +201,7 @@ enum Reported {
     GradNorm,
     LearningRate,
     Epochs,
+    Novelty,
 }
 
 const METRICS: &[Metric] = &[
@@ -195,6 +217,7 @@ const METRICS: &[Metric] = &[
     Metric::new("grad_norm", "norm of the gradient before clipping", ""),
     Metric::new("learning_rate", "step size of the optimiser", ""),
     Metric::new("epochs", "passes over the rollout", ""),
+    Metric::new("novelty", "mean error that is rewarded as new, before scaling", ""),
 ];
 
 /// A training graph: the network, its targets and the loss.
@@ -214,12 +237,12 @@ fn loss_graph(net: &Net, head: &Head, masked: bool, steps: usize, coefficients: 
     };
     let [old_log_prob, advantage, returns, old_value] =
         ["old_log_prob", "advantage", "returns", "old_value"].map(|name| g.input(name, [steps]));
-    let targets = PpoTargets { action, old_log_prob, advantage, returns, old_value };
+    let choices = if let Head::Choices(heads) = head { heads.iter().sum() } else { 0 };
+    let mask = masked.then(|| g.input("legal", of_steps(choices)));
+    let factors = Some(g.input_whole("factors of clip and entropy", [2]));
+    let targets = PpoTargets { action, old_log_prob, advantage, returns, old_value, factors };
     let (loss, statistics) = match head {
-        Head::Choices(heads) => {
-            let mask = masked.then(|| g.input("legal", of_steps(heads.iter().sum())));
-            g.ppo_categorical(logits, value, targets, heads, mask, coefficients)?
-        }
+        Head::Choices(heads) => g.ppo_categorical(logits, value, targets, heads, mask, coefficients)?,
         Head::Gaussian(_) => {
             let log_std = net.log_std.ok_or_else(|| Error::Invalid("a network without log_std".into()))?;
             g.ppo_gaussian(logits, log_std, value, targets, coefficients)?
@@ -258,6 +281,8 @@ pub struct Ppo {
     memory: Option<SequenceMemory>,
     obs_normaliser: Option<Running>,
     return_scale: Option<ReturnScale>,
+    popart: Option<PopArt>,
+    bonus: Option<Bonus>,
     /// Iterations so far.
     iteration: u32,
     /// Last observations of episodes, and of those that were truncated side by side.
@@ -311,7 +336,10 @@ impl Ppo {
             continuous: head.continuous(),
             choices: spec.legal_width(),
         };
+        let rollout = Rollout::new(shape);
         let mut ppo = Self {
+            bonus: Bonus::new(settings.curiosity, &rollout, &head, size, seed, &options)?,
+            popart: settings.popart.then(|| PopArt::new(format!("critic.{}", 2 * network.hidden.len()))),
             seed,
             total_steps,
             optimizer: Optimizer::new(settings.method(), &params, max_norm, Backend::fast())?,
@@ -327,7 +355,7 @@ impl Ppo {
                 resets: vec![0.0; size],
             }),
             actor: Actor::new(&net, head.clone(), n, &options)?,
-            rollout: Rollout::new(shape),
+            rollout,
             batch: Batch::new(&shape, settings.minibatch_size),
             obs_normaliser: settings.normalize_obs.then(|| Running::new(obs)),
             return_scale: settings.normalize_reward.then(|| ReturnScale::new(n)),
@@ -367,6 +395,15 @@ impl Ppo {
         self.normalise_obs(steps, false);
     }
 
+    fn current_policy(&self) -> Policy {
+        Policy {
+            architecture: self.architecture.clone(),
+            head: self.head.clone(),
+            params: self.params.clone(),
+            normaliser: self.obs_normaliser.clone(),
+        }
+    }
+
     fn samples(&self) -> u64 {
         self.rollout.samples() as u64
     }
@@ -400,6 +437,9 @@ impl Ppo {
             let samples = t * n..(t + 1) * n;
             self.actor.forward(&self.params, n, &self.rollout.obs[t * n * obs..(t + 1) * n * obs]);
             self.rollout.value[samples.clone()].copy_from_slice(self.actor.values());
+            if let Some(popart) = &self.popart {
+                popart.denormalise(&mut self.rollout.value[samples.clone()]);
+            }
             let legal = (choices > 0).then(|| &self.rollout.legal[t * n * choices..(t + 1) * n * choices]);
             let step = u64::from(self.iteration) * steps as u64 + t as u64;
             let draws = Draws { seed: self.seed, first_row: 0, step };
@@ -435,6 +475,9 @@ impl Ppo {
         }
         self.actor.forward(&self.params, n, &self.rollout.obs[steps * n * obs..]);
         self.rollout.value[steps * n..].copy_from_slice(self.actor.values());
+        if let Some(popart) = &self.popart {
+            popart.denormalise(&mut self.rollout.value[steps * n..]);
+        }
     }
 
     /// Notes episodes that ended at step `t`, values the last observations of those that were truncated, normalises.
@@ -470,7 +513,11 @@ impl Ppo {
             }
             self.actor.forward_some(&self.params, &self.truncated_envs, last);
             for (&env, &value) in self.truncated_envs.iter().zip(self.actor.values()) {
-                self.rollout.final_value[t * n + env] = value;
+                let mut value = [value];
+                if let Some(popart) = &self.popart {
+                    popart.denormalise(&mut value);
+                }
+                self.rollout.final_value[t * n + env] = value[0];
             }
         }
         if self.memory.is_some() {
@@ -492,6 +539,9 @@ impl Ppo {
     fn learn(&mut self, report: &mut Report) {
         let steps = u64::from(self.iteration) * self.samples();
         let learning_rate = self.schedule.at(steps, self.total_steps);
+        let left = Schedule::Linear { from: 1.0, to: 0.0 }.at(steps, self.total_steps);
+        let factor = |anneal: bool| if anneal { left.max(LEAST_FACTOR) } else { 1.0 };
+        let factors = [factor(self.settings.anneal_clip), factor(self.settings.anneal_ent)];
         let size = self.settings.minibatch_size;
         let minibatches = self.rollout.samples() / size;
         let (mut sums, mut norm, mut updates, mut epochs) = ([0.0; PPO_STATISTICS], 0.0, 0_u32, 0);
@@ -500,10 +550,14 @@ impl Ppo {
             let mut kl = 0.0;
             for minibatch in 0..minibatches {
                 self.gather(&order, minibatch * size);
+                if let Some(popart) = &self.popart {
+                    popart.normalise(&mut self.batch.returns);
+                    popart.normalise(&mut self.batch.value);
+                }
                 if self.settings.norm_adv && size > 1 {
                     self.batch.normalise_advantage();
                 }
-                let Some(step) = self.update(learning_rate, report) else { return };
+                let Some(step) = self.update(learning_rate, factors, report) else { return };
                 let statistics = self.statistics();
                 sums.iter_mut().zip(statistics).for_each(|(sum, x)| *sum += x);
                 kl += statistics[4];
@@ -563,7 +617,7 @@ impl Ppo {
     }
 
     /// One step of the optimiser on the gathered minibatch; gives the norm of the gradient, or nothing if it diverged.
-    fn update(&mut self, learning_rate: f32, report: &mut Report) -> Option<f32> {
+    fn update(&mut self, learning_rate: f32, factors: [f32; 2], report: &mut Report) -> Option<f32> {
         let batch = &self.batch;
         let actions = match &batch.actions {
             ActionColumn::Choices(actions) => Feed::Ints(actions),
@@ -586,6 +640,7 @@ impl Ppo {
         if !batch.legal.is_empty() {
             feed(Feed::Real(&batch.legal));
         }
+        feed(Feed::Real(&factors));
         let (feeds, rows) = (&feeds[..count], self.learner.max_rows());
         let scale = self.loss_scale.as_ref().map_or(1.0, LossScale::scale);
         let outcome = self.learner.train(&self.params, rows, feeds, scale, Gradients::Replace);
@@ -617,48 +672,13 @@ impl Ppo {
     }
 }
 
-/// Columns of a row that a reset does not write.
-struct Scratch {
-    reward: Vec<f32>,
-    terminated: Vec<u8>,
-    truncated: Vec<u8>,
-    episode_return: Vec<f32>,
-    episode_length: Vec<i32>,
-}
-
-impl Scratch {
-    fn new(n: usize) -> Self {
-        Self {
-            reward: vec![0.0; n],
-            terminated: vec![0; n],
-            truncated: vec![0; n],
-            episode_return: vec![0.0; n],
-            episode_length: vec![0; n],
-        }
-    }
-
-    /// A row that writes observations and masks of row `t`.
-    fn row<'a>(&'a mut self, rollout: &'a mut Rollout, final_obs: &'a mut [f32], t: usize) -> Row<'a> {
-        let Shape { envs: n, obs, choices, .. } = rollout.shape;
-        Row {
-            obs: &mut rollout.obs[t * n * obs..(t + 1) * n * obs],
-            legal: &mut rollout.legal[t * n * choices..(t + 1) * n * choices],
-            reward: &mut self.reward,
-            terminated: &mut self.terminated,
-            truncated: &mut self.truncated,
-            final_obs,
-            episode_return: &mut self.episode_return,
-            episode_length: &mut self.episode_length,
-        }
-    }
-}
-
 /// What a checkpoint holds beside weights, optimiser and envs; floats by their bits.
 #[derive(Serialize, Deserialize)]
 struct State {
     iteration: u32,
     obs_normaliser: Option<Vec<u64>>,
     return_scale: Option<Vec<u64>>,
+    popart: Option<Vec<u64>>,
     loss_scale: Option<[u8; 8]>,
 }
 
@@ -681,7 +701,16 @@ impl Algorithm for Ppo {
         if report.failed.is_some() {
             return;
         }
+        if let Some(bonus) = &mut self.bonus {
+            match bonus.reward(&mut self.rollout, self.settings.curiosity_coef as f32) {
+                Some(error) => report.values[Reported::Novelty as usize] = error,
+                None => report.diverged = Some("the error of curiosity is not finite".into()),
+            }
+        }
         self.rollout.estimate(self.settings.gamma as f32, self.settings.gae_lambda as f32);
+        if let Some(popart) = &mut self.popart {
+            popart.update(&self.rollout.returns, &mut self.params).expect("a network with a critic");
+        }
         self.report_values(report);
         let collected = Instant::now();
         self.learn(report);
@@ -702,19 +731,7 @@ impl Algorithm for Ppo {
     }
 
     fn adopt(&mut self, policy: &Policy) -> Result<()> {
-        if policy.architecture != self.architecture || policy.head != self.head {
-            return Err(Error::Invalid(format!(
-                "the policy is {:?} with {:?}; this run has {:?} with {:?}",
-                policy.architecture, policy.head, self.architecture, self.head
-            )));
-        }
-        let has = policy.normaliser.is_some();
-        if has != self.obs_normaliser.is_some() {
-            return Err(Error::Invalid(format!(
-                "the policy was trained with ppo.normalize_obs = {has}; this run has {}",
-                !has
-            )));
-        }
+        policy.check_like(&self.architecture, &self.head, self.obs_normaliser.is_some())?;
         self.params.from_bytes(&policy.params.to_bytes(&Metadata::new()))?;
         self.obs_normaliser.clone_from(&policy.normaliser);
         self.observe_envs();
@@ -722,34 +739,26 @@ impl Algorithm for Ppo {
     }
 
     fn policy(&self) -> Result<Policy> {
-        Ok(Policy {
-            architecture: self.architecture.clone(),
-            head: self.head.clone(),
-            params: self.params.clone(),
-            normaliser: self.obs_normaliser.clone(),
-        })
+        Ok(self.current_policy())
     }
 
     fn save(&self) -> Parts {
-        let policy = Policy {
-            architecture: self.architecture.clone(),
-            head: self.head.clone(),
-            params: self.params.clone(),
-            normaliser: self.obs_normaliser.clone(),
-        };
         let state = State {
             iteration: self.iteration,
             obs_normaliser: self.obs_normaliser.as_ref().map(|x| to_bits(x.to_numbers())),
             return_scale: self.return_scale.as_ref().map(|x| to_bits(x.to_numbers())),
+            popart: self.popart.as_ref().map(|x| to_bits(x.to_numbers())),
             loss_scale: self.loss_scale.as_ref().map(LossScale::to_bytes),
         };
-        Parts::from([
-            ("policy.safetensors".into(), policy.to_bytes()),
+        let bonus = self.bonus.iter().flat_map(Bonus::save).map(|(name, bytes)| (name.to_owned(), bytes));
+        let own = [
+            ("policy.safetensors".into(), self.current_policy().to_bytes()),
             ("optimizer.safetensors".into(), self.optimizer.to_bytes()),
             ("env.bin".into(), self.env.save()),
             ("memory.bin".into(), self.actor.state().iter().flatten().flat_map(|x| x.to_le_bytes()).collect()),
             ("ppo.json".into(), serde_json::to_vec(&state).expect("numbers are JSON")),
-        ])
+        ];
+        own.into_iter().chain(bonus).collect()
     }
 
     fn load(&mut self, parts: &Parts) -> Result<()> {
@@ -766,6 +775,13 @@ impl Algorithm for Ppo {
         if let Some(scale) = &mut self.return_scale {
             let bits = state.return_scale.ok_or_else(|| damaged("return_scale"))?;
             *scale = ReturnScale::from_numbers(&from_bits(&bits), n).ok_or_else(|| damaged("return_scale"))?;
+        }
+        if let Some(popart) = &mut self.popart {
+            let bits = state.popart.ok_or_else(|| damaged("popart"))?;
+            popart.set_numbers(&from_bits(&bits)).ok_or_else(|| damaged("popart"))?;
+        }
+        if let Some(bonus) = &mut self.bonus {
+            bonus.load(parts)?;
         }
         if let Some(scale) = &mut self.loss_scale {
             *scale = LossScale::from_bytes(&state.loss_scale.ok_or_else(|| damaged("loss_scale"))?)?;

@@ -120,6 +120,11 @@ impl ReturnScale {
         Self { returns: vec![0.0; num_envs], running: Running::new(1) }
     }
 
+    /// Envs.
+    pub fn num_envs(&self) -> usize {
+        self.returns.len()
+    }
+
     /// Takes one step's rewards into account and scales them, limited to ±`limit`.
     pub fn scale(&mut self, reward: &mut [f32], done: impl Fn(usize) -> bool, gamma: f32, limit: f32) {
         for (total, &reward) in self.returns.iter_mut().zip(&*reward) {

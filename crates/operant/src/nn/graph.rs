@@ -99,6 +99,11 @@ impl Graph {
         self.any_input(name, Type::ints(shape), false)
     }
 
+    /// An input of numbers that all rows share, such as a coefficient that changes as training goes on.
+    pub fn input_whole(&mut self, name: &str, shape: impl Into<Vec<usize>>) -> Node {
+        self.any_input(name, Type::whole(shape), false)
+    }
+
     /// A trained parameter.
     pub fn param(&mut self, name: &str, shape: impl Into<Vec<usize>>, init: Init) -> Node {
         self.any_param(ParamSpec::new(name, &shape.into(), init))

@@ -6,7 +6,7 @@
 use super::elementwise::{Plus, update};
 use super::op::{Backward, DynOp, Forward, Types};
 use super::precision::{Precision, round_to_f16};
-use crate::device::gemm::{self, Product, amx};
+use crate::device::gemm::{self, Product, Strips, amx};
 use crate::lanes::{Backend, Kernel, Simd};
 use std::fmt::Debug;
 use std::ops::{Add, AddAssign, Div, Mul, Neg, Sub};
@@ -175,6 +175,24 @@ pub trait Real:
     fn stage_transposed(compute: Compute, view: View, data: &[Self], stride: usize, at: usize, room: &mut Room<Self>);
     /// Multiplies a staged operand by packed weights. The strides of `b` are those of the packing.
     fn product(compute: Compute, p: &Product, a: Left<Self>, b: Packed<Self>, start: Start<Self>, c: &mut [Self]);
+    /// [`Real::product`] for every strip. With `relu`, negative results may be replaced by zeros: tells whether they were.
+    #[allow(clippy::too_many_arguments)]
+    #[inline]
+    fn product_strips(
+        compute: Compute,
+        p: &Product,
+        strips: Strips,
+        a: Left<Self>,
+        b: Packed<Self>,
+        start: Start<Self>,
+        _relu: bool,
+        c: &mut [Self],
+    ) -> bool {
+        for strip in 0..strips.count {
+            Self::product(compute, p, a.from(strip * strips.a), b, start, &mut c[strip * strips.c..]);
+        }
+        false
+    }
     /// A product of operands that are not weights; B is row-major as `p` says. Always in the element type.
     fn product_plain(compute: Compute, p: &Product, a: &[Self], b: &[Self], start: Start<Self>, c: &mut [Self]);
     /// Scratch of [`Real::outer`].
@@ -373,6 +391,29 @@ impl Real for f32 {
         match (a, b) {
             (Left::Real(a), Packed::Real(b)) => gemm::product_packed(compute.backend, p, a, b, init, c),
             (Left::Half(a), Packed::Half(b)) => amx::product(p, a, b, init, c),
+            _ => unreachable!("operands are staged in the plan's one precision"),
+        }
+    }
+
+    fn product_strips(
+        compute: Compute,
+        p: &Product,
+        strips: Strips,
+        a: Left<f32>,
+        b: Packed<f32>,
+        start: Start<f32>,
+        relu: bool,
+        c: &mut [f32],
+    ) -> bool {
+        let init = init(start);
+        match (a, b) {
+            (Left::Real(a), Packed::Real(b)) => gemm::product_strips(compute.backend, p, strips, a, b, init, relu, c),
+            (Left::Half(a), Packed::Half(b)) => {
+                for strip in 0..strips.count {
+                    amx::product(p, &a[strip * strips.a..], b, init, &mut c[strip * strips.c..]);
+                }
+                false
+            }
             _ => unreachable!("operands are staged in the plan's one precision"),
         }
     }

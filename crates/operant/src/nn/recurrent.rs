@@ -16,9 +16,9 @@ use std::fmt::Debug;
 
 /// Blocks of H numbers per step and row that hold gates.
 const GATES: usize = 4;
-/// Rows of all steps together that weight gradients are summed over at once: enough to reuse what a product loads, few
-/// enough to stay in the second-level cache.
-const CHUNK_ROWS: usize = 192;
+/// Rows of all steps together that weight gradients are summed over at once: one stretch of a product's sum, so that the
+/// weight gradients are read and written once per chunk.
+const CHUNK_ROWS: usize = 128;
 
 /// Gates that one product of the hidden state gives, in blocks of H.
 #[derive(Clone, Copy, Debug)]
@@ -122,6 +122,12 @@ struct Sizes {
 }
 
 impl Sizes {
+    /// Numbers from a row of gates' gradients to the next. Rows a power of two apart would share few lines of the nearest
+    /// cache, and weight gradients read them by columns.
+    fn gradient_row(&self) -> usize {
+        if self.gates.is_multiple_of(256) { self.gates + 16 } else { self.gates }
+    }
+
     /// Steps whose gradients are handled together.
     fn chunk(&self, rows: usize) -> usize {
         (CHUNK_ROWS / rows.max(1)).clamp(1, self.t)
@@ -237,11 +243,11 @@ impl<C: Cell> Recurrent<C> {
     }
 
     fn weight_gradient(s: &Sizes, rows: usize) -> Outer {
-        Outer { rows, m: s.fed, n: s.i, a_row: s.gates, b_row: s.i, c_row: s.i }
+        Outer { rows, m: s.fed, n: s.i, a_row: s.gradient_row(), b_row: s.i, c_row: s.i }
     }
 
     fn part_gradient(s: &Sizes, part: &Part, rows: usize) -> Outer {
-        Outer { rows, m: part.len * s.h, n: s.h, a_row: s.gates, b_row: s.h, c_row: s.h }
+        Outer { rows, m: part.len * s.h, n: s.h, a_row: s.gradient_row(), b_row: s.h, c_row: s.h }
     }
 }
 
@@ -395,12 +401,13 @@ where
     fn scratch<R: Real>(&self, types: &Types, rows: usize, compute: Compute) -> Scratch {
         let s = Self::sizes(types);
         let (fed, recurrent) = Self::computes(&s, compute);
-        let left = |compute, rows, cols| R::left_scratch(compute, View { rows, cols, stride: s.gates.max(cols) });
+        let left =
+            |compute, rows, cols| R::left_scratch(compute, View { rows, cols, stride: s.gradient_row().max(cols) });
         let state = R::left_scratch(recurrent, View::dense(rows, s.h));
         let forward = Scratch::real(2 * s.gates + s.h + rows * (s.i + s.gates + 2 * C::STATES * s.h))
             .and(left(fed, rows, s.i).or(state));
         let many = s.most_chunk_rows(rows);
-        let own = Scratch::real(many * (s.gates + s.i) + rows * 2 * s.h + s.h + s.gates);
+        let own = Scratch::real(many * (s.gradient_row() + s.i) + rows * 2 * s.h + s.h + s.gradient_row());
         let outer = |compute, shape| outer_scratch::<R>(compute, shape);
         let mut products = outer(fed, Self::weight_gradient(&s, many)).or(left(fed, many, s.fed));
         for part in C::PARTS {
@@ -508,12 +515,14 @@ where
         let chunk = s.chunk(rows);
         let straight = 1 + C::PARTS.len();
 
-        let dgates = c.room.take(Scratch::real(chunk * rows * s.gates)).real;
+        let gradient_row = s.gradient_row();
+        let dgates = c.room.take(Scratch::real(chunk * rows * gradient_row)).real;
+        dgates.fill(R::default());
         let dense = c.room.take(Scratch::real(chunk * rows * i)).real;
         let (carry, cell_carry) = c.room.take(Scratch::real(2 * rows * h)).real.split_at_mut(rows * h);
         let cell_carry = if C::STATES == 2 { cell_carry } else { &mut [][..] };
         let zeros = c.room.take(Scratch::real(h)).real;
-        let sums = c.room.take(Scratch::real(s.gates)).real;
+        let sums = c.room.take(Scratch::real(gradient_row)).real;
         zeros.fill(R::default());
         for (k, carry) in [&mut *carry, &mut *cell_carry].into_iter().take(C::STATES).enumerate() {
             match c.dy[1 + k] {
@@ -526,11 +535,11 @@ where
         while end > 0 {
             let first = end.saturating_sub(chunk);
             for step in (first..end).rev() {
-                let dgates = &mut dgates[(step - first) * rows * s.gates..][..rows * s.gates];
+                let dgates = &mut dgates[(step - first) * rows * gradient_row..][..rows * gradient_row];
                 let gates = &gates[step * rows * s.gates..][..rows * s.gates];
                 let before = &hidden[step * rows * h..][..rows * h];
                 let cell_before = if C::STATES == 2 { &cells[step * rows * h..][..rows * h] } else { &[][..] };
-                for (row, dgates) in dgates.chunks_exact_mut(s.gates).enumerate() {
+                for (row, dgates) in dgates.chunks_exact_mut(gradient_row).enumerate() {
                     let mut one = StepBackward {
                         gates: blocks(&gates[row * s.gates..], h),
                         before: [row_of(before, row, h), row_of(cell_before, row, h)],
@@ -548,7 +557,7 @@ where
                     }
                 }
                 for (k, part) in C::PARTS.iter().enumerate() {
-                    let view = View { rows, cols: part.len * h, stride: s.gates };
+                    let view = View { rows, cols: part.len * h, stride: gradient_row };
                     let left = (view, &dgates[part.gate * h..]);
                     let start = if C::PASSES || k > 0 { Start::Add } else { Start::Zero };
                     let weight = (c.packed.get(straight + 1 + k), h);
@@ -557,7 +566,7 @@ where
             }
 
             let many = (end - first) * rows;
-            let dgates = &dgates[..many * s.gates];
+            let dgates = &dgates[..many * gradient_row];
             if !c.dx[1].is_empty() {
                 for (k, to) in dense[..many * i].chunks_exact_mut(i).enumerate() {
                     to.copy_from_slice(&x[(k % rows * t + first + k / rows) * i..][..i]);
@@ -585,7 +594,7 @@ where
                 }
             }
             if !c.dx[0].is_empty() {
-                let view = View { rows: many, cols: s.fed, stride: s.gates };
+                let view = View { rows: many, cols: s.fed, stride: gradient_row };
                 let weight = (c.packed.get(straight), i);
                 multiply(fed, (view, dgates), weight, Start::Zero, (&mut *dense, i), c.room.again());
                 for (k, from) in dense[..many * i].chunks_exact(i).enumerate() {

@@ -35,8 +35,21 @@ impl View for Tensor<'_> {
 
 /// Safetensors bytes. Names are unique and shapes fit values: `Params` and what is made from it hold that.
 pub(super) fn to_bytes<'a>(tensors: impl Iterator<Item = (String, Tensor<'a>)>, metadata: &Metadata) -> Vec<u8> {
-    let metadata = (!metadata.is_empty()).then(|| metadata.clone().into_iter().collect());
-    safetensors::serialize(tensors, metadata).expect("unique names, and shapes that fit")
+    let hashed = (!metadata.is_empty()).then(|| metadata.clone().into_iter().collect());
+    let bytes = safetensors::serialize(tensors, hashed).expect("unique names, and shapes that fit");
+    if metadata.len() > 1 { with_ordered_metadata(&bytes, metadata) } else { bytes }
+}
+
+/// The same file with its metadata in order: the crate writes them as a hash map holds them, and equal contents should be
+/// equal bytes. The layout is a length of 8 bytes, a header of JSON filled up with spaces, and the tensors.
+fn with_ordered_metadata(bytes: &[u8], metadata: &Metadata) -> Vec<u8> {
+    let (length, rest) = bytes.split_first_chunk::<8>().expect("a length");
+    let (header, tensors) = rest.split_at(u64::from_le_bytes(*length) as usize);
+    let mut header: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(header).expect("JSON");
+    header.insert("__metadata__".into(), serde_json::to_value(metadata).expect("texts are JSON"));
+    let mut header = serde_json::to_vec(&header).expect("JSON");
+    header.resize(header.len().next_multiple_of(8), b' ');
+    [&(header.len() as u64).to_le_bytes()[..], &header, tensors].concat()
 }
 
 fn damaged(error: safetensors::SafeTensorError) -> Error {
@@ -168,6 +181,20 @@ mod tests {
             assert_eq!(half_to_f32(half), wanted, "{half:#06x}");
         }
         assert!(half_to_f32(0x8000).to_bits() == 0x8000_0000 && half_to_f32(0x7e00).is_nan());
+    }
+
+    #[test]
+    fn equal_contents_are_equal_bytes() {
+        let metadata: Metadata = (0..20).map(|i| (format!("key {i}"), format!("\"value\" {i}"))).collect();
+        let bytes = || {
+            let tensors = ["a", "b"].map(|name| (name.to_owned(), Tensor { shape: &[3], values: &[1.0, 2.0, 3.0] }));
+            to_bytes(tensors.into_iter(), &metadata)
+        };
+        let first = bytes();
+        (0..5).for_each(|_| assert_eq!(bytes(), first));
+        assert_eq!(super::metadata(&first).unwrap(), metadata);
+        let read = SafeTensors::deserialize(&first).unwrap();
+        assert_eq!(read.tensor("b").unwrap().data().len(), 12);
     }
 
     #[test]

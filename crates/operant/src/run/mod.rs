@@ -1,6 +1,6 @@
 //! The hall: builds a run from its settings, loops, reports, saves, resumes, stops.
 //!
-//! A run is its folder: `run.toml` (resolved settings), `metrics.jsonl`, `events.jsonl`, `live.ring`, `ckpt/`, `final.json`. The loop
+//! A run is its folder: `run.toml` (resolved settings), `metrics.jsonl`, `events.jsonl`, a TensorBoard file, `live.ring`, `ckpt/`, `final.json`. The loop
 //! knows algorithms only as [`Algorithm`], so that each new one finds all of this in place.
 
 mod checkpoint;
@@ -19,7 +19,9 @@ use crate::device::{self, CpuPool};
 use crate::env::{self, Spec, VecEnv};
 use crate::error::{Error, Result};
 use crate::lanes::{Backend, Math, Width};
-use crate::telemetry::{Board, Drops, Episode, EventKind, Jsonl, Metric, RingSink, Rules, Sink, Slot};
+use crate::telemetry::{
+    Board, Drops, Episode, EventKind, Jsonl, Metric, RingReader, RingSink, Rules, Sink, Slot, Tensorboard,
+};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -218,6 +220,12 @@ impl Run {
 
     /// Goes on from a checkpoint of the run in `start.folder`: the named one, or the newest.
     pub fn resume(checkpoint: Option<&str>, start: Start) -> Result<Self> {
+        if let Ok(ring) = RingReader::open(&start.folder.join("live.ring"))
+            && ring.alive()
+        {
+            let (folder, pid) = (start.folder.display(), ring.header().pid);
+            return Err(Error::Invalid(format!("{folder} is going on in process {pid}; stop that first")));
+        }
         let config = Self::config_of(&start.folder)?;
         let pool = build_pool(&config);
         let env = build_env(&config, &pool)?;
@@ -247,13 +255,15 @@ impl Run {
         let own = algorithm.metrics();
         let name = folder.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
         sinks.push(Box::new(Jsonl::new(&folder)));
+        sinks.push(Box::new(Tensorboard::new(&folder)));
         sinks.push(Box::new(RingSink::new(&folder.join("live.ring"), &name, &config.to_text())));
         let mut board = Board::start(METRICS.iter().chain(own).copied().collect(), sinks);
-        board.watch(match &spec.action {
+        let rules = match &spec.action {
             env::ActionSpace::Discrete(n) => Rules::for_choices(&[*n]),
             env::ActionSpace::MultiDiscrete(n) => Rules::for_choices(n),
             env::ActionSpace::Box(channels) => Rules::for_reals(channels.len()),
-        });
+        };
+        board.watch(Rules { goal: spec.solved_at.map(f64::from), ..rules });
         Self {
             slots: Slots::new(&board, own),
             report: Report::new(own.len()),
@@ -342,11 +352,8 @@ impl Run {
             self.solved = Some((steps, self.seconds()));
             self.board.event(EventKind::Solved, steps, format!("mean return {mean:.1} over 100 episodes"));
         }
-        if self.config.settings.until == Until::Solved && self.solved.is_some() {
-            return Ok(Some(End::Solved));
-        }
-        if steps >= self.config.settings.steps {
-            return Ok(Some(End::Finished));
+        if let Some(end) = self.ended() {
+            return Ok(Some(end));
         }
         let CheckpointSettings { every, every_s, .. } = self.config.checkpoint;
         let by_count = every > 0 && self.iterations - self.saved.0 >= every;
@@ -356,8 +363,19 @@ impl Run {
         Ok(None)
     }
 
+    /// Why the run is at its end, if it is.
+    pub fn ended(&self) -> Option<End> {
+        if self.config.settings.until == Until::Solved && self.solved.is_some() {
+            return Some(End::Solved);
+        }
+        (self.algorithm.steps() >= self.config.settings.steps).then_some(End::Finished)
+    }
+
     /// Iterates until the end, or until `stop` says so.
     pub fn go(&mut self, mut stop: impl FnMut() -> bool) -> Result<End> {
+        if let Some(end) = self.ended() {
+            return Ok(end);
+        }
         loop {
             if let Some(end) = self.step()? {
                 return Ok(end);

@@ -205,7 +205,7 @@ fn scaled(text: &mut String, value: f64) {
 }
 
 /// `0.3 s`, `12 s`, `3 m 05 s`, `2 h 07 m`.
-fn duration(text: &mut String, seconds: f64) {
+pub fn duration(text: &mut String, seconds: f64) {
     let whole = seconds.max(0.0) as u64;
     let _ = match whole {
         0..10 => write!(text, "{seconds:.1} s"),

@@ -12,6 +12,7 @@ mod drain;
 mod event;
 pub mod jsonl;
 pub mod ring;
+pub mod tensorboard;
 mod thin;
 mod track;
 
@@ -25,6 +26,7 @@ pub use console::Console;
 pub use event::{Event, EventKind, unix_time};
 pub use jsonl::Jsonl;
 pub use ring::{RingReader, RingSink};
+pub use tensorboard::Tensorboard;
 pub use thin::Thin;
 
 use crate::error::Result;

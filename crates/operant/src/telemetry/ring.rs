@@ -224,7 +224,8 @@ impl Sink for RingSink {
         let mut text = event.kind.to_string();
         let kind = text.len();
         text.push_str(&event.text);
-        text.truncate(text.floor_char_boundary(EVENT_TEXT * 8));
+        let fits = |end: &usize| *end <= EVENT_TEXT * 8 && text.is_char_boundary(*end);
+        text.truncate((0..=text.len()).rev().find(fits).unwrap_or(0));
         let head = [event.step, event.unix_time.to_bits(), kind as u64, (text.len() - kind) as u64];
         let body = text.as_bytes().chunks(8).map(|chunk| {
             let mut bytes = [0; 8];

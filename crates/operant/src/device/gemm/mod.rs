@@ -4,7 +4,7 @@
 //! reads its batch untransposed. Weights that are used often are packed once ([`pack`]); [`amx`] has the same in bf16.
 //!
 //! Invariant: an element of C is one chain of multiply-adds over k in order, begun from its initial value (products of
-//! up to four columns add up 8 or 16 such chains). Its bits depend on the instruction set (products fuse where the CPU can, whatever
+//! up to four columns add up 8 or 16 such chains, of five to eight on AVX-512 two). Its bits depend on the instruction set (products fuse where the CPU can, whatever
 //! the backend's `Math`), never on `m`, on how rows are split among calls, nor on packing.
 #![allow(unsafe_code)]
 
@@ -17,6 +17,8 @@ mod block;
 mod drive;
 mod narrow;
 mod portable;
+#[cfg(all(target_arch = "x86_64", not(operant_portable)))]
+mod strips;
 #[cfg(test)]
 mod tests;
 
@@ -51,6 +53,22 @@ pub struct Product {
     pub b_inner: usize,
     /// From a row of C to the next, at least `n`.
     pub c_row: usize,
+}
+
+/// Repetitions of a product: number s reads A from `s·a` on and writes C from `s·c` on. B is the same for all.
+#[derive(Clone, Copy, Debug)]
+pub struct Strips {
+    /// How many.
+    pub count: usize,
+    /// From a strip of A to the next.
+    pub a: usize,
+    /// From a strip of C to the next.
+    pub c: usize,
+}
+
+impl Strips {
+    /// No repetition.
+    pub const ONE: Self = Self { count: 1, a: 0, c: 0 };
 }
 
 /// What a product is added to.
@@ -148,7 +166,7 @@ impl Product {
 /// # Panics
 /// If an operand is too short for the product, or rows of C overlap.
 pub fn product(backend: Backend, p: &Product, a: &[f32], b: &[f32], init: Init, c: &mut [f32]) {
-    drive::run(family(backend), p, a, Right::Rows(b), init, c);
+    run(backend, p, Strips::ONE, a, Right::Rows(b), init, false, c);
 }
 
 /// Elements of a packed B of `k` rows and `n` columns.
@@ -185,6 +203,10 @@ pub fn pack(backend: Backend, k: usize, n: usize, src: &[f32], row: usize, col: 
                 width,
             );
         }
+    }
+    #[cfg(all(target_arch = "x86_64", not(operant_portable)))]
+    if backend.isa() == Isa::Avx512 && strips::interleaves(n) {
+        strips::interleave(out);
     }
 }
 
@@ -230,5 +252,47 @@ fn pack_line(
 /// # Panics
 /// If an operand is too short for the product, or rows of C overlap.
 pub fn product_packed(backend: Backend, p: &Product, a: &[f32], packed: &[f32], init: Init, c: &mut [f32]) {
-    drive::run(family(backend), p, a, Right::Packed(packed), init, c);
+    run(backend, p, Strips::ONE, a, Right::Packed(packed), init, false, c);
+}
+
+/// [`product_packed`] for every strip. With `relu`, negative results may be replaced by zeros: tells whether they were.
+///
+/// # Panics
+/// As [`product_packed`].
+#[expect(clippy::too_many_arguments)]
+pub fn product_strips(
+    backend: Backend,
+    p: &Product,
+    strips: Strips,
+    a: &[f32],
+    packed: &[f32],
+    init: Init,
+    relu: bool,
+    c: &mut [f32],
+) -> bool {
+    run(backend, p, strips, a, Right::Packed(packed), init, relu, c)
+}
+
+#[expect(clippy::too_many_arguments)]
+fn run(
+    backend: Backend,
+    p: &Product,
+    strips: Strips,
+    a: &[f32],
+    b: Right,
+    init: Init,
+    relu: bool,
+    c: &mut [f32],
+) -> bool {
+    #[cfg(all(target_arch = "x86_64", not(operant_portable)))]
+    if backend.isa() == Isa::Avx512 && strips::serves(p, strips, b) {
+        strips::run(p, strips, a, b, init, relu, c);
+        return relu;
+    }
+    #[cfg(any(not(target_arch = "x86_64"), operant_portable))]
+    let _ = relu;
+    for strip in 0..strips.count {
+        drive::run(family(backend), p, &a[strip * strips.a..], b, init, &mut c[strip * strips.c..]);
+    }
+    false
 }

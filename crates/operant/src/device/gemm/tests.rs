@@ -144,7 +144,7 @@ proptest! {
 
     #[test]
     fn few_columns(
-        (m, n) in (1..20_usize, 1..6_usize),
+        (m, n) in (1..40_usize, 1..10_usize),
         (outer, inner) in (1..5_usize, 1..50_usize),
         (a_row, a_outer) in (1..60_usize, 0..90_usize),
         (b_outer, b_gap, c_gap) in (0..300_usize, 0..9_usize, 0..9_usize),
@@ -154,6 +154,38 @@ proptest! {
         let (b_inner, c_row) = (n + b_gap, n + c_gap);
         let p = Product { m, n, outer, inner, a_row, a_outer, a_inner: 1, b_outer, b_inner, c_row };
         check_product(&p, BEGINS[begin], seed.into());
+    }
+
+    #[test]
+    fn strips_have_the_bits_of_products(
+        (m, n, count) in (1..30_usize, 1..40_usize, 1..7_usize),
+        (outer, inner, a_row) in (1..4_usize, 1..30_usize, 1..40_usize),
+        (a_gap, c_gap) in (0..9_usize, 0..9_usize),
+        (begin, relu) in (0..3_usize, any::<bool>()),
+        seed in any::<u32>(),
+    ) {
+        // Strips of C interleave: a row of each in turn.
+        let c_row = count * (n + c_gap);
+        let p = Product { m, n, outer, inner, a_row, a_outer: a_gap + 7, a_inner: 1, b_outer: 0, b_inner: 0, c_row };
+        let strips = Strips { count, a: inner + a_gap, c: n + c_gap };
+        let a_len = reach(&[(count, strips.a), (m, a_row), (outer, p.a_outer), (inner, 1)]);
+        let (a, b, bias) = (noise(a_len, seed.into()), noise(outer * inner * n, 1), noise(n, 2));
+        let before = noise(m * c_row, 3);
+        for backend in backends() {
+            let mut packed = vec![f32::NAN; packed_len(outer * inner, n)];
+            pack(backend, outer * inner, n, &b, n, 1, &mut packed);
+            let (mut together, mut alone) = (before.clone(), before.clone());
+            let init = BEGINS[begin].init(&bias);
+            let raised = product_strips(backend, &p, strips, &a, &packed, init, relu, &mut together);
+            for s in 0..count {
+                product_packed(backend, &p, &a[s * strips.a..], &packed, init, &mut alone[s * strips.c..]);
+            }
+            prop_assert!(relu || !raised);
+            for (_, x) in alone.iter_mut().enumerate().filter(|(at, _)| raised && at % strips.c < n) {
+                *x = if *x < 0.0 { 0.0 } else { *x };
+            }
+            prop_assert_eq!(&together, &alone, "{}: {:?} {:?}", backend.name(), p, strips);
+        }
     }
 
     #[test]
@@ -264,7 +296,7 @@ fn convolution_in_place() {
 /// The same bits whether rows are computed together or alone, in short stretches of k or in one.
 #[test]
 fn splitting_rows_changes_no_bits() {
-    for (k, n) in [(64, 64), (300, 70), (1000, 144), (3, 2)] {
+    for (k, n) in [(64, 64), (300, 70), (1000, 144), (3, 2), (31, 6)] {
         let p = plain(37, k, n);
         let (a, b) = (noise(37 * k, 1), noise(k * n, 2));
         for backend in backends() {

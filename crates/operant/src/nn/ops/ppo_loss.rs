@@ -53,6 +53,8 @@ pub struct PpoTargets {
     pub returns: Node,
     /// Value predicted then, `[B, 1]`; read only if values are clipped.
     pub old_value: Node,
+    /// Factors `[2]` of the clip and of the entropy's weight, without rows, if they change as training goes on.
+    pub factors: Option<Node>,
 }
 
 impl PpoTargets {
@@ -92,6 +94,17 @@ impl PpoCoefficients {
     fn check(&self) -> Result<(), String> {
         let fine = self.clip > 0.0 && [self.clip, self.value, self.entropy].iter().all(|x| x.is_finite());
         if fine { Ok(()) } else { Err(format!("{self:?}: wanted finite numbers and a clip above 0")) }
+    }
+
+    /// With the clip and the entropy's weight multiplied by an input `[2]`, if there is one.
+    #[inline(always)]
+    fn scaled<R: Real>(&self, factors: &[R]) -> Self {
+        match factors {
+            [clip, entropy] => {
+                Self { clip: self.clip * clip.wide() as f32, entropy: self.entropy * entropy.wide() as f32, ..*self }
+            }
+            _ => *self,
+        }
     }
 
     /// The loss, and the statistics in their order.
@@ -148,6 +161,16 @@ fn check_numbers(x: &[&Type], steps: usize) -> Result<Vec<Type>, String> {
     Ok(vec![Type::rows([steps]), statistics])
 }
 
+/// Checks the factors of coefficients, the last input.
+fn check_factors(scheduled: bool, x: &[Type]) -> Result<(), String> {
+    match x.last() {
+        Some(factors) if scheduled && (factors.kind != Kind::Whole || factors.len() != 2) => {
+            Err("wanted factors [2] of clip and entropy, without rows".into())
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Writes the loss and the statistics of a block; `block` is scratch.
 #[inline(always)]
 fn write_losses<R: Real, L: Vectors<R>>(
@@ -167,13 +190,16 @@ fn write_losses<R: Real, L: Vectors<R>>(
 }
 
 /// Inputs: logits `[B, ΣA]`, value, actions (integers, one per head), old log-probability, advantage, return, old value, and
-/// with `masked` a mask like the logits; see [`Categorical`](super::Categorical) for heads and masks.
+/// with `masked` a mask like the logits, and with `scheduled` factors `[2]` of clip and entropy; see
+/// [`Categorical`](super::Categorical) for heads and masks.
 #[derive(Clone, Debug)]
 pub struct PpoCategorical {
     /// Actions of each head.
     pub heads: Vec<usize>,
-    /// Whether there is an eighth input.
+    /// Whether there is a mask.
     pub masked: bool,
+    /// Whether there are factors of coefficients, the last input.
+    pub scheduled: bool,
     /// Coefficients.
     pub coefficients: PpoCoefficients,
 }
@@ -183,18 +209,25 @@ impl PpoCategorical {
     fn width(&self) -> usize {
         self.heads.iter().sum()
     }
+
+    /// The factors of coefficients among the inputs, or nothing.
+    #[inline(always)]
+    fn factors<'a, R>(&self, x: &[&'a [R]]) -> &'a [R] {
+        if self.scheduled { x[7 + usize::from(self.masked)] } else { &[] }
+    }
 }
 
 impl Op for PpoCategorical {
     const NAME: &'static str = "ppo_categorical";
 
     fn outputs(&self, x: &[Type]) -> Result<Vec<Type>, String> {
-        let wanted = if self.masked { 8 } else { 7 };
+        let wanted = 7 + usize::from(self.masked) + usize::from(self.scheduled);
         if x.len() != wanted {
             return Err(format!("{} inputs, wanted {wanted}", x.len()));
         }
         self.coefficients.check()?;
-        let steps = check_heads(&self.heads, &x[0], &x[2], x.get(7))?;
+        check_factors(self.scheduled, x)?;
+        let steps = check_heads(&self.heads, &x[0], &x[2], self.masked.then(|| &x[7]))?;
         check_numbers(&[&x[1], &x[3], &x[4], &x[5], &x[6]], steps)
     }
 
@@ -214,6 +247,7 @@ impl Op for PpoCategorical {
     fn forward<R: Real, L: Vectors<R>>(&self, c: &mut Forward<R>) {
         let (width, heads) = (self.width(), self.heads.len());
         let rows = c.rows * (c.types.x[0].len() / width);
+        let coefficients = self.coefficients.scaled(self.factors(&c.x));
         let len = block_len(width).max(block_len(PPO_STATISTICS));
         let (logits, rest) = c.room.real.split_at_mut(len);
         let (powers, mask) = rest.split_at_mut(len);
@@ -233,7 +267,7 @@ impl Op for PpoCategorical {
                 at += n;
             }
             let sample = Sample::<L>::read::<R>(c.x[1], &c.x[3..7], first);
-            let (loss, statistics) = self.coefficients.loss::<L>(sample, log_prob, entropy);
+            let (loss, statistics) = coefficients.loss::<L>(sample, log_prob, entropy);
             write_losses::<R, L>(loss, statistics, first, &mut c.y[..2], powers);
         }
     }
@@ -242,6 +276,7 @@ impl Op for PpoCategorical {
     fn backward<R: Real, L: Vectors<R>>(&self, c: &mut Backward<R>) {
         let (width, heads) = (self.width(), self.heads.len());
         let rows = c.rows * (c.types.x[0].len() / width);
+        let coefficients = self.coefficients.scaled(self.factors(&c.x));
         let len = block_len(width).max(block_len(PPO_STATISTICS));
         let (logits, rest) = c.room.real.split_at_mut(len);
         let (powers, mask) = rest.split_at_mut(len);
@@ -263,14 +298,14 @@ impl Op for PpoCategorical {
             }
             let dy = read_numbers::<R, L>(c.dy[0], first);
             let sample = Sample::<L>::read::<R>(c.x[1], &c.x[3..7], first);
-            let (d_log_prob, d_value) = self.coefficients.slopes::<L>(sample, log_prob);
+            let (d_log_prob, d_value) = coefficients.slopes::<L>(sample, log_prob);
             if !c.dx[1].is_empty() {
                 write_numbers::<R, L>(d_value * dy, c.dx[1], first);
             }
             if c.dx[0].is_empty() {
                 continue;
             }
-            let (d_log_prob, d_entropy) = (d_log_prob * dy, dy * -self.coefficients.entropy);
+            let (d_log_prob, d_entropy) = (d_log_prob * dy, dy * -coefficients.entropy);
             at = 0;
             for (h, &n) in self.heads.iter().enumerate() {
                 let action = read_ints::<R, L>(c.ints[2], heads, h, first);
@@ -295,13 +330,13 @@ impl Op for PpoCategorical {
             vec![rows([n]), rows([1]), ints([heads], below), number(), number(), number(), number()]
         };
         let limits = PpoCoefficients { clip: 0.3, value: 0.7, entropy: 0.1, clip_value: true };
-        let one = Self { heads: vec![n], masked: false, coefficients: limits };
+        let one = Self { heads: vec![n], masked: false, scheduled: false, coefficients: limits };
         let free = PpoCoefficients { clip_value: false, ..limits };
-        let unclipped = Self { heads: vec![2], masked: false, coefficients: free };
+        let unclipped = Self { heads: vec![2], masked: false, scheduled: false, coefficients: free };
         let many = Self { heads: vec![m, 2 * m, m], masked: true, ..one.clone() };
         let mut masked_input = input(4 * m, 3, m);
         masked_input.push(fixed(with(Values::Mask(m), rows([4 * m]))));
-        let of_sequences = Self { masked: true, ..one.clone() };
+        let of_sequences = Self { masked: true, scheduled: true, ..one.clone() };
         let steps = || fixed(rows([3]));
         let sequence = vec![
             rows([3, n]),
@@ -312,6 +347,7 @@ impl Op for PpoCategorical {
             steps(),
             steps(),
             fixed(with(Values::Mask(n), rows([3, n]))),
+            fixed(with(Values::Unit, whole([2]))),
         ];
         // Statistics pass no gradient on, so a finite difference must not see them move.
         let mut still = input(n, 1, n);
@@ -334,9 +370,11 @@ impl Op for PpoCategorical {
 }
 
 /// Inputs: mean `[B, A]`, log of the standard deviation `[B, A]` or `[A]`, value, action `[B, A]`, old log-probability,
-/// advantage, return, old value.
+/// advantage, return, old value, and with `scheduled` factors `[2]` of clip and entropy.
 #[derive(Clone, Copy, Debug)]
 pub struct PpoGaussian {
+    /// Whether there are factors of coefficients, the last input.
+    pub scheduled: bool,
     /// Coefficients.
     pub coefficients: PpoCoefficients,
 }
@@ -350,10 +388,12 @@ impl Op for PpoGaussian {
     const NAME: &'static str = "ppo_gaussian";
 
     fn outputs(&self, x: &[Type]) -> Result<Vec<Type>, String> {
-        if x.len() != 8 {
-            return Err(format!("{} inputs, wanted 8", x.len()));
+        let wanted = 8 + usize::from(self.scheduled);
+        if x.len() != wanted {
+            return Err(format!("{} inputs, wanted {wanted}", x.len()));
         }
         self.coefficients.check()?;
+        check_factors(self.scheduled, x)?;
         // Of sequences, the type of one step.
         let step = |ty: &Type| match (ty.kind, &ty.shape[..]) {
             (Kind::Rows, [_, n]) => Type::rows([*n]),
@@ -382,6 +422,7 @@ impl Op for PpoGaussian {
     fn forward<R: Real, L: Vectors<R>>(&self, c: &mut Forward<R>) {
         let n = dims(&c.types.x[0]);
         let rows = c.rows * (c.types.x[0].len() / n);
+        let coefficients = self.coefficients.scaled(if self.scheduled { c.x[8] } else { &[] });
         let len = block_len(n).max(block_len(PPO_STATISTICS));
         let (mean, rest) = c.room.real.split_at_mut(len);
         let (action, rest) = rest.split_at_mut(len);
@@ -392,7 +433,7 @@ impl Op for PpoGaussian {
             let log_std = load_log_std::<R, L>(&c.types.x[1], c.x[1], first, spread);
             let (log_prob, entropy) = log_prob_and_entropy::<R, L>(n, mean, log_std, action);
             let sample = Sample::<L>::read::<R>(c.x[2], &c.x[4..8], first);
-            let (loss, statistics) = self.coefficients.loss::<L>(sample, log_prob, entropy);
+            let (loss, statistics) = coefficients.loss::<L>(sample, log_prob, entropy);
             write_losses::<R, L>(loss, statistics, first, &mut c.y[..2], mean);
         }
     }
@@ -401,6 +442,7 @@ impl Op for PpoGaussian {
     fn backward<R: Real, L: Vectors<R>>(&self, c: &mut Backward<R>) {
         let n = dims(&c.types.x[0]);
         let rows = c.rows * (c.types.x[0].len() / n);
+        let coefficients = self.coefficients.scaled(if self.scheduled { c.x[8] } else { &[] });
         let len = block_len(n).max(block_len(PPO_STATISTICS));
         let (mean, rest) = c.room.real.split_at_mut(len);
         let (action, rest) = rest.split_at_mut(len);
@@ -415,8 +457,8 @@ impl Op for PpoGaussian {
             let (log_prob, _) = log_prob_and_entropy::<R, L>(n, mean, log_std, action);
             let dy = read_numbers::<R, L>(c.dy[0], first);
             let sample = Sample::<L>::read::<R>(c.x[2], &c.x[4..8], first);
-            let (d_log_prob, d_value) = self.coefficients.slopes::<L>(sample, log_prob);
-            let (d_log_prob, d_entropy) = (d_log_prob * dy, dy * -self.coefficients.entropy);
+            let (d_log_prob, d_value) = coefficients.slopes::<L>(sample, log_prob);
+            let (d_log_prob, d_entropy) = (d_log_prob * dy, dy * -coefficients.entropy);
             let mut d_log_std =
                 if per_row { LogStdGradient::Rows(d_spread) } else { LogStdGradient::Whole(c.dx[1]) };
             gradient::<R, L>(n, mean, log_std, action, d_log_prob, d_entropy, d_mean, &mut d_log_std);
@@ -438,11 +480,11 @@ impl Op for PpoGaussian {
         let input = |mean: Given, log_std: Given, value: Given| -> Vec<Given> {
             vec![mean, log_std, value, fixed(rows([n])), number(), number(), number(), number()]
         };
-        let op = Self { coefficients: PpoCoefficients { clip: 0.3, value: 0.7, entropy: 0.1, clip_value: true } };
+        let op = Self { scheduled: false, coefficients: PpoCoefficients { clip: 0.3, value: 0.7, entropy: 0.1, clip_value: true } };
         let steps = || fixed(rows([3]));
-        let mean = rows([3, n]);
+        let (mean, factors) = (rows([3, n]), fixed(with(Values::Unit, whole([2]))));
         let sequence =
-            vec![mean, whole([n]), rows([3]), fixed(rows([3, n])), steps(), steps(), steps(), steps()];
+            vec![mean, whole([n]), rows([3]), fixed(rows([3, n])), steps(), steps(), steps(), steps(), factors];
         // Logs of probabilities of several normal numbers lie far from the old ones: ratios are kept in reach by a scale.
         let case = |name: &str, inputs: Vec<Given>| {
             Case::build(name, inputs, move |g, x| {
@@ -458,7 +500,7 @@ impl Op for PpoGaussian {
             Case::build("sequences of 3 steps", sequence, move |g, x| {
                 let mut x = x.to_vec();
                 (x[0], x[3]) = (g.scale(x[0], 0.1)?, g.scale(x[3], 0.1)?);
-                let loss = g.apply("", op, &x)?;
+                let loss = g.apply("", Self { scheduled: true, ..op }, &x)?;
                 Ok(vec![g.mean(loss, 1)?])
             })
             .rows(7),
@@ -482,8 +524,10 @@ impl Graph {
         mask: Option<Node>,
         coefficients: PpoCoefficients,
     ) -> Result<(Node, Node)> {
-        let inputs: Vec<Node> = [logits, value].into_iter().chain(targets.nodes()).chain(mask).collect();
-        let op = PpoCategorical { heads: heads.to_vec(), masked: mask.is_some(), coefficients };
+        let inputs = [logits, value].into_iter().chain(targets.nodes()).chain(mask).chain(targets.factors);
+        let inputs: Vec<Node> = inputs.collect();
+        let scheduled = targets.factors.is_some();
+        let op = PpoCategorical { heads: heads.to_vec(), masked: mask.is_some(), scheduled, coefficients };
         let outputs = self.add_op("", op, &inputs)?;
         Ok((outputs[0], outputs[1]))
     }
@@ -498,8 +542,9 @@ impl Graph {
         targets: PpoTargets,
         coefficients: PpoCoefficients,
     ) -> Result<(Node, Node)> {
-        let inputs: Vec<Node> = [mean, log_std, value].into_iter().chain(targets.nodes()).collect();
-        let outputs = self.add_op("", PpoGaussian { coefficients }, &inputs)?;
+        let inputs = [mean, log_std, value].into_iter().chain(targets.nodes()).chain(targets.factors);
+        let inputs: Vec<Node> = inputs.collect();
+        let outputs = self.add_op("", PpoGaussian { scheduled: targets.factors.is_some(), coefficients }, &inputs)?;
         Ok((outputs[0], outputs[1]))
     }
 }

@@ -177,6 +177,7 @@ impl<R: Real> Plan<R> {
                 Feed::Ints(x) => (x.len(), true),
             };
             assert!(ints == (*kind == Kind::Ints), "input {name}: wanted {kind:?}");
+            let rows = if *kind == Kind::Whole { 1 } else { rows };
             assert!(got >= rows * len, "input {name}: {got} numbers, wanted {rows} rows of {len}");
         }
     }

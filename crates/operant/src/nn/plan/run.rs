@@ -16,7 +16,7 @@ use std::time::Instant;
 /// What an input is fed with.
 #[derive(Clone, Copy, Debug)]
 pub enum Feed<'a, R = f32> {
-    /// `[rows, …]`.
+    /// `[rows, …]`, or without rows if the input has none.
     Real(&'a [R]),
     /// `[rows, …]` of integers.
     Ints(&'a [i32]),
@@ -347,6 +347,7 @@ impl<'a, R: Real> At<'a, '_, R> {
             *out = match slot.place {
                 Place::Param(offset) => &self.run.values[offset..][..slot.len],
                 Place::Feed(number) => match self.run.feeds[number] {
+                    Feed::Real(x) if slot.kind == Kind::Whole => &x[..slot.len],
                     Feed::Real(x) => &x[self.first_row * slot.len..][..self.rows * slot.len],
                     Feed::Ints(_) => continue,
                 },

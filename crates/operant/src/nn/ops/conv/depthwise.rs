@@ -120,8 +120,9 @@ pub(super) fn forward<R: Real, L: Vectors<R>>(s: &Sizes, act: Act, c: &mut Forwa
     let ([ho, wo], compute, whole) = (s.out, c.compute.or_exact(true), s.as_one_group());
     let weight = c.room.take(Scratch::real(s.taps() * s.c)).real;
     taps_first(s, c.x[1], weight);
+    let mut padded = Padded::new(whole.x_border(s.c, s.kernel[0]), compute, c.room.again());
     for (x, y) in c.x[0].chunks_exact(s.x_len()).zip(c.y[0].chunks_exact_mut(s.y_len())) {
-        let mut padded = Padded::new(whole.x_border(s.c, s.kernel[0]), compute, x, 0, c.room.again());
+        padded.begin(0);
         let taps = TapRow {
             channels: s.c,
             pixels: wo,
@@ -134,8 +135,8 @@ pub(super) fn forward<R: Real, L: Vectors<R>>(s: &Sizes, act: Act, c: &mut Forwa
             tap_step: 1,
         };
         for row in 0..ho {
-            let at = padded.rows(row * s.stride, s.kernel[0]);
-            let Left::Real(from) = padded.left() else { unreachable!("staged as elements") };
+            let at = padded.rows(x, row * s.stride, s.kernel[0]);
+            let Left::Real(from) = padded.left(x) else { unreachable!("staged as elements") };
             let to = &mut y[row * wo * s.c..][..wo * s.c];
             let begin = if bias.is_empty() { Begin::Zero } else { Begin::Bias(bias) };
             taps.run::<R, L>(&from[at..], weight, begin, to);
@@ -167,7 +168,10 @@ impl<R: Real, L: Vectors<R>> Turn<R> for OnLanes<'_, R, L> {
             tap_row: -((s.stride * kw) as isize),
             tap_step: -(s.stride as isize),
         };
-        taps.run::<R, L>(from, self.weight, if add { Begin::Add } else { Begin::Zero }, to);
+        for strip in 0..part.strips.count {
+            let begin = if add { Begin::Add } else { Begin::Zero };
+            taps.run::<R, L>(&from[strip * part.strips.a..], self.weight, begin, &mut to[strip * part.strips.c..]);
+        }
     }
 }
 
@@ -177,11 +181,12 @@ pub(super) fn backward<R: Real, L: Vectors<R>>(s: &Sizes, c: &mut Backward<R>, d
     let taps = c.room.take(Scratch::real(s.taps() * s.c)).real;
     if !c.dx[1].is_empty() {
         taps.fill(R::default());
+        let mut padded = Padded::new(whole.x_border(s.c, s.kernel[0]), compute, c.room.again());
         for (x, dz) in c.x[0].chunks_exact(s.x_len()).zip(dz.chunks_exact(s.y_len())) {
-            let mut padded = Padded::new(whole.x_border(s.c, s.kernel[0]), compute, x, 0, c.room.again());
+            padded.begin(0);
             for (row, dz) in dz.chunks_exact(s.out[1] * s.c).enumerate() {
-                let at = padded.rows(row * s.stride, s.kernel[0]);
-                let Left::Real(from) = padded.left() else { unreachable!("staged as elements") };
+                let at = padded.rows(x, row * s.stride, s.kernel[0]);
+                let Left::Real(from) = padded.left(x) else { unreachable!("staged as elements") };
                 weight_row::<R, L>(s, padded.stride, &from[at..], dz, taps);
             }
         }
@@ -192,7 +197,10 @@ pub(super) fn backward<R: Real, L: Vectors<R>>(s: &Sizes, c: &mut Backward<R>, d
     if !c.dx[0].is_empty() {
         taps_first(s, c.x[1], taps);
         let turn = OnLanes::<R, L> { weight: taps, lanes: PhantomData };
-        gradient::image::<R, _>(&whole, &turn, compute, dz, c.add & 1 == 1, c.room.again(), c.dx[0]);
+        let mut image = gradient::Image::new(&whole, compute, c.room.again());
+        for (dz, dx) in dz.chunks_exact(s.y_len()).zip(c.dx[0].chunks_exact_mut(s.x_len())) {
+            image.run(&whole, &turn, (dz, 0..s.out[0]), c.add & 1 == 1, dx);
+        }
     }
 }
 

@@ -10,13 +10,13 @@ mod gradient;
 mod padded;
 
 use crate::Result;
-use crate::device::gemm::Product;
+use crate::device::gemm::{Product, Strips};
 use crate::lanes::Vectors;
 use crate::nn::channels;
 use crate::nn::check::{Case, Random, rows, whole};
 use crate::nn::elementwise::{activate, activation_gradient};
 use crate::nn::op::{Act, Backward, Forward, Kind, Needs, Op, Packing, Type, Types};
-use crate::nn::real::{Compute, Real, Room, Scratch, Start};
+use crate::nn::real::{Compute, Real, Scratch, Start};
 use crate::nn::{Graph, Init, Node};
 use padded::{Border, Padded};
 
@@ -36,6 +36,9 @@ pub struct Conv {
     /// Applied to the result.
     pub act: Act,
 }
+
+/// Bytes of results that are made in one go: half of the nearest cache, from which the activation reads them.
+const STRIP_BYTES: usize = 16 << 10;
 
 /// All sizes of a convolution of some images.
 #[derive(Clone, Copy, Debug)]
@@ -84,6 +87,16 @@ impl Sizes {
         self.out[0] * self.out[1] * self.o
     }
 
+    /// Output rows that are made in one go.
+    fn strips(&self) -> usize {
+        (STRIP_BYTES / (4 * self.out[1] * self.o)).clamp(1, self.out[0])
+    }
+
+    /// Padded rows that so many output rows see.
+    fn seen_rows(&self, rows: usize) -> usize {
+        (rows - 1) * self.stride + self.kernel[0]
+    }
+
     /// The padded image, `depth` channels of it.
     fn x_border(&self, depth: usize, rows: usize) -> Border {
         Border {
@@ -126,22 +139,31 @@ impl Conv {
         }
         sizes
     }
+
+    /// Numbers of the gradient before the activation that are held at once.
+    fn gradient_len(&self, s: &Sizes) -> usize {
+        match self.act {
+            Act::Identity => 0,
+            _ if s.is_depthwise() => s.images * s.y_len(),
+            _ => s.y_len(),
+        }
+    }
+
+    /// The gradient before the activation.
+    #[inline(always)]
+    fn gradient<'a, R: Real, L: Vectors<R>>(&self, y: &[R], dy: &'a [R], room: &'a mut [R]) -> &'a [R] {
+        if self.act == Act::Identity {
+            return dy;
+        }
+        activation_gradient::<R, L>(self.act, &[], y, dy, room);
+        room
+    }
 }
 
 /// Numbers in which a gradient of a bias is summed: pixels in one row, so that few channels fill several registers.
 fn bias_row(o: usize) -> usize {
     let row = channels::row_len(o);
     if row < 64 { 4 * row } else { row }
-}
-
-/// Adds the sum over pixels to the gradient of the bias.
-#[inline(always)]
-fn add_bias<R: Real, L: Vectors<R>>(dz: &[R], mut room: Room<R>, to: &mut [R]) {
-    let row = room.take(Scratch::real(bias_row(to.len()))).real;
-    row.fill(R::default());
-    channels::sums::<R, L>(dz, row);
-    channels::gather(row, to.len());
-    to.iter_mut().zip(&*row).for_each(|(to, sum)| *to += *sum);
 }
 
 impl Op for Conv {
@@ -204,15 +226,15 @@ impl Op for Conv {
 
     fn scratch<R: Real>(&self, types: &Types, rows: usize, compute: Compute) -> Scratch {
         let s = self.sizes(types, rows);
-        let dz = Scratch::real(if self.act == Act::Identity { 0 } else { s.images * s.y_len() });
+        let dz = Scratch::real(self.gradient_len(&s));
         let bias = Scratch::real(bias_row(s.o));
         if s.is_depthwise() {
-            return depthwise::scratch::<R>(&s, compute).or(bias).and(dz);
+            return depthwise::scratch::<R>(&s, compute).and(bias).and(dz);
         }
         let compute = compute.or_exact(s.exact());
-        let forward = s.x_border(s.cg, s.kernel[0]).scratch::<R>(compute);
-        let gradients = gradient::image_scratch::<R>(&s, compute).or(gradient::weight_scratch::<R>(&s, compute));
-        forward.or(gradients.or(bias).and(dz))
+        let forward = s.x_border(s.cg, s.seen_rows(s.strips())).scratch::<R>(compute);
+        let gradients = gradient::image_scratch::<R>(&s, compute).and(gradient::weight_scratch::<R>(&s, compute));
+        forward.or(gradients.and(bias).and(dz))
     }
 
     fn adds(&self) -> bool {
@@ -234,10 +256,11 @@ impl Op for Conv {
         }
         let compute = c.compute.or_exact(s.exact());
         let ([ho, wo], [kh, kw]) = (s.out, s.kernel);
-        let border = s.x_border(s.cg, kh);
+        let most = s.strips();
+        let mut padded = Padded::new(s.x_border(s.cg, s.seen_rows(most)), compute, c.room.again());
         for (x, y) in c.x[0].chunks_exact(s.x_len()).zip(c.y[0].chunks_exact_mut(s.y_len())) {
             for group in 0..s.groups {
-                let mut padded = Padded::new(border, compute, x, group * s.cg, c.room.again());
+                padded.begin(group * s.cg);
                 let product = Product {
                     m: wo,
                     n: s.og,
@@ -251,12 +274,15 @@ impl Op for Conv {
                     c_row: s.o,
                 };
                 let start = if bias.is_empty() { Start::Zero } else { Start::Bias(&bias[group * s.og..][..s.og]) };
-                for row in 0..ho {
-                    let at = padded.rows(row * s.stride, kh);
-                    let to = &mut y[row * wo * s.o..][..wo * s.o];
-                    let left = padded.left().from(at);
-                    R::product(compute, &product, left, c.packed.get(group), start, &mut to[group * s.og..]);
-                    if group + 1 == s.groups {
+                for row in (0..ho).step_by(most) {
+                    let count = most.min(ho - row);
+                    let at = padded.rows(x, row * s.stride, s.seen_rows(count));
+                    let to = &mut y[row * wo * s.o..][..count * wo * s.o];
+                    let (left, packed) = (padded.left(x).from(at), c.packed.get(group));
+                    let strips = Strips { count, a: s.stride * padded.stride, c: wo * s.o };
+                    let (relu, part) = (self.act == Act::Relu, &mut to[group * s.og..]);
+                    let done = R::product_strips(compute, &product, strips, left, packed, start, relu, part);
+                    if !done && group + 1 == s.groups {
                         activate::<R, L>(self.act, to);
                     }
                 }
@@ -267,28 +293,48 @@ impl Op for Conv {
     #[inline(always)]
     fn backward<R: Real, L: Vectors<R>>(&self, c: &mut Backward<R>) {
         let s = self.sizes(c.types, c.rows);
-        let gradient = if self.act == Act::Identity { 0 } else { s.images * s.y_len() };
-        let dz = c.room.take(Scratch::real(gradient)).real;
-        let dz: &[R] = if self.act == Act::Identity {
-            c.dy[0]
-        } else {
-            activation_gradient::<R, L>(self.act, &[], c.y[0], c.dy[0], dz);
-            dz
-        };
-        if self.bias && !c.dx[2].is_empty() {
-            add_bias::<R, L>(dz, c.room.again(), c.dx[2]);
-        }
+        let room = c.room.take(Scratch::real(self.gradient_len(&s))).real;
+        let sums = c.room.take(Scratch::real(bias_row(s.o))).real;
+        sums.fill(R::default());
+        let has_bias = self.bias && !c.dx[2].is_empty();
         if s.is_depthwise() {
+            let dz = self.gradient::<R, L>(c.y[0], c.dy[0], room);
+            if has_bias {
+                channels::sums::<R, L>(dz, sums);
+            }
             depthwise::backward::<R, L>(&s, c, dz);
-            return;
-        }
-        let compute = c.compute.or_exact(s.exact());
-        if !c.dx[1].is_empty() {
-            gradient::weight::<R>(&s, compute, c.x[0], dz, c.room.again(), c.dx[1]);
-        }
-        if !c.dx[0].is_empty() {
+        } else {
+            let compute = c.compute.or_exact(s.exact());
+            let mut weight = gradient::Weight::new(&s, compute, c.room.take(gradient::weight_scratch::<R>(&s, compute)));
+            let mut image = gradient::Image::new(&s, compute, c.room.again());
             let turn = gradient::Products { compute, packed: c.packed };
-            gradient::image::<R, _>(&s, &turn, compute, dz, c.add & 1 == 1, c.room.again(), c.dx[0]);
+            // Image by image and part by part, so that a gradient is in a near cache for all that read it.
+            for i in 0..s.images {
+                let at = i * s.y_len()..(i + 1) * s.y_len();
+                let y = if self.act == Act::Identity { &[] } else { &c.y[0][at.clone()] };
+                let dz = self.gradient::<R, L>(y, &c.dy[0][at], room);
+                let at = i * s.x_len()..(i + 1) * s.x_len();
+                for first in (0..s.out[0]).step_by(gradient::turn_rows(&s)) {
+                    let part = first..s.out[0].min(first + gradient::turn_rows(&s));
+                    if has_bias {
+                        let row = s.out[1] * s.o;
+                        channels::sums::<R, L>(&dz[part.start * row..part.end * row], sums);
+                    }
+                    if !c.dx[1].is_empty() {
+                        weight.add(&s, &c.x[0][at.clone()], (dz, part.clone()));
+                    }
+                    if !c.dx[0].is_empty() {
+                        image.run(&s, &turn, (dz, part), c.add & 1 == 1, &mut c.dx[0][at.clone()]);
+                    }
+                }
+            }
+            if !c.dx[1].is_empty() {
+                weight.finish(&s, c.dx[1]);
+            }
+        }
+        if has_bias {
+            channels::gather(sums, s.o);
+            c.dx[2].iter_mut().zip(&*sums).for_each(|(to, sum)| *to += *sum);
         }
     }
 

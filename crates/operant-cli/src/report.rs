@@ -1,0 +1,150 @@
+//! `operant report`: a run as one page with plots, results, events and settings.
+
+use crate::format::{duration, number};
+use crate::history::History;
+use crate::html;
+use crate::output::{Failure, grouped, print};
+use crate::run_folder::{RUNS, RunFolder, env_name, flat, setting};
+use crate::svg::{Curve, Plot, colour, escape};
+use operant::telemetry::{Event, EventKind};
+use serde_json::Value;
+use std::path::PathBuf;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  operant report runs/RUN\n  operant report runs/RUN --out page.html")]
+pub(crate) struct Args {
+    /// A run's folder, or its name below --dir.
+    run: String,
+    /// The page to write [default: report.html in the run's folder].
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Where runs are.
+    #[arg(long, value_name = "DIR", default_value = RUNS)]
+    dir: PathBuf,
+}
+
+/// Points of one line; more cannot be told apart.
+const POINTS: usize = 600;
+/// Samples read from a run.
+const SAMPLES: usize = 100_000;
+
+/// Metrics that share a plot: title and names.
+const TOGETHER: [(&str, &[&str]); 2] = [
+    ("value", &["value/mean", "value/min", "value/max"]),
+    ("share of time", &["time/collect", "time/learn", "time/other"]),
+];
+/// Metrics in the order of plots; others follow.
+const FIRST: [&str; 9] = [
+    "return",
+    "length",
+    "sps",
+    "loss/policy",
+    "loss/value",
+    "entropy",
+    "approx_kl",
+    "clip_fraction",
+    "explained_variance",
+];
+
+/// Titles of plots with the metrics on each, in the order of reading.
+pub(crate) fn plan<'a>(names: impl Iterator<Item = &'a str>) -> Vec<(String, Vec<String>)> {
+    let mut names: Vec<&str> = names.collect();
+    names.sort_by_key(|name| FIRST.iter().position(|first| first == name).unwrap_or(FIRST.len()));
+    let mut plots: Vec<(String, Vec<String>)> = Vec::new();
+    for name in names {
+        let group = TOGETHER.iter().find(|(_, members)| members.contains(&name));
+        let title = group.map_or(name, |(title, _)| title);
+        match plots.iter_mut().find(|(known, _)| known == title) {
+            Some((_, members)) if !members.iter().any(|member| member == name) => members.push(name.to_owned()),
+            Some(_) => {}
+            None => plots.push((title.to_owned(), vec![name.to_owned()])),
+        }
+    }
+    plots
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let folder = RunFolder::find(&args.run, &args.dir)?;
+    let out = args.out.clone().unwrap_or_else(|| folder.path.join("report.html"));
+    let page = page(&folder)?;
+    write(&out, &page)?;
+    print(&format!("{}\n", out.display()))
+}
+
+/// Writes a file, or says why not.
+pub(crate) fn write(path: &std::path::Path, text: &str) -> Result<(), Failure> {
+    std::fs::write(path, text).map_err(|error| {
+        Failure::Run(format!("cannot write {}: {error}; name a file that you may write with --out", path.display()))
+    })
+}
+
+fn page(folder: &RunFolder) -> Result<String, Failure> {
+    let settings = folder.config()?;
+    let history = folder.history(SAMPLES)?;
+    let events = folder.events();
+    let of = match (setting(&settings, "algo"), env_name(&settings)) {
+        (Some(algo), Some(env)) => format!("{algo} on {env}"),
+        _ => String::new(),
+    };
+    let last = (history.steps().last().copied().unwrap_or(0), history.seconds().last().copied().unwrap_or(0.0));
+    let summary =
+        format!("{of} · {} · {} steps · {}", folder.status().name(), grouped(last.0 as f64), duration(last.1));
+    let mut body = format!("<h1>{}</h1>\n<p class=\"dim\">{}</p>\n", escape(&folder.id), escape(&summary));
+    body += &html::table("Results", &[], &results(folder));
+    body += &html::plots("Metrics over steps", &plots(&history, &events));
+    let rows: Vec<Vec<String>> = events
+        .iter()
+        .map(|event| vec![grouped(event.step as f64), event.kind.to_string(), event.text.clone()])
+        .collect();
+    body += &html::table("Events", &["step", "kind", "text"].map(str::to_owned), &rows);
+    let rows: Vec<Vec<String>> = flat(&settings).into_iter().map(|(name, value)| vec![name, value]).collect();
+    body += &html::table("Settings", &[], &rows);
+    Ok(html::page(&folder.id, &body))
+}
+
+fn results(folder: &RunFolder) -> Vec<Vec<String>> {
+    let results = folder.results().unwrap_or_default();
+    results.iter().map(|(key, value)| vec![key.clone(), result_text(value)]).collect()
+}
+
+/// A value of `final.json` as people read it.
+pub(crate) fn result_text(value: &Value) -> String {
+    match value {
+        Value::Null => "–".to_owned(),
+        Value::Bool(true) => "yes".to_owned(),
+        Value::Bool(false) => "no".to_owned(),
+        Value::Number(whole) if whole.is_u64() => grouped(whole.as_f64().unwrap_or(f64::NAN)),
+        Value::Number(real) => number(real.as_f64().unwrap_or(f64::NAN)),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+fn plots(history: &History, events: &[Event]) -> Vec<Plot> {
+    let marked = |event: &&Event| {
+        matches!(event.kind, EventKind::Solved | EventKind::Resumed | EventKind::Diverged | EventKind::Alert(_))
+    };
+    let marks: Vec<(f64, String)> = events
+        .iter()
+        .filter(marked)
+        .map(|event| (event.step as f64, format!("{}: {}", event.kind, event.text)))
+        .collect();
+    let draw = |(title, members): (String, Vec<String>)| {
+        let curves = members.iter().enumerate().map(|(i, name)| {
+            let points = history.points(name, 0..history.len(), POINTS);
+            Curve { name: name.clone(), colour: colour(i), points }
+        });
+        Plot {
+            title: titled(&title, &members),
+            x_label: "steps".into(),
+            curves: curves.collect(),
+            marks: marks.clone(),
+        }
+    };
+    plan(history.names().iter().map(String::as_str)).into_iter().map(draw).collect()
+}
+
+fn titled(title: &str, members: &[String]) -> String {
+    let short = members.iter().map(|name| name.rsplit('/').next().unwrap_or(name));
+    if members.len() > 1 { format!("{title}: {}", short.collect::<Vec<_>>().join(", ")) } else { title.to_owned() }
+}
