@@ -7,21 +7,31 @@
 //! - `state`: the vector env, two blocks of memory and what infos need
 //! - `engine`: the class that steps
 //! - `network`: networks and their parameters
+//! - `settings`: settings of runs, from and to dictionaries
+//! - `actor`: a policy that acts
+//! - `foreign`: envs that Python brings, as the engine's vector env
+//! - `trainer`: a run that Python drives
 //!
 //! The engine does not know that Python exists; all that does is here.
 
 mod actions;
+mod actor;
 mod describe;
 mod engine;
 mod error;
+mod foreign;
 mod memory;
 mod network;
+mod settings;
 mod state;
+mod trainer;
 
 use pyo3::prelude::*;
 
 #[pymodule]
 mod _operant {
+    #[pymodule_export]
+    use super::actor::Actor;
     #[pymodule_export]
     use super::describe::{env_info, list_envs};
     #[pymodule_export]
@@ -30,6 +40,10 @@ mod _operant {
     use super::memory::Memory;
     #[pymodule_export]
     use super::network::Network;
+    #[pymodule_export]
+    use super::settings::{ppo_settings, resolve_settings, run_settings};
+    #[pymodule_export]
+    use super::trainer::{Trainer, copy_checkpoint};
 
     #[pymodule_export]
     #[allow(non_upper_case_globals)]

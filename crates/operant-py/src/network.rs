@@ -7,6 +7,7 @@ use operant::nn::nets::{Architecture, Net};
 use operant::nn::{Feed, Options, Params, Plan, Precision};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::sync::MutexExt;
 use pyo3::types::PyDict;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -39,8 +40,9 @@ fn options(threads: Option<usize>, precision: &str) -> PyResult<Options> {
 }
 
 impl Network {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Waits without the GIL, which who holds the lock may need to go on.
+    fn lock(&self, py: Python<'_>) -> MutexGuard<'_, State> {
+        self.state.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -66,8 +68,8 @@ impl Network {
         Ok(Self { architecture, net, options, state: Mutex::new(State { params, plan: None }) })
     }
 
-    fn save(&self, path: PathBuf) -> PyResult<()> {
-        self.architecture.save(&self.lock().params, path).map_err(raise)
+    fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        self.architecture.save(&self.lock(py).params, path).map_err(raise)
     }
 
     /// The description in JSON.
@@ -89,18 +91,18 @@ impl Network {
     }
 
     /// Names, shapes and whether they are trained, in the order they lie.
-    fn parameters(&self) -> Vec<(String, Vec<usize>, bool)> {
-        self.lock().params.specs().iter().map(|p| (p.name.clone(), p.shape.clone(), p.trainable)).collect()
+    fn parameters(&self, py: Python<'_>) -> Vec<(String, Vec<usize>, bool)> {
+        self.lock(py).params.specs().iter().map(|p| (p.name.clone(), p.shape.clone(), p.trainable)).collect()
     }
 
     /// A copy of one tensor, flat.
     fn get<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyArray1<f32>>> {
-        Ok(PyArray1::from_slice(py, self.lock().params.get(name).map_err(raise)?))
+        Ok(PyArray1::from_slice(py, self.lock(py).params.get(name).map_err(raise)?))
     }
 
     /// Replaces one tensor by flat values.
-    fn set(&self, name: &str, values: PyReadonlyArray1<'_, f32>) -> PyResult<()> {
-        self.lock().params.set(name, values.as_slice()?).map_err(raise)
+    fn set(&self, py: Python<'_>, name: &str, values: PyReadonlyArray1<'_, f32>) -> PyResult<()> {
+        self.lock(py).params.set(name, values.as_slice()?).map_err(raise)
     }
 
     /// Outputs by name for rows of observations.
@@ -113,7 +115,7 @@ impl Network {
             return Err(PyValueError::new_err(text));
         }
         let x = obs.as_slice()?;
-        let mut state = self.lock();
+        let mut state = self.lock(py);
         let State { params, plan } = &mut *state;
         let nodes: Vec<_> = self.net.outputs.iter().map(|(_, node)| *node).collect();
         if plan.as_ref().is_none_or(|plan| plan.max_rows() < rows) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -70,6 +71,23 @@ def test_any_batch_and_one_observation() -> None:
         np.testing.assert_allclose(net(obs[:count])["logits"], whole["logits"][:count], rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(net(obs[0])["logits"], whole["logits"][0], rtol=1e-5, atol=1e-6)
     assert net(obs[:0])["logits"].shape == (0, 2)
+
+
+def test_threads_take_turns() -> None:
+    net = nn.actor_critic(inputs=4, actions=2, threads=1)
+    obs = np.random.default_rng(1).normal(size=(5000, 4)).astype(np.float32)
+    wanted = net(obs)["logits"]
+    right: list[bool] = []
+
+    def run() -> None:
+        right.extend(np.array_equal(net(obs)["logits"], wanted) for _ in range(20))
+
+    threads = [threading.Thread(target=run, daemon=True) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+    assert right == [True] * 80
 
 
 def test_a_policy_chooses(tmp_path: Path) -> None:

@@ -19,6 +19,8 @@ pub enum Error {
     Saved(String),
     /// A file or folder that cannot be read or written.
     Io(String),
+    /// Envs that could not be stepped.
+    Env(String),
     /// Training that met a number that is not finite.
     Diverged(String),
 }
@@ -45,6 +47,7 @@ impl fmt::Display for Error {
         | Self::Action(text)
         | Self::Saved(text)
         | Self::Io(text)
+        | Self::Env(text)
         | Self::Diverged(text)) = self;
         f.write_str(text)
     }

@@ -3,6 +3,7 @@
 >>> import operant
 >>> envs = operant.make_vec("CartPole-v1", num_envs=8192, seed=0)
 >>> observations, infos = envs.reset()
+>>> model = operant.PPO("CartPole-v1", seed=0).learn(20_000)
 
 Importing the package also registers every environment with Gymnasium, as ``operant/CartPole-v1`` and so on.
 """
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from operant import nn
 from operant._operant import __version__, list_envs
+from operant.ppo import PPO
 from operant.registration import register_envs
 from operant.single import OperantEnv
 from operant.spaces import UnknownEnvError, env_info
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "OperantEnv",
     "OperantVectorEnv",
+    "PPO",
     "UnknownEnvError",
     "__version__",
     "env_info",

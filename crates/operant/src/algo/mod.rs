@@ -5,6 +5,7 @@ mod curiosity;
 mod policy;
 mod popart;
 pub mod ppo;
+mod scratch;
 
 pub use curiosity::Curiosity;
 pub use policy::{ActionsMut, Actor, Head, MemoryName, NetworkSettings, OBS_LIMIT, Policy};
@@ -45,6 +46,8 @@ pub struct Report {
     pub env_seconds: f64,
     /// The metric that was not finite, if training can't go on.
     pub diverged: Option<String>,
+    /// Why the envs could not be stepped, if they could not: nothing was learned in this iteration.
+    pub failed: Option<String>,
 }
 
 /// Most episodes of one iteration that are shown one by one.
@@ -60,6 +63,7 @@ impl Report {
             seconds: [0.0; 2],
             env_seconds: 0.0,
             diverged: None,
+            failed: None,
         }
     }
 
@@ -100,6 +104,10 @@ pub trait Algorithm: Send {
     fn steps(&self) -> u64;
     /// Env steps of one iteration.
     fn steps_per_iteration(&self) -> u64;
+    /// Changes the env steps of the whole run, over which schedules go.
+    fn set_total_steps(&mut self, total_steps: u64);
+    /// Goes on with the weights and the normaliser of another policy; the optimiser stays as it is.
+    fn adopt(&mut self, policy: &Policy) -> Result<()>;
     /// The policy as it is now, for evaluation.
     fn policy(&self) -> Result<Policy>;
     /// Everything needed to go on exactly from here; the part `policy.safetensors` is a policy's file.

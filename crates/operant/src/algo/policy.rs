@@ -276,11 +276,15 @@ const NORMALISER: &str = "operant.obs_normaliser";
 impl Policy {
     /// As the bytes of a safetensors file that also [`Architecture::load`] and PyTorch read.
     pub fn to_bytes(&self) -> Vec<u8> {
+        self.to_bytes_with(Metadata::new())
+    }
+
+    /// [`Policy::to_bytes`] with further notes in the file.
+    pub fn to_bytes_with(&self, notes: Metadata) -> Vec<u8> {
         let json = |value: serde_json::Result<String>| value.expect("numbers and names are JSON");
-        let mut metadata = Metadata::from([
-            ("operant.architecture".to_owned(), self.architecture.to_json()),
-            (HEAD.to_owned(), json(serde_json::to_string(&self.head))),
-        ]);
+        let mut metadata = notes;
+        metadata.insert("operant.architecture".to_owned(), self.architecture.to_json());
+        metadata.insert(HEAD.to_owned(), json(serde_json::to_string(&self.head)));
         if let Some(normaliser) = &self.normaliser {
             // Bits, so that a policy that is loaded acts exactly as the one that was saved.
             let bits: Vec<u64> = normaliser.to_numbers().iter().map(|x| x.to_bits()).collect();
@@ -315,6 +319,23 @@ impl Policy {
         let bytes = std::fs::read(path)
             .map_err(|error| Error::Saved(format!("can't read {}: {error}; check the path", path.display())))?;
         Self::from_bytes(&bytes)
+    }
+
+    /// Whether a run of this network could go on with this policy.
+    pub(super) fn check_like(&self, architecture: &Architecture, head: &Head, normalises: bool) -> Result<()> {
+        if self.architecture != *architecture || self.head != *head {
+            return Err(Error::Invalid(format!(
+                "the policy is {:?} with {:?}; this run has {architecture:?} with {head:?}",
+                self.architecture, self.head
+            )));
+        }
+        let has = self.normaliser.is_some();
+        if has != normalises {
+            return Err(Error::Invalid(format!(
+                "the policy was trained with ppo.normalize_obs = {has}; this run has {normalises}"
+            )));
+        }
+        Ok(())
     }
 
     /// Plans for up to `rows` observations at once.

@@ -7,6 +7,7 @@
 use super::curiosity::{Bonus, Curiosity};
 use super::policy::{Actor, Head, OBS_LIMIT, Policy};
 use super::popart::PopArt;
+use super::scratch::Scratch;
 use super::{Algorithm, Build, Ended, Entry, Parts, Report, part};
 use crate::config::{self, Table};
 use crate::data::{ActionColumn, Batch, Order, ReturnScale, Rollout, Running, Shape};
@@ -18,7 +19,8 @@ use crate::nn::dist::Draws;
 use crate::nn::nets::{Architecture, Net};
 use crate::nn::ops::{PPO_STATISTICS, PpoCoefficients, PpoTargets};
 use crate::nn::{
-    Feed, Gradients, Graph, LossScale, Method, Node, Optimizer, Options, Params, Plan, Precision, Schedule, Wanted,
+    Feed, Gradients, Graph, LossScale, Metadata, Method, Node, Optimizer, Options, Params, Plan, Precision, Schedule,
+    Wanted,
 };
 use crate::telemetry::Metric;
 use serde::{Deserialize, Serialize};
@@ -372,12 +374,34 @@ impl Ppo {
             learner,
             statistics,
         };
-        // The first observation is where the last rollout would have ended.
-        let steps = ppo.settings.num_steps;
-        let (seed, mut scratch) = (ppo.seed, Scratch::new(n));
-        ppo.env.reset(Seeds::One(seed), None, scratch.row(&mut ppo.rollout, &mut ppo.final_obs, steps));
-        ppo.normalise_obs(steps, true);
+        ppo.reset_envs(Seeds::One(ppo.seed));
         Ok(ppo)
+    }
+
+    /// Begins episodes in all envs. The first observation is where the last rollout would have ended.
+    fn reset_envs(&mut self, seeds: Seeds<'_>) {
+        let (steps, n) = (self.settings.num_steps, self.rollout.shape.envs);
+        let mut scratch = Scratch::new(n);
+        self.env.reset(seeds, None, scratch.row(&mut self.rollout, &mut self.final_obs, steps));
+        (0..n).for_each(|env| self.actor.forget(env));
+        self.normalise_obs(steps, true);
+    }
+
+    /// Shows the states as they are where the next rollout begins, seen through the normaliser that has seen them already.
+    fn observe_envs(&mut self) {
+        let steps = self.settings.num_steps;
+        let mut scratch = Scratch::new(self.rollout.shape.envs);
+        self.env.observe(scratch.row(&mut self.rollout, &mut self.final_obs, steps));
+        self.normalise_obs(steps, false);
+    }
+
+    fn current_policy(&self) -> Policy {
+        Policy {
+            architecture: self.architecture.clone(),
+            head: self.head.clone(),
+            params: self.params.clone(),
+            normaliser: self.obs_normaliser.clone(),
+        }
     }
 
     fn samples(&self) -> u64 {
@@ -395,8 +419,15 @@ impl Ppo {
         normaliser.normalise(obs, OBS_LIMIT);
     }
 
-    /// Plays T steps.
+    /// Plays T steps; stops at once if the envs fail.
     fn collect(&mut self, report: &mut Report) {
+        if self.env.failure().is_some() {
+            self.reset_envs(Seeds::Keep);
+            report.failed = self.env.failure();
+            if report.failed.is_some() {
+                return;
+            }
+        }
         let Shape { steps, envs: n, obs, dims, choices, .. } = self.rollout.shape;
         self.rollout.wrap();
         if let Some(memory) = &mut self.memory {
@@ -436,6 +467,10 @@ impl Ppo {
             let start = Instant::now();
             self.env.step(actions, row);
             report.env_seconds += start.elapsed().as_secs_f64();
+            report.failed = self.env.failure();
+            if report.failed.is_some() {
+                return;
+            }
             self.after_step(t, report);
         }
         self.actor.forward(&self.params, n, &self.rollout.obs[steps * n * obs..]);
@@ -455,11 +490,13 @@ impl Ppo {
             if terminated | truncated == 0 {
                 continue;
             }
-            report.episode(Ended {
-                env: env as u32,
-                total: self.episode_return[env],
-                length: self.episode_length[env],
-            });
+            if self.episode_length[env] > 0 {
+                report.episode(Ended {
+                    env: env as u32,
+                    total: self.episode_return[env],
+                    length: self.episode_length[env],
+                });
+            }
             if terminated == 0 {
                 self.truncated_envs.push(env);
             }
@@ -635,42 +672,6 @@ impl Ppo {
     }
 }
 
-/// Columns of a row that a reset does not write.
-struct Scratch {
-    reward: Vec<f32>,
-    terminated: Vec<u8>,
-    truncated: Vec<u8>,
-    episode_return: Vec<f32>,
-    episode_length: Vec<i32>,
-}
-
-impl Scratch {
-    fn new(n: usize) -> Self {
-        Self {
-            reward: vec![0.0; n],
-            terminated: vec![0; n],
-            truncated: vec![0; n],
-            episode_return: vec![0.0; n],
-            episode_length: vec![0; n],
-        }
-    }
-
-    /// A row that writes observations and masks of row `t`.
-    fn row<'a>(&'a mut self, rollout: &'a mut Rollout, final_obs: &'a mut [f32], t: usize) -> Row<'a> {
-        let Shape { envs: n, obs, choices, .. } = rollout.shape;
-        Row {
-            obs: &mut rollout.obs[t * n * obs..(t + 1) * n * obs],
-            legal: &mut rollout.legal[t * n * choices..(t + 1) * n * choices],
-            reward: &mut self.reward,
-            terminated: &mut self.terminated,
-            truncated: &mut self.truncated,
-            final_obs,
-            episode_return: &mut self.episode_return,
-            episode_length: &mut self.episode_length,
-        }
-    }
-}
-
 /// What a checkpoint holds beside weights, optimiser and envs; floats by their bits.
 #[derive(Serialize, Deserialize)]
 struct State {
@@ -697,6 +698,9 @@ impl Algorithm for Ppo {
     fn iterate(&mut self, report: &mut Report) {
         let start = Instant::now();
         self.collect(report);
+        if report.failed.is_some() {
+            return;
+        }
         if let Some(bonus) = &mut self.bonus {
             match bonus.reward(&mut self.rollout, self.settings.curiosity_coef as f32) {
                 Some(error) => report.values[Reported::Novelty as usize] = error,
@@ -722,22 +726,23 @@ impl Algorithm for Ppo {
         self.samples()
     }
 
+    fn set_total_steps(&mut self, total_steps: u64) {
+        self.total_steps = total_steps;
+    }
+
+    fn adopt(&mut self, policy: &Policy) -> Result<()> {
+        policy.check_like(&self.architecture, &self.head, self.obs_normaliser.is_some())?;
+        self.params.from_bytes(&policy.params.to_bytes(&Metadata::new()))?;
+        self.obs_normaliser.clone_from(&policy.normaliser);
+        self.observe_envs();
+        Ok(())
+    }
+
     fn policy(&self) -> Result<Policy> {
-        Ok(Policy {
-            architecture: self.architecture.clone(),
-            head: self.head.clone(),
-            params: self.params.clone(),
-            normaliser: self.obs_normaliser.clone(),
-        })
+        Ok(self.current_policy())
     }
 
     fn save(&self) -> Parts {
-        let policy = Policy {
-            architecture: self.architecture.clone(),
-            head: self.head.clone(),
-            params: self.params.clone(),
-            normaliser: self.obs_normaliser.clone(),
-        };
         let state = State {
             iteration: self.iteration,
             obs_normaliser: self.obs_normaliser.as_ref().map(|x| to_bits(x.to_numbers())),
@@ -747,7 +752,7 @@ impl Algorithm for Ppo {
         };
         let bonus = self.bonus.iter().flat_map(Bonus::save).map(|(name, bytes)| (name.to_owned(), bytes));
         let own = [
-            ("policy.safetensors".into(), policy.to_bytes()),
+            ("policy.safetensors".into(), self.current_policy().to_bytes()),
             ("optimizer.safetensors".into(), self.optimizer.to_bytes()),
             ("env.bin".into(), self.env.save()),
             ("memory.bin".into(), self.actor.state().iter().flatten().flat_map(|x| x.to_le_bytes()).collect()),
@@ -788,11 +793,7 @@ impl Algorithm for Ppo {
         let values = self.actor.state_mut().iter_mut().flatten();
         values.zip(memory).for_each(|(to, bytes)| *to = f32::from_le_bytes(*bytes));
         self.iteration = state.iteration;
-        // The next rollout begins from the states as they are, seen through the normaliser that has seen them already.
-        let steps = self.settings.num_steps;
-        let mut scratch = Scratch::new(n);
-        self.env.observe(scratch.row(&mut self.rollout, &mut self.final_obs, steps));
-        self.normalise_obs(steps, false);
+        self.observe_envs();
         Ok(())
     }
 }

@@ -231,6 +231,10 @@ pub trait VecEnv: Send {
     /// One step of all envs, which must have been reset. The edges call [`Actions::check`] first: here a wrong choice is
     /// some other choice, and a wrong count panics.
     fn step(&mut self, actions: Actions<'_>, out: Row<'_>);
+    /// Why the last call could not be done, for envs that can fail: what it wrote is of no use. A reset of all begins anew.
+    fn failure(&self) -> Option<String> {
+        None
+    }
     /// Writes `obs` and `legal` of the states as they are.
     fn observe(&self, out: Row<'_>);
     /// The columns of the state, and after them `elapsed`, the steps since the episode began.

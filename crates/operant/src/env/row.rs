@@ -25,7 +25,7 @@ pub struct Row<'a> {
     pub final_obs: &'a mut [f32],
     /// `[N]` undiscounted return of an episode that ended in this step.
     pub episode_return: &'a mut [f32],
-    /// `[N]` length of an episode that ended in this step.
+    /// `[N]` length of an episode that ended in this step; 0 where the step only led to the next episode.
     pub episode_length: &'a mut [i32],
     /// `[N, choices]` 1 where an action is legal in the next state; empty unless the spec is masked.
     pub legal: &'a mut [u8],

@@ -299,6 +299,26 @@ impl Run {
         self.algorithm.as_ref()
     }
 
+    /// Goes on with the weights and the normaliser of another policy.
+    pub fn adopt(&mut self, policy: &algo::Policy) -> Result<()> {
+        self.algorithm.adopt(policy)
+    }
+
+    /// What did not reach a sink so far.
+    pub fn drops(&self) -> Drops {
+        self.board.drops()
+    }
+
+    /// Lets a run that came to an end go on until `steps` env steps; the time since its last iteration does not count.
+    pub fn go_on(&mut self, steps: u64) -> Result<()> {
+        self.config.settings.steps = steps;
+        self.algorithm.set_total_steps(steps);
+        replace_file(&self.folder.join("run.toml"), self.config.to_text().as_bytes())?;
+        self.started += self.last.elapsed();
+        self.last = Instant::now();
+        Ok(())
+    }
+
     /// What the last iteration reported.
     pub fn report(&self) -> &Report {
         &self.report
@@ -313,8 +333,12 @@ impl Run {
     pub fn step(&mut self) -> Result<Option<End>> {
         self.report.begin();
         self.algorithm.iterate(&mut self.report);
-        self.iterations += 1;
         let steps = self.algorithm.steps();
+        if let Some(reason) = self.report.failed.take() {
+            self.board.event(EventKind::Stopped, steps, reason.as_str());
+            return Err(Error::Env(reason));
+        }
+        self.iterations += 1;
         if let Some(reason) = self.report.diverged.take() {
             self.board.event(EventKind::Diverged, steps, reason.as_str());
             let held = self.checkpoints.list();
@@ -439,6 +463,15 @@ impl Run {
 
     /// Saves the last checkpoint, evaluates the policy where the env is in the registry, writes `final.json`.
     pub fn finish(mut self, end: &End) -> Result<(Summary, Drops)> {
+        let mut summary = self.conclude(end)?;
+        let drops = self.board.finish();
+        summary.samples_dropped = drops.samples();
+        write_summary(&self.folder, &summary)?;
+        Ok((summary, drops))
+    }
+
+    /// What [`Run::finish`] does, for a run that may go on.
+    pub fn conclude(&mut self, end: &End) -> Result<Summary> {
         let steps = self.algorithm.steps();
         let (wall_s, cpu_s) = (self.seconds(), self.cpu_seconds());
         let checkpoint = self.save()?;
@@ -448,7 +481,6 @@ impl Run {
             End::Stopped => None,
             _ => self.evaluate()?,
         };
-        let drops = self.board.finish();
         let episodes = &self.report.episodes;
         let summary = Summary {
             solved: self.solved.is_some(),
@@ -462,11 +494,10 @@ impl Run {
             eval_return,
             episodes: episodes.count(),
             checkpoint,
-            samples_dropped: drops.samples(),
+            samples_dropped: self.board.drops().samples(),
         };
-        let text = serde_json::to_vec_pretty(&summary).expect("numbers are JSON");
-        replace_file(&self.folder.join("final.json"), &text)?;
-        Ok((summary, drops))
+        write_summary(&self.folder, &summary)?;
+        Ok(summary)
     }
 
     fn evaluate(&self) -> Result<Option<f64>> {
@@ -477,4 +508,9 @@ impl Run {
         let policy = self.algorithm.policy()?;
         Ok(Some(evaluate(&policy, &self.config.env, &self.config.env_params, &play, None)?.mean()))
     }
+}
+
+fn write_summary(folder: &Path, summary: &Summary) -> Result<()> {
+    let text = serde_json::to_vec_pretty(summary).expect("numbers are JSON");
+    replace_file(&folder.join("final.json"), &text)
 }

@@ -1,0 +1,97 @@
+//! Settings of runs between Python's dictionaries and the engine's tables.
+
+use crate::error::raise;
+use operant::algo::{self, NetworkSettings};
+use operant::config::{self, Table, Value};
+use operant::run::{Config, Run, Settings};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use std::path::PathBuf;
+
+/// The keys that there are, with their defaults: those of the top level under "", then by table.
+#[pyfunction]
+pub(crate) fn ppo_settings(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    let tables = PyDict::new(py);
+    tables.set_item("", dict(py, &config::defaults::<Settings>())?)?;
+    tables.set_item("ppo", dict(py, &(algo::find("ppo").map_err(raise)?.defaults)())?)?;
+    tables.set_item("network", dict(py, &config::defaults::<NetworkSettings>())?)?;
+    Ok(tables)
+}
+
+/// The settings of the run in a folder, or those that `text` holds as a `run.toml` does.
+#[pyfunction]
+#[pyo3(signature = (folder, text=None))]
+pub(crate) fn run_settings<'py>(py: Python<'py>, folder: PathBuf, text: Option<&str>) -> PyResult<Bound<'py, PyDict>> {
+    let config = match text {
+        Some(text) => Config::from_text(text, &folder.display().to_string()),
+        None => Run::config_of(&folder),
+    };
+    of_config(py, &config.map_err(raise)?)
+}
+
+/// Every setting of a run of this env, where these are given.
+#[pyfunction]
+pub(crate) fn resolve_settings<'py>(
+    py: Python<'py>,
+    env: &str,
+    settings: Vec<(String, Bound<'py, PyAny>)>,
+) -> PyResult<Bound<'py, PyDict>> {
+    of_config(py, &Config::resolve("ppo", env, table(&settings)?).map_err(raise)?)
+}
+
+/// Every setting of a run.
+pub(crate) fn of_config<'py>(py: Python<'py>, config: &Config) -> PyResult<Bound<'py, PyDict>> {
+    dict(py, &config::parse(&config.to_text(), "settings").map_err(raise)?)
+}
+
+/// Values at dotted paths as a table.
+pub(crate) fn table(pairs: &[(String, Bound<'_, PyAny>)]) -> PyResult<Table> {
+    let mut table = Table::new();
+    for (path, object) in pairs {
+        config::insert(&mut table, path, value(path, object)?).map_err(raise)?;
+    }
+    Ok(table)
+}
+
+fn value(path: &str, object: &Bound<'_, PyAny>) -> PyResult<Value> {
+    Ok(if object.is_instance_of::<PyBool>() {
+        Value::Boolean(object.extract()?)
+    } else if object.is_instance_of::<PyInt>() {
+        let wanted = |_| PyValueError::new_err(format!("{path} = {object}: wanted at most {}", i64::MAX));
+        Value::Integer(object.extract().map_err(wanted)?)
+    } else if object.is_instance_of::<PyFloat>() {
+        Value::Float(object.extract()?)
+    } else if object.is_instance_of::<PyString>() {
+        Value::String(object.extract()?)
+    } else if object.is_instance_of::<PyList>() || object.is_instance_of::<PyTuple>() {
+        let items = object.try_iter()?.map(|item| value(path, &item?));
+        Value::Array(items.collect::<PyResult<_>>()?)
+    } else {
+        let got = object.get_type().name()?;
+        return Err(PyTypeError::new_err(format!("{path} is of type {got}: wanted a number, text, bool or list")));
+    })
+}
+
+fn dict<'py>(py: Python<'py>, table: &Table) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    for (key, value) in table {
+        dict.set_item(key, object(py, value)?)?;
+    }
+    Ok(dict)
+}
+
+fn object<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
+    Ok(match value {
+        Value::String(text) => text.into_pyobject(py)?.into_any(),
+        Value::Integer(x) => x.into_pyobject(py)?.into_any(),
+        Value::Float(x) => x.into_pyobject(py)?.into_any(),
+        Value::Boolean(x) => PyBool::new(py, *x).to_owned().into_any(),
+        Value::Datetime(time) => time.to_string().into_pyobject(py)?.into_any(),
+        Value::Array(items) => {
+            let items: Vec<_> = items.iter().map(|item| object(py, item)).collect::<PyResult<_>>()?;
+            PyList::new(py, items)?.into_any()
+        }
+        Value::Table(table) => dict(py, table)?.into_any(),
+    })
+}

@@ -1,0 +1,388 @@
+"""The trainer on the engine's environments: learning, exactness, stopping, messages."""
+
+from __future__ import annotations
+
+import _thread
+import json
+import shutil
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import operant
+import pytest
+
+
+def weights(model: operant.PPO, tmp_path: Path) -> dict[str, np.ndarray]:
+    from safetensors.numpy import load_file
+
+    path = tmp_path / "weights.safetensors"
+    model.save(path)
+    return load_file(path)
+
+
+def same(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> bool:
+    return a.keys() == b.keys() and all(a[key].tobytes() == b[key].tobytes() for key in a)
+
+
+SOME = np.random.default_rng(0).normal(size=(37, 4)).astype(np.float32)
+
+
+def test_cartpole_is_learned() -> None:
+    model = operant.PPO("CartPole-v1", seed=1)
+    assert model.learn(100_000) is model
+    assert 100_000 <= model.num_timesteps < 100_000 + 16 * 16
+    before = operant.PPO("CartPole-v1", seed=1).evaluate(20)
+    result = model.evaluate(episodes=50)
+    assert result["mean_return"] > 400 > 5 * before["mean_return"]
+    assert len(result["returns"]) == len(result["lengths"]) == 50
+    assert result["std_return"] == pytest.approx(np.std(result["returns"]))
+    assert result == model.evaluate(episodes=50)
+    assert model.metrics["return"] > 100 and model.metrics["steps"] == model.num_timesteps
+    assert {"loss/policy", "loss/value", "entropy", "approx_kl", "sps", "episodes"} <= model.metrics.keys()
+
+
+def test_predictions_have_the_form_of_the_env() -> None:
+    model = operant.PPO("cartpole", seed=1)
+    actions, state = model.predict(SOME, deterministic=True)
+    assert state is None and actions.shape == (37,) and actions.dtype == np.int64
+    one, _ = model.predict(SOME[3], deterministic=True)
+    assert np.shape(one) == () and one == actions[3]
+    envs = operant.make_vec("cartpole", 37, seed=0)
+    envs.reset()
+    envs.step(model.predict(SOME)[0])
+    drawn = {int(model.predict(SOME[0])[0]) for _ in range(100)}
+    assert drawn == {0, 1}
+    pendulum = operant.PPO("Pendulum-v1", seed=1)
+    observations = np.zeros((500, 3), dtype=np.float32)
+    actions, _ = pendulum.predict(observations)
+    assert actions.shape == (500, 1) and actions.dtype == np.float32
+    assert actions.min() < -0.5 and actions.max() > 0.5 and np.abs(actions).max() <= 2.0
+    assert pendulum.predict(observations[0])[0].shape == (1,)
+    with pytest.raises(ValueError, match=r"shape \(5,\), wanted \(4,\) or \('N', 4\)"):
+        model.predict(np.zeros(5))
+
+
+def test_masks_forbid_actions() -> None:
+    model = operant.PPO("probe_masked", seed=1)
+    count = model.action_space.n
+    observations = np.zeros((200, *model.observation_space.shape), dtype=np.float32)
+    for action in range(count):
+        masks = np.zeros((200, count), dtype=bool)
+        masks[:, action] = True
+        assert (model.predict(observations, action_masks=masks)[0] == action).all()
+    with pytest.raises(ValueError, match="forbid every action of row 0"):
+        model.predict(observations, action_masks=np.zeros((200, count)))
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "model"])
+def test_saved_models_predict_the_same_bits(name: str, tmp_path: Path) -> None:
+    model = operant.PPO("Pendulum-v1", seed=3, num_envs=4, num_steps=64, minibatch_size=64).learn(1000)
+    assert model.settings["ppo"]["normalize_obs"]
+    model.save(tmp_path / name)
+    other = operant.PPO.load(tmp_path / name)
+    observations = np.random.default_rng(0).normal(size=(100, 3)).astype(np.float32)
+    for rows in (observations, observations[:7], observations[0]):
+        assert (
+            model.predict(rows, deterministic=True)[0].tobytes() == other.predict(rows, deterministic=True)[0].tobytes()
+        )
+    assert other.settings["ppo"] == model.settings["ppo"] and other.settings["seed"] == 3
+    assert model.evaluate(5) == other.evaluate(5)
+    # Written over, as in a loop that saves again and again.
+    model.learn(256).save(tmp_path / name)
+    again = operant.PPO.load(tmp_path / name)
+    assert (
+        again.predict(observations, deterministic=True)[0].tobytes()
+        != other.predict(observations, deterministic=True)[0].tobytes()
+    )
+
+
+def test_a_saved_folder_trains_on_exactly(tmp_path: Path) -> None:
+    model = operant.PPO("cartpole", seed=2).learn(4096)
+    model.save(tmp_path / "saved")
+    other = operant.PPO.load(tmp_path / "saved")
+    assert other.num_timesteps == model.num_timesteps == 4096
+    assert same(weights(model.learn(4096), tmp_path), weights(other.learn(4096), tmp_path))
+    # A policy's file has weights alone: it goes on, but not exactly, and counts from 0.
+    model.save(tmp_path / "policy.safetensors")
+    policy = operant.PPO.load(tmp_path / "policy.safetensors", learning_rate=1e-4, n_steps=32)
+    assert policy.num_timesteps == 0 and policy.settings["ppo"]["num_steps"] == 32
+    assert same(weights(policy, tmp_path), weights(model, tmp_path))
+    policy.learn(512)
+    assert not same(weights(policy, tmp_path), weights(model, tmp_path))
+
+
+def test_resume_is_exact(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"seed": 5, "steps": 16_384, "checkpoint": {"every": 20, "keep": 9}}
+    whole = operant.PPO("cartpole", run_dir=tmp_path / "whole", **options).learn()
+    assert whole.num_timesteps == 16_384
+    wanted = weights(whole, tmp_path)
+    with pytest.raises(ValueError, match="is going on in process"):
+        operant.PPO.resume(tmp_path / "whole")
+    del whole
+    # As if it had been killed: the newest checkpoint is of the middle.
+    shutil.copytree(tmp_path / "whole", tmp_path / "part")
+    names = sorted(path.name for path in (tmp_path / "part" / "ckpt").glob("step-*"))
+    assert [int(name.removeprefix("step-")) for name in names] == [5120, 10_240, 15_360, 16_384]
+    for name in names[2:]:
+        shutil.rmtree(tmp_path / "part" / "ckpt" / name)
+    model = operant.PPO.resume(tmp_path / "part")
+    assert model.num_timesteps == 10_240 and model.run_dir == tmp_path / "part"
+    assert model.learn().num_timesteps == 16_384
+    assert same(wanted, weights(model, tmp_path))
+    del model
+    older = operant.PPO.resume(tmp_path / "part", checkpoint=names[0])
+    assert older.num_timesteps == 5120
+    # A checkpoint as a model of its own.
+    other = operant.PPO.load(tmp_path / "whole" / "ckpt" / names[1])
+    assert other.num_timesteps == 10_240 and other.run_dir != tmp_path / "whole"
+    assert same(wanted, weights(other.learn(), tmp_path))
+
+
+def test_a_run_folder_is_kept(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    model = operant.PPO("cartpole", seed=1, run_dir=folder).learn(8192)
+    assert model.run_dir == folder
+    assert {"run.toml", "metrics.jsonl", "events.jsonl", "live.ring", "ckpt", "final.json"} <= {
+        p.name for p in folder.iterdir()
+    }
+    final = json.loads((folder / "final.json").read_text())
+    assert final["steps"] == 8192 and final["eval_return"] is not None
+    with pytest.raises(ValueError, match="holds a run already"):
+        operant.PPO("cartpole", run_dir=folder)
+    with pytest.raises(ValueError, match="holds a run"):
+        operant.PPO("cartpole").save(folder)
+    del model
+    # Closed, so everything is written.
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    assert any('"return"' in line for line in lines)
+    temporary = operant.PPO("cartpole")
+    other = temporary.run_dir
+    assert other.exists()
+    del temporary
+    assert not other.exists()
+
+
+def test_learning_goes_on_and_schedules_stretch() -> None:
+    model = operant.PPO("cartpole", seed=1).learn(4096)
+    assert model.metrics["learning_rate"] < 0.3e-3
+    model.learn(4096)
+    assert model.num_timesteps == 8192 == model.settings["steps"]
+    assert 0 < model.metrics["learning_rate"] < 0.3e-3
+    model.learn(1)
+    assert model.num_timesteps == 8192 + 256
+    assert model.learn().num_timesteps == 8192 + 256
+
+
+def test_threads_do_not_matter(tmp_path: Path) -> None:
+    options = {"num_envs": 512, "num_steps": 16, "num_minibatches": 4, "seed": 9}
+    one, two, other = (
+        weights(operant.PPO("cartpole", **{**options, **more}).learn(30_000), tmp_path)
+        for more in ({"threads": 1}, {"threads": 2}, {"threads": 1, "seed": 10})
+    )
+    assert same(one, two) and not same(one, other)
+
+
+def test_callbacks_see_and_stop() -> None:
+    seen: list[dict[str, float]] = []
+
+    def callback(model: operant.PPO, metrics: dict[str, float]) -> bool | None:
+        assert metrics["steps"] == model.num_timesteps
+        model.predict(SOME)
+        seen.append(metrics)
+        return False if len(seen) == 3 else None
+
+    model = operant.PPO("cartpole", seed=1)
+    start = time.monotonic()
+    model.learn(10**12, callback=callback)
+    assert len(seen) == 3 and 0.2 < time.monotonic() - start < 5
+    last: list[float] = []
+    model.learn(256, callback=lambda _, metrics: last.append(metrics["steps"]))
+    assert last == [model.num_timesteps]
+
+    def broken(model: operant.PPO, metrics: dict[str, float]) -> None:
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        model.learn(10**12, callback=broken)
+    model.learn(256)
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_keyboard_interrupt_stops_and_leaves_a_model(kept: bool, tmp_path: Path) -> None:
+    model = operant.PPO("cartpole", seed=1, run_dir=tmp_path / "run" if kept else None)
+    at: list[float] = []
+
+    def interrupt() -> None:
+        time.sleep(0.5)
+        at.append(time.monotonic())
+        _thread.interrupt_main()
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        model.learn(10**12)
+    assert time.monotonic() - at[0] < 0.5
+    thread.join()
+    reached = model.num_timesteps
+    assert reached > 0 and model.metrics["steps"] == reached
+    assert len(model.predict(SOME)[0]) == 37
+    if kept:
+        assert operant.PPO.load(tmp_path / "run").num_timesteps == reached
+    model.learn(256)
+    assert model.num_timesteps == reached + 256
+
+
+def test_other_threads_run_meanwhile() -> None:
+    model = operant.PPO("cartpole", seed=1, threads=1)
+    counted, stop = [0], threading.Event()
+
+    def count() -> None:
+        while not stop.is_set():
+            counted[0] += 1
+            time.sleep(0.001)
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    start = time.monotonic()
+    model.learn(10**12, callback=lambda *_: time.monotonic() - start < 1.0)
+    stop.set()
+    thread.join()
+    # Chunks of 50 ms with the GIL held would leave about 20.
+    assert counted[0] > 150
+    errors: list[Exception] = []
+
+    def intrude() -> None:
+        time.sleep(0.1)
+        try:
+            model.learn(256)
+        except RuntimeError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=intrude)
+    thread.start()
+    start = time.monotonic()
+    model.learn(10**12, callback=lambda *_: time.monotonic() - start < 0.5)
+    thread.join()
+    assert errors and "trained already" in str(errors[0])
+
+
+def test_threads_take_turns_at_predicting() -> None:
+    model = operant.PPO("cartpole", seed=1)
+    rows = np.tile(SOME, (200, 1))
+    wanted = model.predict(rows, deterministic=True)[0]
+    right: list[bool] = []
+
+    def predict() -> None:
+        right.extend(np.array_equal(model.predict(rows, deterministic=True)[0], wanted) for _ in range(50))
+
+    threads = [threading.Thread(target=predict, daemon=True) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+    assert right == [True] * 200
+
+
+def test_divergence_is_told() -> None:
+    model = operant.PPO("cartpole", seed=1, learning_rate=1e30, max_grad_norm=0.0)
+    with pytest.raises(RuntimeError, match="not finite.*lower the learning rate"):
+        model.learn(10_000)
+
+
+def test_names_of_other_libraries_work() -> None:
+    model = operant.PPO(
+        "CartPole-v1", n_envs=8, n_steps=32, batch_size=np.int64(64), n_epochs=3, clip_range=0.1, net_arch=[32, 16],
+        normalize_advantage=False, target_kl=None, threads=1,
+    )  # fmt: skip
+    settings = model.settings
+    assert settings["num_envs"] == 8 and settings["network"]["hidden"] == [32, 16]
+    wanted = {"num_steps": 32, "minibatch_size": 64, "update_epochs": 3, "clip_coef": 0.1, "norm_adv": False}
+    assert wanted.items() <= settings["ppo"].items()
+    # What was not given is what is shipped for the env.
+    assert settings["ppo"]["learning_rate"] == 3e-3
+    assert operant.PPO("cartpole", num_envs=8, num_steps=32, num_minibatches=4).settings["ppo"]["minibatch_size"] == 64
+    assert operant.PPO("cartpole", env_kwargs={"gravity": 3.5}).settings["env"] == {"name": "cartpole", "gravity": 3.5}
+
+
+@pytest.mark.parametrize(
+    ("keywords", "error", "message"),
+    [
+        ({"learning_rat": 1e-3}, TypeError, "unknown keyword 'learning_rat'; did you mean 'learning_rate'"),
+        ({"n_step": 8}, TypeError, "did you mean 'n_steps'"),
+        ({"n_steps": 8, "num_steps": 8}, TypeError, "same setting"),
+        ({"learning_rate": "fast"}, ValueError, 'ppo.learning_rate = "fast": wanted a number'),
+        ({"learning_rate": print}, TypeError, "ppo.learning_rate is of type builtin_function_or_method"),
+        ({"learning_rate": -1.0}, ValueError, "ppo.learning_rate = -1: wanted more than 0"),
+        ({"minibatch_size": 3000}, ValueError, "3000 does not divide num_envs\\*num_steps"),
+        ({"num_minibatches": 3}, ValueError, "num_minibatches = 3 does not divide"),
+        ({"num_minibatches": 3, "batch_size": 3}, TypeError, "wanted one of them"),
+        ({"num_envs": 0}, ValueError, "num_envs = 0: wanted 1"),
+        ({"memory": "lstn"}, ValueError, "lstm"),
+        ({"seed": 2**63}, ValueError, "seed = 9223372036854775808: wanted at most"),
+        ({"checkpoint": {"evry": 1}}, ValueError, 'did you mean "checkpoint.every"'),
+        ({"env_kwargs": {"gravty": 1}}, ValueError, 'did you mean "gravity"'),
+    ],
+)
+def test_mistakes_are_explained(keywords: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        operant.PPO("cartpole", **keywords)
+
+
+def test_other_mistakes_are_explained(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="did you mean 'CartPole-v1'"):
+        operant.PPO("CartPol-v1")
+    with pytest.raises(ValueError, match="takes the env first"):
+        operant.PPO("MlpPolicy")
+    with pytest.raises(TypeError, match="env is of type int: wanted a name"):
+        operant.PPO(3)
+    model = operant.PPO("cartpole")
+    with pytest.raises(ValueError, match="total_timesteps = 0: wanted at least 1"):
+        model.learn(0)
+    with pytest.raises(ValueError, match="episodes = 0"):
+        model.evaluate(0)
+    with pytest.raises(ValueError, match="holds no policy"):
+        operant.PPO.load(tmp_path / "absent")
+    with pytest.raises(ValueError, match="run.toml"):
+        operant.PPO.resume(tmp_path)
+    model.save(tmp_path / "model.safetensors")
+    with pytest.raises(ValueError, match="the policy is"):
+        operant.PPO.load(tmp_path / "model.safetensors", env="pendulum")
+
+
+def test_memory_is_used_and_carried() -> None:
+    model = operant.PPO("probe_memory", seed=1).learn(120_000)
+    assert model.metrics["return"] > 0.8 * model.evaluate(50)["mean_return"] > 0
+    rows = np.random.default_rng(0).normal(size=(5, *model.observation_space.shape)).astype(np.float32)
+    first, state = model.predict(rows, deterministic=True)
+    assert state is not None and [part.shape for part in state] == [(5, 32)]
+    _, after = model.predict(rows, state=state, deterministic=True)
+    assert after is not None and not np.array_equal(after[0], state[0])
+    # Where an episode begins, the state is forgotten.
+    _, begun = model.predict(rows, state=state, episode_start=np.array([1, 0, 0, 1, 0]), deterministic=True)
+    assert begun is not None
+    assert np.array_equal(begun[0][[0, 3]], state[0][[0, 3]]) and np.array_equal(
+        begun[0][[1, 2, 4]], after[0][[1, 2, 4]]
+    )
+    with pytest.raises(ValueError, match=r"wanted 1 arrays of shape \(4, 32\)"):
+        model.predict(rows[:4], state=state)
+
+
+def test_the_progress_line(capfd: pytest.CaptureFixture[str]) -> None:
+    operant.PPO("cartpole", seed=1).learn(2048, progress_bar=True)
+    error = capfd.readouterr().err
+    assert "100% 2,048 steps" in error and error.endswith("\n")
+
+
+def test_sinks_that_fail_are_told(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    # A folder where a file should be.
+    (folder / "metrics.jsonl").mkdir()
+    model = operant.PPO("cartpole", seed=1, run_dir=folder)
+    start = time.monotonic()
+    with pytest.warns(RuntimeWarning, match="metrics.jsonl.*training goes on without it"):
+        model.learn(10**12, callback=lambda *_: time.monotonic() - start < 0.5)
+    assert model.num_timesteps > 0
