@@ -58,7 +58,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
     if args.json {
         let object = json!({
-            "run": args.run, "checkpoint": name, "episodes": args.episodes, "deterministic": args.deterministic,
+            "run": args.run.display().to_string(), "checkpoint": name, "episodes": args.episodes, "deterministic": args.deterministic,
             "seed": args.seed, "mean_return": evaluation.mean(), "std_return": evaluation.std(),
             "mean_length": evaluation.mean_length(), "returns": evaluation.returns, "lengths": evaluation.lengths,
         });

@@ -62,41 +62,47 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 /// The monitor of a run in this process: the screen has a thread of its own, the run goes on beside it.
 pub(crate) struct InPlace {
     screen: JoinHandle<Result<(), Failure>>,
+    /// Whether the screen is to close.
     over: Arc<AtomicBool>,
+    /// Whether the run has ended: a ring that is not there by then never comes.
+    ended: Arc<AtomicBool>,
 }
 
 impl InPlace {
     /// Opens the screen on a run that has just started; ctrl-c there sets `stop`.
     pub(crate) fn open(run: &Path, stop: Arc<AtomicBool>) -> Self {
         let over = Arc::new(AtomicBool::new(false));
-        let (run, seen) = (run.to_owned(), Arc::clone(&over));
+        let ended = Arc::new(AtomicBool::new(false));
+        let (run, seen, seen_end) = (run.to_owned(), Arc::clone(&over), Arc::clone(&ended));
         let screen = std::thread::spawn(move || {
-            if watch(&run, &|| seen.load(Ordering::Relaxed))? == tui::Leave::Interrupt {
+            let (over, ended) = (|| seen.load(Ordering::Relaxed), || seen_end.load(Ordering::Relaxed));
+            if watch(&run, &over, &ended)? == tui::Leave::Interrupt {
                 stop.store(true, Ordering::Relaxed);
             } else if !seen.load(Ordering::Relaxed) {
                 crate::output::warn("the run goes on; ctrl-c saves and stops it");
             }
             Ok(())
         });
-        Self { screen, over }
+        Self { screen, over, ended }
     }
 
     /// Waits until the user leaves the screen, or closes it at once.
     pub(crate) fn close(self, at_once: bool) -> Result<(), Failure> {
+        self.ended.store(true, Ordering::Relaxed);
         self.over.store(at_once, Ordering::Relaxed);
         self.screen.join().unwrap_or_else(|_| Err(Failure::Run("the monitor panicked; the run did not".into())))
     }
 }
 
-/// Opens the monitor on a run that has just started, until the user leaves it or `ended` says that there is nothing more to
-/// see.
-fn watch(run: &Path, ended: &dyn Fn() -> bool) -> Result<tui::Leave, Failure> {
+/// Opens the monitor on a run that has just started, until the user leaves it or it is `over`; waits for the ring no longer
+/// than the run goes on.
+fn watch(run: &Path, over: &dyn Fn() -> bool, ended: &dyn Fn() -> bool) -> Result<tui::Leave, Failure> {
     while RingReader::wait(&run.join("live.ring"), Duration::from_millis(50)).is_none() {
-        if ended() {
+        if over() || ended() {
             return Ok(tui::Leave::Quit);
         }
     }
-    tui::watch(&RunFolder::find(&run.display().to_string(), Path::new(RUNS))?, ended)
+    tui::watch(&RunFolder::find(&run.display().to_string(), Path::new(RUNS))?, over)
 }
 
 fn plain(folder: &RunFolder, every: Duration) -> Result<(), Failure> {
@@ -105,10 +111,11 @@ fn plain(folder: &RunFolder, every: Duration) -> Result<(), Failure> {
     loop {
         source.poll(&mut data);
         let mut text = String::new();
-        for event in data.events.get(events..).unwrap_or_default() {
+        let unseen = events.saturating_sub(data.events_removed);
+        for event in data.events.get(unseen..).unwrap_or_default() {
             text += &format!("{} at {}: {}\n", event.kind, grouped(event.step as f64), event.text);
         }
-        events = data.events.len();
+        events = data.events_removed + data.events.len();
         if data.history.len() > 0 && step != Some(data.step()) {
             step = Some(data.step());
             text += &line(&data);

@@ -14,9 +14,12 @@ pub(crate) enum Failure {
 }
 
 impl From<Error> for Failure {
-    /// Every engine error that reaches a verb before its work begins is about the words given to it.
+    /// An engine error that reaches a verb before its work begins is about the words given to it, unless it is about files.
     fn from(error: Error) -> Self {
-        Self::Usage(error.to_string())
+        match error {
+            Error::Io(text) | Error::Saved(text) | Error::Diverged(text) => Self::Run(text),
+            other => Self::Usage(other.to_string()),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::output::Failure;
 use operant::env::Canvas;
 use std::fs::File;
-use std::io::BufWriter;
+use std::io::{BufWriter, Write};
 use std::path::Path;
 
 /// Frames per second of an env that names none.
@@ -29,7 +29,7 @@ pub(crate) fn write_gif(path: &Path, frames: &[Canvas], fps: u32) -> Result<(), 
             frame.delay = delay;
             encoder.write_frame(&frame)?;
         }
-        drop(encoder);
+        encoder.into_inner()?.flush()?;
         std::fs::rename(&beside, path)?;
         Ok(())
     };

@@ -79,7 +79,7 @@ impl Row {
     }
 
     fn json(&self) -> Value {
-        json!({ "id": self.id, "path": self.path, "algo": self.algo, "env": self.env, "status": self.status.name(),
+        json!({ "id": self.id, "path": self.path.display().to_string(), "algo": self.algo, "env": self.env, "status": self.status.name(),
                 "steps": self.steps, "return": self.mean_return, "solved": self.solved, "wall_s": self.wall,
                 "age_s": self.age })
     }

@@ -25,7 +25,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", conflicts_with = "resume")]
     config: Option<PathBuf>,
     /// Go on with a run from its last checkpoint.
-    #[arg(long, value_name = "RUN", conflicts_with_all = ["algo", "env", "set", "seed", "num_envs", "steps", "precision", "until", "run_dir", "dry_run"])]
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["algo", "env", "set", "seed", "num_envs", "steps", "precision", "until", "run_dir", "dry_run", "threads"])]
     resume: Option<PathBuf>,
     /// With --resume: the checkpoint to go on from, or `best`.
     #[arg(long, value_name = "NAME", requires = "resume")]
@@ -130,10 +130,10 @@ impl Args {
 /// A new folder below `runs/`: algorithm, env, seed, and a number that is free.
 fn new_folder(config: &Config) -> PathBuf {
     let name = format!("{}-{}-{}", config.algo, config.env, config.settings.seed);
-    let taken = |path: &PathBuf| !path.exists();
+    let free = |path: &PathBuf| !path.exists();
     let mut numbers = 1_u32..;
     numbers
-        .find_map(|number| Some(Path::new("runs").join(format!("{name}-{number}"))).filter(taken))
+        .find_map(|number| Some(Path::new("runs").join(format!("{name}-{number}"))).filter(free))
         .unwrap_or_default()
 }
 
@@ -154,10 +154,10 @@ pub(crate) fn run(args: &Args, started: Instant) -> Result<ExitCode, Failure> {
     let sinks = |total: u64| -> Vec<Box<dyn Sink>> { vec![Box::new(Console::stdout(quiet, Some(total)))] };
     let mut run = match &args.resume {
         Some(folder) => {
+            let total = Run::config_of(folder).map_err(|error| Failure::Run(error.to_string()))?.settings.steps;
             if args.detach {
                 return detach(folder, false);
             }
-            let total = Run::config_of(folder).map_err(|error| Failure::Run(error.to_string()))?.settings.steps;
             let start = Start { folder: folder.clone(), sinks: sinks(total), started };
             Run::resume(args.checkpoint.as_deref(), start).map_err(|error| Failure::Run(error.to_string()))?
         }
@@ -168,6 +168,10 @@ pub(crate) fn run(args: &Args, started: Instant) -> Result<ExitCode, Failure> {
             }
             let folder = args.run_dir.clone().unwrap_or_else(|| new_folder(&config));
             if args.detach {
+                if folder.join("run.toml").exists() {
+                    let next = "resume it or name another folder";
+                    return Err(Failure::Usage(format!("{} holds a run already; {next}", folder.display())));
+                }
                 return detach(&folder, args.run_dir.is_none());
             }
             let total = config.settings.steps;
@@ -178,7 +182,10 @@ pub(crate) fn run(args: &Args, started: Instant) -> Result<ExitCode, Failure> {
     let monitor = args.monitor.then(|| InPlace::open(&folder, Arc::clone(&stop)));
     let outcome = run.go(|| stop.load(Ordering::Relaxed)).and_then(|end| Ok((run.finish(&end)?, end)));
     if let Some(monitor) = monitor {
-        monitor.close(!matches!(outcome, Ok((_, End::Solved | End::Finished))))?;
+        let at_once = !matches!(outcome, Ok((_, End::Solved | End::Finished)));
+        if let Err(Failure::Usage(reason) | Failure::Run(reason)) = monitor.close(at_once) {
+            crate::output::warn(&format!("the monitor failed: {reason}"));
+        }
     }
     let ((summary, drops), end) = outcome.map_err(|error| Failure::Run(error.to_string()))?;
     for (sink, reason) in drops.failures() {
@@ -197,7 +204,8 @@ fn detach(folder: &Path, name_folder: bool) -> Result<ExitCode, Failure> {
     let failed = |what: &str, error: std::io::Error| Failure::Run(format!("can't {what}: {error}"));
     std::fs::create_dir_all(folder).map_err(|error| failed(&format!("make {}", folder.display()), error))?;
     let path = folder.join("log.txt");
-    let log = std::fs::File::create(&path).map_err(|error| failed(&format!("write {}", path.display()), error))?;
+    let log = std::fs::OpenOptions::new().create(true).append(true).open(&path);
+    let log = log.map_err(|error| failed(&format!("write {}", path.display()), error))?;
     let errors = log.try_clone().map_err(|error| failed("write the log twice", error))?;
     let program = std::env::current_exe().map_err(|error| failed("find this program", error))?;
     let mut command = std::process::Command::new(program);

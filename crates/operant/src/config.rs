@@ -80,8 +80,15 @@ pub fn read<T: Default + Serialize + DeserializeOwned>(table: &Table, prefix: &s
         full.insert(key.clone(), convert(value, default, &path)?);
     }
     full.try_into().map_err(|error: toml::de::Error| {
-        let place = if prefix.is_empty() { "settings" } else { prefix };
-        Error::Invalid(format!("{place}: {}", error.message()))
+        // Which key it was: the first that is refused among defaults.
+        let refused = table.iter().find_map(|(key, value)| {
+            let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
+            let mut alone = known.clone();
+            alone.insert(key.clone(), convert(value, &known[key], &path).ok()?);
+            let error = alone.try_into::<T>().err()?;
+            Some(format!("{path} = {value}: {}", error.message()))
+        });
+        Error::Invalid(refused.unwrap_or_else(|| error.message().to_owned()))
     })
 }
 
@@ -111,8 +118,8 @@ fn convert(value: &Value, default: &Value, path: &str) -> Result<Value> {
     match (value, default) {
         (Value::Float(x), Value::Integer(_)) if x.fract() == 0.0 && x.abs() < 9e15 => Ok(Value::Integer(*x as i64)),
         (Value::Integer(x), Value::Float(_)) => Ok(Value::Float(*x as f64)),
-        (Value::String(text), Value::Float(_)) if matches!(text.as_str(), "inf" | "nan") => {
-            Err(Error::Invalid(format!("{path} = {text}: wanted a finite number")))
+        (Value::Float(x), Value::Float(_)) if !x.is_finite() => {
+            Err(Error::Invalid(format!("{path} = {x}: wanted a finite number, such as {default}")))
         }
         (a, b) if a.same_type(b) => Ok(a.clone()),
         _ => Err(Error::Invalid(format!("{path} = {value}: wanted {wanted}, such as {default}"))),
@@ -165,7 +172,11 @@ mod tests {
         assert_eq!(message(&["epochs=1.5"]), "ppo.epochs = 1.5: wanted a whole number, such as 4");
         assert_eq!(message(&["epochs=many"]), "ppo.epochs = \"many\": wanted a whole number, such as 4");
         assert_eq!(message(&["anneal=1"]), "ppo.anneal = 1: wanted true or false, such as true");
-        assert!(message(&["epochs=-1"]).starts_with("ppo: invalid value"), "{}", message(&["epochs=-1"]));
+        assert!(message(&["epochs=-1"]).starts_with("ppo.epochs = -1: invalid value"), "{}", message(&["epochs=-1"]));
+        assert_eq!(
+            message(&["learning_rate=nan"]),
+            "ppo.learning_rate = NaN: wanted a finite number, such as 0.001"
+        );
         assert_eq!(message(&["epochs"]), "\"epochs\": wanted key=value, as in ppo.learning_rate=1e-3");
         assert!(parse("a = ", "x.toml").unwrap_err().to_string().starts_with("x.toml is not valid TOML"));
     }

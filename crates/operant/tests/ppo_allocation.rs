@@ -10,7 +10,9 @@ static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 #[test]
 fn iterations_never_allocate() {
-    let cases: [(&str, &[&str]); 5] = [
+    let cases: [(&str, &[&str]); 7] = [
+        ("pendulum", &["ppo.popart=true", "ppo.curiosity=icm", "ppo.update_epochs=1"]),
+        ("cartpole", &["ppo.curiosity=rnd", "precision=f16"]),
         ("cartpole", &["threads=1"]),
         ("cartpole", &["num_envs=1024", "ppo.minibatch_size=4096", "threads=3", "precision=bf16"]),
         ("pendulum", &["num_envs=256", "ppo.minibatch_size=8192"]),

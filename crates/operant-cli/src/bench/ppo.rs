@@ -99,7 +99,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let sizes = [
         format!("num_envs={num_envs}"),
         format!("ppo.num_steps={num_steps}"),
-        format!("ppo.minibatch_size={}", (num_envs * num_steps / MINIBATCHES).max(1)),
+        format!("ppo.minibatch_size={}", (num_envs.saturating_mul(num_steps) / MINIBATCHES).max(1)),
         format!("threads={}", args.threads),
         format!("precision={}", args.precision),
         "steps=1e12".to_owned(),
@@ -111,6 +111,9 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     operant::env::find(&args.env)?;
     let config = Config::resolve("ppo", &args.env, over)?;
     let pool = build_pool(&config);
+    let threads = pool.threads();
+    let (num_envs, precision) = (config.settings.num_envs, config.precision()?.name());
+    let num_steps = config.own.get("num_steps").and_then(config::Value::as_integer).unwrap_or_default();
     let mut algorithm = build_algorithm(&config, build_env(&config, &pool)?, pool)?;
     let mut report = Report::new(algorithm.metrics().len());
     let mut iterate = |report: &mut Report| {
@@ -141,7 +144,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     if args.json {
         let object = json!({
             "recipe": args.recipe.name(), "env": config.env, "num_envs": num_envs, "num_steps": num_steps,
-            "threads": args.threads, "precision": args.precision, "sps": sps, "sps_per_cpu_s": per_cpu,
+            "threads": threads, "precision": precision, "sps": sps, "sps_per_cpu_s": per_cpu,
             "env_share": env, "collect_share": collect - env, "learn_share": learn,
             "allocs_per_iteration": allocations, "iterations": iterations, "machine": device::describe(),
         });
@@ -159,8 +162,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
          allocations        {allocations} per iteration\n",
         config.env,
         args.recipe.name(),
-        args.threads,
-        args.precision,
+        threads,
+        precision,
         device::describe(),
         grouped(sps),
         grouped(per_cpu),

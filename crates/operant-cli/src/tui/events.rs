@@ -10,7 +10,7 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Style};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Block, Paragraph, Wrap};
+use ratatui::widgets::{Block, Paragraph};
 
 fn style(kind: EventKind) -> Style {
     match kind {
@@ -39,5 +39,5 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, data: &Data, view: &View) 
             Span::raw(event.text.clone()),
         ])
     });
-    frame.render_widget(Paragraph::new(lines.collect::<Vec<_>>()).wrap(Wrap { trim: false }).block(block), area);
+    frame.render_widget(Paragraph::new(lines.collect::<Vec<_>>()).block(block), area);
 }

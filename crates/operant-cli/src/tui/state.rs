@@ -32,6 +32,8 @@ pub(crate) struct Data {
     pub(crate) history: History,
     pub(crate) episodes: VecDeque<Episode>,
     pub(crate) events: Vec<Event>,
+    /// Events that were left behind because there were too many.
+    pub(crate) events_removed: usize,
     /// Name, help and unit of each metric.
     pub(crate) metrics: Vec<(String, String, String)>,
     /// Samples that the run's ring or this viewer could not keep up with.
@@ -59,13 +61,17 @@ impl Data {
     fn add_event(&mut self, event: Event) {
         // Events come by two ways, file and ring; the file rounds their time.
         let same = |other: &Event| {
-            other.kind == event.kind && other.step == event.step && (other.unix_time - event.unix_time).abs() < 2e-3
+            let near = (other.unix_time - event.unix_time).abs() < 2e-3;
+            // The ring cuts long texts.
+            let same_text = other.text.starts_with(&event.text) || event.text.starts_with(&other.text);
+            other.kind == event.kind && other.step == event.step && near && same_text
         };
         if !self.events.iter().rev().any(same) {
             self.events.push(event);
         }
         if self.events.len() > EVENTS {
             self.events.remove(0);
+            self.events_removed += 1;
         }
     }
 }

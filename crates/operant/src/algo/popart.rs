@@ -3,6 +3,7 @@
 
 use crate::error::Result;
 use crate::nn::Params;
+use std::ops::Range;
 
 /// Share of the newest rollout in mean and mean square.
 const RATE: f64 = 0.05;
@@ -12,10 +13,12 @@ const LEAST_STD: f64 = 1e-4;
 /// Mean and spread of returns, and the layer that follows them.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct PopArt {
-    layer: String,
+    /// Where the last layer's weights and its bias lie among the parameters.
+    weight: Range<usize>,
+    bias: Range<usize>,
     mean: f64,
     square: f64,
-    /// What is missing of the averages because they began at 0: 1 − (1 − rate)ᵗ.
+    /// How much of the averages is there, because they began at 0: 1 − (1 − rate)ᵗ.
     seen: f64,
     /// In use: that of the network's last layer.
     pub(super) shift: f32,
@@ -24,8 +27,10 @@ pub(super) struct PopArt {
 
 impl PopArt {
     /// For the last layer of this name.
-    pub(super) fn new(layer: impl Into<String>) -> Self {
-        Self { layer: layer.into(), mean: 0.0, square: 0.0, seen: 0.0, shift: 0.0, scale: 1.0 }
+    pub(super) fn new(layer: &str, params: &Params) -> Result<Self> {
+        let range = |part: &str| Ok(params.spec(&format!("{layer}.{part}"))?.range());
+        let (weight, bias) = (range("weight")?, range("bias")?);
+        Ok(Self { weight, bias, mean: 0.0, square: 0.0, seen: 0.0, shift: 0.0, scale: 1.0 })
     }
 
     /// Values in units of the return, from what the network gives.
@@ -40,7 +45,7 @@ impl PopArt {
     }
 
     /// Takes returns into account, and rescales the last layer so that σ·v + μ stays what it was.
-    pub(super) fn update(&mut self, returns: &[f32], params: &mut Params) -> Result<()> {
+    pub(super) fn update(&mut self, returns: &[f32], params: &mut Params) {
         let count = returns.len() as f64;
         let mean = returns.iter().map(|&x| f64::from(x)).sum::<f64>() / count;
         let square = returns.iter().map(|&x| f64::from(x) * f64::from(x)).sum::<f64>() / count;
@@ -51,12 +56,10 @@ impl PopArt {
         let std = (square - mean * mean).max(0.0).sqrt().max(LEAST_STD);
         let (shift, scale) = (mean as f32, std as f32);
         let factor = self.scale / scale;
-        let weight = params.get_mut(&format!("{}.weight", self.layer))?;
-        weight.iter_mut().for_each(|w| *w *= factor);
-        let bias = params.get_mut(&format!("{}.bias", self.layer))?;
-        bias.iter_mut().for_each(|b| *b = (self.scale * *b + self.shift - shift) / scale);
+        let values = params.values_mut();
+        values[self.weight.clone()].iter_mut().for_each(|w| *w *= factor);
+        values[self.bias.clone()].iter_mut().for_each(|b| *b = (self.scale * *b + self.shift - shift) / scale);
         (self.shift, self.scale) = (shift, scale);
-        Ok(())
     }
 
     /// As numbers for a checkpoint.
@@ -89,7 +92,7 @@ mod tests {
         let mut plan = Plan::inference(&g, &[y], 32, &Options::default()).unwrap();
         let mut rng = HostRng::new(1, 0, 0, 0);
         let inputs: Vec<f32> = (0..96).map(|_| rng.normal()).collect();
-        let mut popart = PopArt::new("critic.2");
+        let mut popart = PopArt::new("critic.2", &params).unwrap();
         let mut predict = |params: &Params, popart: &PopArt| {
             plan.forward(params, 32, &[(&inputs[..]).into()]);
             let mut values = plan.output(y).to_vec();
@@ -99,7 +102,7 @@ mod tests {
         for (mean, std) in [(100.0, 50.0), (-3.0, 0.01), (1e4, 1.0)] {
             let before = predict(&params, &popart);
             let returns: Vec<f32> = (0..1000).map(|_| mean + std * rng.normal()).collect();
-            popart.update(&returns, &mut params).unwrap();
+            popart.update(&returns, &mut params);
             let after = predict(&params, &popart);
             for (a, b) in before.iter().zip(&after) {
                 let size = a.abs().max(popart.scale).max(popart.shift.abs());
@@ -114,10 +117,10 @@ mod tests {
         let x = g.input("x", [1]);
         nets::mlp(&mut g, "critic", x, &[1], Act::Tanh, 1.0).unwrap();
         let mut params = g.params(0).unwrap();
-        let (mut popart, mut rng) = (PopArt::new("critic.0"), HostRng::new(2, 0, 0, 0));
+        let (mut popart, mut rng) = (PopArt::new("critic.0", &params).unwrap(), HostRng::new(2, 0, 0, 0));
         for _ in 0..100 {
             let returns: Vec<f32> = (0..1000).map(|_| 20.0 + 7.0 * rng.normal()).collect();
-            popart.update(&returns, &mut params).unwrap();
+            popart.update(&returns, &mut params);
         }
         assert!((popart.shift - 20.0).abs() < 0.2 && (popart.scale - 7.0).abs() < 0.2, "{popart:?}");
         let mut values = [27.0, 20.0];
@@ -125,7 +128,7 @@ mod tests {
         assert!((values[0] - 1.0).abs() < 0.1 && values[1].abs() < 0.1);
         popart.denormalise(&mut values);
         assert!((values[0] - 27.0).abs() < 1e-4);
-        let mut again = PopArt::new("critic.0");
+        let mut again = PopArt::new("critic.0", &params).unwrap();
         again.set_numbers(&popart.to_numbers()).unwrap();
         assert_eq!(again, popart);
     }

@@ -339,7 +339,10 @@ impl Ppo {
         let rollout = Rollout::new(shape);
         let mut ppo = Self {
             bonus: Bonus::new(settings.curiosity, &rollout, &head, size, seed, &options)?,
-            popart: settings.popart.then(|| PopArt::new(format!("critic.{}", 2 * network.hidden.len()))),
+            popart: settings
+                .popart
+                .then(|| PopArt::new(&format!("critic.{}", 2 * network.hidden.len()), &params))
+                .transpose()?,
             seed,
             total_steps,
             optimizer: Optimizer::new(settings.method(), &params, max_norm, Backend::fast())?,
@@ -704,12 +707,15 @@ impl Algorithm for Ppo {
         if let Some(bonus) = &mut self.bonus {
             match bonus.reward(&mut self.rollout, self.settings.curiosity_coef as f32) {
                 Some(error) => report.values[Reported::Novelty as usize] = error,
-                None => report.diverged = Some("the error of curiosity is not finite".into()),
+                None => {
+                    report.diverged = Some("the error of curiosity is not finite".into());
+                    return;
+                }
             }
         }
         self.rollout.estimate(self.settings.gamma as f32, self.settings.gae_lambda as f32);
         if let Some(popart) = &mut self.popart {
-            popart.update(&self.rollout.returns, &mut self.params).expect("a network with a critic");
+            popart.update(&self.rollout.returns, &mut self.params);
         }
         self.report_values(report);
         let collected = Instant::now();

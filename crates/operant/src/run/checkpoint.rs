@@ -38,7 +38,7 @@ fn checksum(bytes: &[u8]) -> String {
 }
 
 fn cannot(what: &str, path: &Path, error: &std::io::Error) -> Error {
-    Error::Saved(format!("can't {what} {}: {error}; check that the folder exists and has room", path.display()))
+    Error::Io(format!("can't {what} {}: {error}; check that the folder exists and has room", path.display()))
 }
 
 fn write_synced(path: &Path, bytes: &[u8]) -> Result<()> {
@@ -61,7 +61,9 @@ fn sync_folder(path: &Path) {
 pub fn replace_file(path: &Path, bytes: &[u8]) -> Result<()> {
     let beside = path.with_extension(format!("{}.part", std::process::id()));
     write_synced(&beside, bytes)?;
-    fs::rename(&beside, path).map_err(|error| cannot("write", path, &error))
+    fs::rename(&beside, path).map_err(|error| cannot("write", path, &error))?;
+    path.parent().into_iter().for_each(sync_folder);
+    Ok(())
 }
 
 impl Checkpoints {
@@ -105,7 +107,7 @@ impl Checkpoints {
         if is_best {
             replace_file(&self.folder.join("best"), name.as_bytes())?;
         }
-        self.thin_out();
+        self.thin_out(&name);
         Ok(name)
     }
 
@@ -119,17 +121,29 @@ impl Checkpoints {
         write_synced(&beside.join(MANIFEST), &text)?;
         sync_folder(beside);
         let target = self.folder.join(name);
-        // A run that was resumed from an older checkpoint comes by here again.
-        let _ = fs::remove_dir_all(&target);
+        // A run that was resumed from an older checkpoint comes by here again: the one of that name steps aside first, and
+        // goes only when the new one is in place.
+        let aside = self.folder.join(format!("{name}.old.{}.part", std::process::id()));
+        let replaced = target.exists();
+        if replaced {
+            fs::rename(&target, &aside).map_err(|error| cannot("replace", &target, &error))?;
+        }
         fs::rename(beside, &target).map_err(|error| cannot("write", &target, &error))?;
         sync_folder(&self.folder);
+        if replaced {
+            let _ = fs::remove_dir_all(&aside);
+        }
         Ok(())
     }
 
-    fn thin_out(&self) {
+    /// Takes away what is older than needed, and what is beyond `newest`: a run that was resumed from an older checkpoint
+    /// has left that future behind.
+    fn thin_out(&self, newest: &str) {
         let (names, best) = (self.list(), self.best());
-        let old = names.len().saturating_sub(self.keep);
-        for name in names[..old].iter().filter(|name| Some(*name) != best.as_ref()) {
+        let at = names.iter().position(|name| name == newest).unwrap_or(names.len().saturating_sub(1));
+        let old = (at + 1).saturating_sub(self.keep);
+        let gone = names[..old].iter().filter(|name| Some(*name) != best.as_ref()).chain(&names[at + 1..]);
+        for name in gone {
             let _ = fs::remove_dir_all(self.folder.join(name));
         }
         // Leftovers of processes that were killed while writing.
@@ -137,7 +151,7 @@ impl Checkpoints {
         let own = format!("{}.part", std::process::id());
         for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
             if path.to_string_lossy().ends_with(".part") && !path.to_string_lossy().ends_with(&own) {
-                let _ = fs::remove_dir_all(&path);
+                let _ = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
             }
         }
     }
@@ -180,7 +194,7 @@ impl Checkpoints {
     pub fn pick(&self, name: Option<&str>) -> Result<String> {
         let names = self.list();
         match name {
-            Some("best") => self.best().ok_or_else(|| Error::Saved(format!("{} has no best", self.folder.display()))),
+            Some("best") => self.best().ok_or_else(|| Error::Saved(format!("{} has no best yet; name another or leave --checkpoint out", self.folder.display()))),
             Some(name) if names.iter().any(|held| held == name) => Ok(name.to_owned()),
             Some(name) => {
                 Err(Error::unknown("checkpoint", name, names.iter().map(String::as_str), "see the ckpt folder"))
@@ -223,6 +237,21 @@ mod tests {
         assert_eq!(checkpoints.load("step-000000000050").unwrap(), parts("again"));
         let message = checkpoints.pick(Some("step-00000000005")).unwrap_err().to_string();
         assert!(message.contains("did you mean"), "{message}");
+        fs::remove_dir_all(&run).unwrap();
+    }
+
+    /// A run that goes on from an older checkpoint leaves the later ones behind: what it saves is the newest, and stays.
+    #[test]
+    fn going_on_from_an_older_one_leaves_the_later_ones() {
+        let run = folder("older");
+        let checkpoints = Checkpoints::new(&run, 2);
+        (1..=4).for_each(|step| drop(checkpoints.save(10 * step, None, step == 1, &parts("old")).unwrap()));
+        let name = checkpoints.save(15, None, false, &parts("new")).unwrap();
+        assert_eq!(checkpoints.list(), ["step-000000000010", "step-000000000015"]);
+        assert_eq!((checkpoints.pick(None).unwrap(), checkpoints.load(&name).unwrap()), (name.clone(), parts("new")));
+        let only = Checkpoints::new(&run, 1);
+        let name = only.save(5, None, false, &parts("newest")).unwrap();
+        assert_eq!((only.pick(None).unwrap(), only.load(&name).unwrap()), (name.clone(), parts("newest")));
         fs::remove_dir_all(&run).unwrap();
     }
 

@@ -208,10 +208,14 @@ impl Run {
         }
         let spec = env.spec().clone();
         let algorithm = build_algorithm(&config, env, pool)?;
-        std::fs::create_dir_all(&start.folder).map_err(|error| {
-            Error::Saved(format!("can't make {}: {error}; name a folder that you may write", start.folder.display()))
-        })?;
-        replace_file(&start.folder.join("run.toml"), config.to_text().as_bytes())?;
+        let cannot = |what: &str, path: &Path, error: std::io::Error| {
+            Error::Io(format!("can't {what} {}: {error}; name a folder that you may write", path.display()))
+        };
+        std::fs::create_dir_all(&start.folder).map_err(|error| cannot("make", &start.folder, error))?;
+        let settings = start.folder.join("run.toml");
+        // Only one of two that start at once makes the file, and so has the folder.
+        std::fs::File::create_new(&settings).map_err(|error| cannot("make", &settings, error))?;
+        replace_file(&settings, config.to_text().as_bytes())?;
         let mut run = Self::new(config, spec, algorithm, start);
         let text = format!("{} on {}", run.config.algo, run.config.env);
         run.board.event(EventKind::Started, 0, text);
@@ -235,6 +239,8 @@ impl Run {
         let parts = checkpoints.load(&name)?;
         let mut algorithm = build_algorithm(&config, env, pool)?;
         algorithm.load(&parts)?;
+        // Results of an end that is no longer one; a run without them has nothing to remove.
+        let _ = std::fs::remove_file(start.folder.join("final.json"));
         let mut run = Self::new(config, spec, algorithm, start);
         run.restore(&parts)?;
         run.board.event(EventKind::Resumed, run.algorithm.steps(), format!("from {name}"));
@@ -245,7 +251,7 @@ impl Run {
     pub fn config_of(folder: &Path) -> Result<Config> {
         let path = folder.join("run.toml");
         let text = std::fs::read_to_string(&path).map_err(|error| {
-            Error::Saved(format!("can't read {}: {error}; name a run's folder (operant runs)", path.display()))
+            Error::Io(format!("can't read {}: {error}; name a run's folder (operant runs)", path.display()))
         })?;
         Config::from_text(&text, &path.display().to_string())
     }
@@ -452,6 +458,7 @@ impl Run {
         self.report.episodes = Episodes::from_numbers(&kept.episodes).ok_or_else(damaged)?;
         self.before = (kept.seconds, kept.cpu_seconds);
         self.saved = (0, kept.seconds);
+        self.looked = (kept.seconds, 0.0);
         self.best = kept.best;
         self.solved = kept.solved_step.zip(kept.solved_s);
         Ok(())

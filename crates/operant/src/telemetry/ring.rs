@@ -142,7 +142,7 @@ impl RingSink {
     }
 
     fn create(&self, metrics: &[Metric]) -> io::Result<Writer> {
-        let beside = self.path.with_extension("ring.new");
+        let beside = self.path.with_extension(format!("ring.{}.new", std::process::id()));
         let metrics = metrics
             .iter()
             .map(|m| RingMetric { name: m.name.into(), help: m.help.into(), unit: m.unit.into() })
