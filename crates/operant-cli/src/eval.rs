@@ -5,7 +5,7 @@ use operant::algo::Policy;
 use operant::device;
 use operant::run::{Checkpoints, Play, Run, evaluate};
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -36,8 +36,14 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if args.episodes == 0 {
         return Err(Failure::Usage("--episodes 0: wanted at least 1".into()));
     }
-    let config = Run::config_of(&args.run).map_err(failed)?;
-    let checkpoints = Checkpoints::new(&args.run, config.checkpoint.keep);
+    if args.render.as_ref().is_some_and(|path| path.extension().is_none_or(|end| !end.eq_ignore_ascii_case("gif"))) {
+        return Err(Failure::Usage("--render writes a GIF: name a file that ends in .gif".into()));
+    }
+    // A folder, or the name of one below runs/.
+    let below = Path::new("runs").join(&args.run);
+    let run = if args.run.exists() || !below.exists() { &args.run } else { &below };
+    let config = Run::config_of(run).map_err(failed)?;
+    let checkpoints = Checkpoints::new(run, config.checkpoint.keep);
     let name = checkpoints.pick(args.checkpoint.as_deref()).map_err(failed)?;
     let parts = checkpoints.load(&name).map_err(failed)?;
     let policy =
@@ -58,7 +64,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
     if args.json {
         let object = json!({
-            "run": args.run.display().to_string(), "checkpoint": name, "episodes": args.episodes, "deterministic": args.deterministic,
+            "run": run.display().to_string(), "checkpoint": name, "episodes": args.episodes, "deterministic": args.deterministic,
             "seed": args.seed, "mean_return": evaluation.mean(), "std_return": evaluation.std(),
             "mean_length": evaluation.mean_length(), "returns": evaluation.returns, "lengths": evaluation.lengths,
         });

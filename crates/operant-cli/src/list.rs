@@ -14,8 +14,10 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Algorithms that `train` knows.
-const ALGORITHMS: &[&str] = &[];
+/// Names of algorithms.
+fn algorithms() -> Vec<&'static str> {
+    operant::algo::ALGORITHMS.iter().map(|entry| entry.name).collect()
+}
 /// Devices that environments run on.
 const DEVICES: &[&str] = &["cpu"];
 
@@ -27,7 +29,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         }
         None if args.json => {
             let envs: Vec<Value> = env::REGISTRY.iter().map(as_json).collect();
-            print(&format!("{}\n", json!({ "environments": envs, "algorithms": ALGORITHMS, "devices": DEVICES })))
+            print(&format!("{}\n", json!({ "environments": envs, "algorithms": algorithms(), "devices": DEVICES })))
         }
         None => print(&table()),
     }
@@ -70,7 +72,7 @@ fn table() -> String {
         }
         let _ = writeln!(text, "{}", line.trim_end());
     }
-    let algorithms = if ALGORITHMS.is_empty() { "none in this version".to_owned() } else { ALGORITHMS.join(" ") };
+    let algorithms = algorithms().join(" ");
     let _ = write!(
         text,
         "\nalgorithms: {algorithms}\ndevices:    {}\n\none in full: operant list cartpole\n",
@@ -163,7 +165,7 @@ fn as_json(entry: &Entry) -> Value {
         "solved_at": spec.solved_at,
         "door": entry.door().name(),
         "devices": DEVICES,
-        "algorithms": ALGORITHMS,
+        "algorithms": algorithms(),
         "params": params,
     })
 }

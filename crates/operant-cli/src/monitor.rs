@@ -78,7 +78,7 @@ impl InPlace {
             let (over, ended) = (|| seen.load(Ordering::Relaxed), || seen_end.load(Ordering::Relaxed));
             if watch(&run, &over, &ended)? == tui::Leave::Interrupt {
                 stop.store(true, Ordering::Relaxed);
-            } else if !seen.load(Ordering::Relaxed) {
+            } else if !ended() {
                 crate::output::warn("the run goes on; ctrl-c saves and stops it");
             }
             Ok(())
@@ -107,7 +107,7 @@ fn watch(run: &Path, over: &dyn Fn() -> bool, ended: &dyn Fn() -> bool) -> Resul
 
 fn plain(folder: &RunFolder, every: Duration) -> Result<(), Failure> {
     let (mut source, mut data) = tui::Source::open(folder)?;
-    let (mut events, mut step) = (0, None);
+    let (mut events, mut step) = (0_usize, None);
     loop {
         source.poll(&mut data);
         let mut text = String::new();

@@ -3,7 +3,7 @@
 use crate::monitor::InPlace;
 use crate::output::{Failure, grouped, print};
 use operant::config::{self, Table, Value};
-use operant::run::{Config, End, Run, Start, Summary};
+use operant::run::{Config, End, Run, Start, Summary, build_algorithm, build_env, build_pool};
 use operant::telemetry::{Console, Sink};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ pub(crate) struct Args {
     #[arg(long)]
     seed: Option<u64>,
     /// Envs stepped together.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count)]
     num_envs: Option<u64>,
     /// Env steps of the run: `--steps 2e6`.
     #[arg(long, value_name = "STEPS", value_parser = count)]
@@ -78,7 +78,7 @@ const AFTER_HELP: &str = "Examples:\n  operant train ppo cartpole\n  operant tra
 pub(crate) fn count(text: &str) -> Result<u64, String> {
     let number = text.parse::<u64>().ok().or_else(|| {
         let x = text.parse::<f64>().ok()?;
-        (x >= 0.0 && x.fract() == 0.0 && x < 9e15).then_some(x as u64)
+        (x >= 0.0 && x.fract() == 0.0 && x < 9.2e18).then_some(x as u64)
     });
     number.ok_or_else(|| format!("\"{text}\" is not a whole number, such as 2000000 or 2e6"))
 }
@@ -120,6 +120,9 @@ impl Args {
             }
             (None, Some(algo), Some(env)) => {
                 operant::env::find(env)?;
+                if over.get("env").and_then(|table| table.get("name")).is_some() {
+                    return Err(Failure::Usage(format!("--set env.name beside the env {env}; name one of them")));
+                }
                 Ok(Config::resolve(algo, env, over)?)
             }
             _ => Err(Failure::Usage("name an algorithm and an env, as in operant train ppo cartpole".into())),
@@ -132,9 +135,7 @@ fn new_folder(config: &Config) -> PathBuf {
     let name = format!("{}-{}-{}", config.algo, config.env, config.settings.seed);
     let free = |path: &PathBuf| !path.exists();
     let mut numbers = 1_u32..;
-    numbers
-        .find_map(|number| Some(Path::new("runs").join(format!("{name}-{number}"))).filter(free))
-        .unwrap_or_default()
+    numbers.find_map(|number| Some(Path::new("runs").join(format!("{name}-{number}"))).filter(free)).unwrap_or_default()
 }
 
 pub(crate) fn run(args: &Args, started: Instant) -> Result<ExitCode, Failure> {
@@ -154,6 +155,9 @@ pub(crate) fn run(args: &Args, started: Instant) -> Result<ExitCode, Failure> {
     let sinks = |total: u64| -> Vec<Box<dyn Sink>> { vec![Box::new(Console::stdout(quiet, Some(total)))] };
     let mut run = match &args.resume {
         Some(folder) => {
+            // A folder, or the name of one below runs/.
+            let below = Path::new("runs").join(folder);
+            let folder = if folder.exists() || !below.exists() { folder } else { &below };
             let total = Run::config_of(folder).map_err(|error| Failure::Run(error.to_string()))?.settings.steps;
             if args.detach {
                 return detach(folder, false);
@@ -163,15 +167,17 @@ pub(crate) fn run(args: &Args, started: Instant) -> Result<ExitCode, Failure> {
         }
         None => {
             let config = args.config()?;
+            let folder = args.run_dir.clone().unwrap_or_else(|| new_folder(&config));
+            if args.dry_run || args.detach {
+                // All that would stop the run from starting is said now.
+                Run::check_free(&folder)?;
+                let pool = build_pool(&config);
+                build_algorithm(&config, build_env(&config, &pool)?, pool)?;
+            }
             if args.dry_run {
                 return print(&config.to_text()).map(|()| ExitCode::SUCCESS);
             }
-            let folder = args.run_dir.clone().unwrap_or_else(|| new_folder(&config));
             if args.detach {
-                if folder.join("run.toml").exists() {
-                    let next = "resume it or name another folder";
-                    return Err(Failure::Usage(format!("{} holds a run already; {next}", folder.display())));
-                }
                 return detach(&folder, args.run_dir.is_none());
             }
             let total = config.settings.steps;
@@ -179,8 +185,18 @@ pub(crate) fn run(args: &Args, started: Instant) -> Result<ExitCode, Failure> {
         }
     };
     let folder = run.folder().to_owned();
+    if args.resume.is_some() && run.ended().is_some() && folder.join("final.json").exists() {
+        let (steps, folder) = (grouped(run.algorithm().steps() as f64), folder.display());
+        print(&format!("{folder} is at its end after {steps} steps; operant report {folder} shows it\n"))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let monitor = args.monitor.then(|| InPlace::open(&folder, Arc::clone(&stop)));
-    let outcome = run.go(|| stop.load(Ordering::Relaxed)).and_then(|end| Ok((run.finish(&end)?, end)));
+    let outcome = run.go(|| stop.load(Ordering::Relaxed)).and_then(|end| {
+        if let Some(reason) = run.save_failure() {
+            crate::output::warn(&format!("the last checkpoint could not be written: {reason}"));
+        }
+        Ok((run.finish(&end)?, end))
+    });
     if let Some(monitor) = monitor {
         let at_once = !matches!(outcome, Ok((_, End::Solved | End::Finished)));
         if let Err(Failure::Usage(reason) | Failure::Run(reason)) = monitor.close(at_once) {
@@ -226,19 +242,29 @@ fn detach(folder: &Path, name_folder: bool) -> Result<ExitCode, Failure> {
 
 fn closing_lines(end: &End, summary: &Summary, folder: &Path) -> String {
     let mut text = String::new();
-    let mean = summary.mean_return.map_or("no episode ended".into(), |mean| format!("mean return {mean:.1}"));
+    let shown =
+        |mean: f64| if mean.abs() < 10.0 { format!("mean return {mean:.3}") } else { format!("mean return {mean:.1}") };
+    let mean = summary.mean_return.map_or("no episode ended".into(), shown);
     match (end, summary.solved_step, summary.solved_s) {
         (End::Stopped, ..) => {
             text += &format!("stopped: {mean} at {} steps\n", grouped(summary.steps as f64));
         }
         (_, Some(step), Some(seconds)) => {
             let step = grouped(step as f64);
-            text += &format!("solved: {mean} over 100 episodes at {step} steps in {seconds:.2} s\n");
+            let then = summary.solved_return.map_or(mean.clone(), shown);
+            text += &format!("solved: {then} over 100 episodes at {step} steps in {seconds:.2} s\n");
+            if summary.steps > summary.solved_step.unwrap_or_default() {
+                text += &format!(
+                    "finished: {mean} at {} steps in {:.1} s\n",
+                    grouped(summary.steps as f64),
+                    summary.wall_s
+                );
+            }
         }
         _ => text += &format!("finished: {mean} at {} steps, not solved\n", grouped(summary.steps as f64)),
     }
     if let Some(eval) = summary.eval_return {
-        text += &format!("evaluation: mean return {eval:.1} over 100 episodes, most probable actions\n");
+        text += &format!("evaluation: {} over 100 episodes, most probable actions\n", shown(eval));
     }
     text += &format!(
         "speed: {} steps/s, {} steps per CPU-second\n",

@@ -173,10 +173,7 @@ mod tests {
         assert_eq!(message(&["epochs=many"]), "ppo.epochs = \"many\": wanted a whole number, such as 4");
         assert_eq!(message(&["anneal=1"]), "ppo.anneal = 1: wanted true or false, such as true");
         assert!(message(&["epochs=-1"]).starts_with("ppo.epochs = -1: invalid value"), "{}", message(&["epochs=-1"]));
-        assert_eq!(
-            message(&["learning_rate=nan"]),
-            "ppo.learning_rate = NaN: wanted a finite number, such as 0.001"
-        );
+        assert_eq!(message(&["learning_rate=nan"]), "ppo.learning_rate = NaN: wanted a finite number, such as 0.001");
         assert_eq!(message(&["epochs"]), "\"epochs\": wanted key=value, as in ppo.learning_rate=1e-3");
         assert!(parse("a = ", "x.toml").unwrap_err().to_string().starts_with("x.toml is not valid TOML"));
     }

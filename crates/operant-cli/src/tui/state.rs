@@ -99,6 +99,7 @@ impl Source {
         let mut history = folder.history(SAMPLES)?;
         history.thin(SAMPLES);
         let mut data = Data {
+            events_removed: 0,
             id: folder.id.clone(),
             algo: setting(&settings, "algo").unwrap_or_default(),
             env: env_name(&settings).unwrap_or_default(),

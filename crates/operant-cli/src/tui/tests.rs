@@ -43,6 +43,7 @@ fn data() -> Data {
     let event = |kind, step, text: &str| Event { kind, step, unix_time: unix_time() - 60.0, text: text.to_owned() };
     let unit = |name: &str, unit: &str| (name.to_owned(), String::new(), unit.to_owned());
     Data {
+        events_removed: 0,
         id: "ppo-cartpole-1-1".into(),
         algo: "ppo".into(),
         env: "cartpole".into(),

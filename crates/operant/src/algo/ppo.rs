@@ -4,14 +4,18 @@
 //! One iteration: collect T steps of N envs, estimate advantages, learn from them in epochs of minibatches. The rollout's
 //! columns are written in place by env and network; nothing is allocated after [`Ppo::new`].
 
-use super::curiosity::{Bonus, Curiosity};
+mod settings;
+
+pub use settings::{OptimizerName, Settings};
+
+use super::curiosity::Bonus;
 use super::policy::{Actor, Head, OBS_LIMIT, Policy};
 use super::popart::PopArt;
 use super::scratch::Scratch;
 use super::{Algorithm, Build, Ended, Entry, Parts, Report, part};
 use crate::config::{self, Table};
 use crate::data::{ActionColumn, Batch, Order, ReturnScale, Rollout, Running, Shape};
-use crate::device::CpuPool;
+use crate::device::{self, CpuPool};
 use crate::env::{Actions, Row, Seeds, VecEnv};
 use crate::error::{Error, Result};
 use crate::lanes::Backend;
@@ -19,105 +23,12 @@ use crate::nn::dist::Draws;
 use crate::nn::nets::{Architecture, Net};
 use crate::nn::ops::{PPO_STATISTICS, PpoCoefficients, PpoTargets};
 use crate::nn::{
-    Feed, Gradients, Graph, LossScale, Metadata, Method, Node, Optimizer, Options, Params, Plan, Precision, Schedule,
-    Wanted,
+    Feed, Gradients, Graph, LossScale, Metadata, Node, Optimizer, Options, Params, Plan, Precision, Schedule, Wanted,
 };
 use crate::telemetry::Metric;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Instant;
-
-/// The `[ppo]` table.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Settings {
-    /// T, steps of each env between updates.
-    pub num_steps: usize,
-    /// Samples of a minibatch; divides num_envs · num_steps.
-    pub minibatch_size: usize,
-    /// Passes over a rollout.
-    pub update_epochs: u32,
-    /// Step size of the optimiser.
-    pub learning_rate: f64,
-    /// Lower the learning rate in a straight line to 0 at the end of the run.
-    pub anneal_lr: bool,
-    /// Discount.
-    pub gamma: f64,
-    /// λ of generalised advantage estimation.
-    pub gae_lambda: f64,
-    /// Normalise advantages in every minibatch.
-    pub norm_adv: bool,
-    /// How far the ratio of probabilities may leave 1 before it stops paying.
-    pub clip_coef: f64,
-    /// Lower clip_coef in a straight line to 0 at the end of the run.
-    pub anneal_clip: bool,
-    /// Clip values around the old ones too.
-    pub clip_vloss: bool,
-    /// Weight of the entropy.
-    pub ent_coef: f64,
-    /// Lower ent_coef in a straight line to 0 at the end of the run.
-    pub anneal_ent: bool,
-    /// Weight of the value loss.
-    pub vf_coef: f64,
-    /// Gradients longer than this are shortened to it; 0 for no limit.
-    pub max_grad_norm: f64,
-    /// No further epoch once the policy has moved this far; 0 for no limit.
-    pub target_kl: f64,
-    /// adam or muon.
-    pub optimizer: OptimizerName,
-    /// Added to the root of Adam's second moment.
-    pub adam_eps: f64,
-    /// Give observations mean 0 and variance 1 by running statistics.
-    pub normalize_obs: bool,
-    /// Divide rewards by the running standard deviation of the discounted return.
-    pub normalize_reward: bool,
-    /// Learn values of mean 0 and variance 1, and rescale the last layer as returns change (PopArt).
-    pub popart: bool,
-    /// A reward for what is new: none, rnd or icm.
-    pub curiosity: Curiosity,
-    /// Weight of that reward, in units of its standard deviation.
-    pub curiosity_coef: f64,
-}
-
-/// Which optimiser.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum OptimizerName {
-    /// Adam.
-    Adam,
-    /// Muon for matrices, Adam for the rest.
-    Muon,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            num_steps: 32,
-            minibatch_size: 256,
-            update_epochs: 4,
-            learning_rate: 2.5e-3,
-            anneal_lr: true,
-            gamma: 0.99,
-            gae_lambda: 0.95,
-            norm_adv: true,
-            clip_coef: 0.2,
-            anneal_clip: false,
-            clip_vloss: true,
-            ent_coef: 0.01,
-            anneal_ent: false,
-            vf_coef: 0.5,
-            max_grad_norm: 0.5,
-            target_kl: 0.0,
-            optimizer: OptimizerName::Adam,
-            adam_eps: 1e-5,
-            normalize_obs: false,
-            normalize_reward: false,
-            popart: false,
-            curiosity: Curiosity::None,
-            curiosity_coef: 0.1,
-        }
-    }
-}
 
 /// Observation, two states, flags, action, log-probability, advantage, return, value, mask, factors.
 const MAX_FEEDS: usize = 11;
@@ -125,53 +36,6 @@ const MAX_FEEDS: usize = 11;
 const LEAST_FACTOR: f32 = 1e-3;
 /// Rewards are limited to this many standard deviations once normalised.
 const REWARD_LIMIT: f32 = 10.0;
-
-impl Settings {
-    fn check(&self, num_envs: usize) -> Result<()> {
-        let rule = |holds: bool, key: &str, got: &dyn std::fmt::Display, wanted: &str| {
-            if holds { Ok(()) } else { Err(Error::Invalid(format!("ppo.{key} = {got}: wanted {wanted}"))) }
-        };
-        let fraction = |x: f64| (0.0..=1.0).contains(&x);
-        let positive = |x: f64| x > 0.0 && x.is_finite();
-        let not_negative = |x: f64| x >= 0.0 && x.is_finite();
-        rule((1..=1 << 20).contains(&self.num_steps), "num_steps", &self.num_steps, "1..=1048576")?;
-        rule(self.update_epochs >= 1, "update_epochs", &self.update_epochs, "at least 1")?;
-        rule(positive(self.learning_rate), "learning_rate", &self.learning_rate, "more than 0")?;
-        rule(fraction(self.gamma), "gamma", &self.gamma, "0 to 1")?;
-        rule(fraction(self.gae_lambda), "gae_lambda", &self.gae_lambda, "0 to 1")?;
-        rule(positive(self.clip_coef), "clip_coef", &self.clip_coef, "more than 0")?;
-        rule(not_negative(self.ent_coef), "ent_coef", &self.ent_coef, "0 or more")?;
-        rule(not_negative(self.vf_coef), "vf_coef", &self.vf_coef, "0 or more")?;
-        rule(not_negative(self.max_grad_norm), "max_grad_norm", &self.max_grad_norm, "0 (no limit) or more")?;
-        rule(not_negative(self.target_kl), "target_kl", &self.target_kl, "0 (no limit) or more")?;
-        rule(not_negative(self.curiosity_coef), "curiosity_coef", &self.curiosity_coef, "0 or more")?;
-        rule(positive(self.adam_eps), "adam_eps", &self.adam_eps, "more than 0")?;
-        let samples = num_envs.saturating_mul(self.num_steps);
-        if samples > u32::MAX as usize {
-            return Err(Error::Invalid(format!("num_envs*num_steps = {samples}: wanted fewer than 2^32 samples")));
-        }
-        if self.minibatch_size == 0 || !samples.is_multiple_of(self.minibatch_size) {
-            let size = self.minibatch_size;
-            return Err(Error::Invalid(format!(
-                "ppo.minibatch_size {size} does not divide num_envs*num_steps = {samples}"
-            )));
-        }
-        Ok(())
-    }
-
-    fn method(&self) -> Method {
-        let (beta1, beta2, eps) = (0.9, 0.999, self.adam_eps);
-        match self.optimizer {
-            OptimizerName::Adam => Method::Adam { beta1, beta2, eps },
-            OptimizerName::Muon => match Method::MUON {
-                Method::Muon { momentum, scale, .. } => {
-                    Method::Muon { momentum, weight_decay: 0.0, scale, beta1, beta2, eps }
-                }
-                other => other,
-            },
-        }
-    }
-}
 
 /// PPO in the list of algorithms.
 pub const ENTRY: Entry = Entry {
@@ -228,7 +92,8 @@ struct Loss {
 }
 
 fn loss_graph(net: &Net, head: &Head, masked: bool, steps: usize, coefficients: PpoCoefficients) -> Result<Loss> {
-    let of_steps = |size: usize| if steps == 1 { vec![size] } else { vec![steps, size] };
+    let sequences = net.memory.is_some();
+    let of_steps = |size: usize| if sequences { vec![steps, size] } else { vec![size] };
     let mut g = net.graph.clone();
     let (logits, value) = (net.outputs[0].1, net.outputs[1].1);
     let action = match head {
@@ -248,7 +113,7 @@ fn loss_graph(net: &Net, head: &Head, masked: bool, steps: usize, coefficients: 
             g.ppo_gaussian(logits, log_std, value, targets, coefficients)?
         }
     };
-    let loss = if steps == 1 { loss } else { g.mean(loss, 1)? };
+    let loss = if sequences { g.mean(loss, 1)? } else { loss };
     Ok(Loss { graph: g, loss, statistics })
 }
 
@@ -336,6 +201,14 @@ impl Ppo {
             continuous: head.continuous(),
             choices: spec.legal_width(),
         };
+        if let Some(free) = device::available_bytes().filter(|free| shape.bytes() > *free) {
+            let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+            return Err(Error::Invalid(format!(
+                "a rollout of num_envs {n} x ppo.num_steps {steps} takes {:.1} GiB, {:.1} GiB are free; lower one of them",
+                gib(shape.bytes()),
+                gib(free)
+            )));
+        }
         let rollout = Rollout::new(shape);
         let mut ppo = Self {
             bonus: Bonus::new(settings.curiosity, &rollout, &head, size, seed, &options)?,
@@ -548,6 +421,8 @@ impl Ppo {
         let size = self.settings.minibatch_size;
         let minibatches = self.rollout.samples() / size;
         let (mut sums, mut norm, mut updates, mut epochs) = ([0.0; PPO_STATISTICS], 0.0, 0_u32, 0);
+        // Steps whose gradient was finite; in f16 some are left out while the loss scale settles.
+        let mut steps_taken = 0_u32;
         for epoch in 0..self.settings.update_epochs {
             let order = self.order(epoch);
             let mut kl = 0.0;
@@ -564,7 +439,10 @@ impl Ppo {
                 let statistics = self.statistics();
                 sums.iter_mut().zip(statistics).for_each(|(sum, x)| *sum += x);
                 kl += statistics[4];
-                norm += f64::from(step);
+                if step.is_finite() {
+                    norm += f64::from(step);
+                    steps_taken += 1;
+                }
                 updates += 1;
             }
             epochs = epoch + 1;
@@ -580,7 +458,7 @@ impl Ppo {
         set(Reported::Entropy, entropy);
         set(Reported::ApproxKl, kl);
         set(Reported::ClipFraction, clipped);
-        set(Reported::GradNorm, mean(norm));
+        set(Reported::GradNorm, norm / f64::from(steps_taken));
         set(Reported::LearningRate, f64::from(learning_rate));
         set(Reported::Epochs, f64::from(epochs));
     }
@@ -737,6 +615,10 @@ impl Algorithm for Ppo {
     }
 
     fn adopt(&mut self, policy: &Policy) -> Result<()> {
+        if self.popart.is_some() {
+            let next = "turn ppo.popart off, or resume the run";
+            return Err(Error::Invalid(format!("a policy's file does not hold the scale of PopArt's values; {next}")));
+        }
         policy.check_like(&self.architecture, &self.head, self.obs_normaliser.is_some())?;
         self.params.from_bytes(&policy.params.to_bytes(&Metadata::new()))?;
         self.obs_normaliser.clone_from(&policy.normaliser);

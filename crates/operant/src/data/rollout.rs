@@ -65,6 +65,16 @@ pub struct Rollout {
     pub returns: Vec<f32>,
 }
 
+impl Shape {
+    /// Bytes of a rollout.
+    pub fn bytes(&self) -> u64 {
+        let Self { steps, envs, obs, dims, choices, .. } = *self;
+        // Of a sample: observation, action, six numbers, two flags, mask.
+        let sample = 4 * (obs + dims + 6) + 2 + choices;
+        (steps as u64 + 1).saturating_mul(envs as u64).saturating_mul(sample as u64)
+    }
+}
+
 impl Rollout {
     /// Zeroed columns.
     pub fn new(shape: Shape) -> Self {

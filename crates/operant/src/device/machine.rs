@@ -53,6 +53,13 @@ pub fn cpu_seconds() -> f64 {
     0.0
 }
 
+/// Memory that programs may still ask for, in bytes; `None` where the system does not say.
+pub fn available_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("MemAvailable:"))?;
+    Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? * 1024)
+}
+
 /// Memory of this process that is not swapped out, in bytes; `None` where the system does not say.
 pub fn resident_bytes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/status").ok()?;

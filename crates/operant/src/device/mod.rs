@@ -7,5 +7,5 @@ mod machine;
 mod pool;
 
 pub use aligned::Aligned;
-pub use machine::{cpu_seconds, describe, resident_bytes, threads_available};
+pub use machine::{available_bytes, cpu_seconds, describe, resident_bytes, threads_available};
 pub use pool::CpuPool;

@@ -194,7 +194,12 @@ impl Checkpoints {
     pub fn pick(&self, name: Option<&str>) -> Result<String> {
         let names = self.list();
         match name {
-            Some("best") => self.best().ok_or_else(|| Error::Saved(format!("{} has no best yet; name another or leave --checkpoint out", self.folder.display()))),
+            Some("best") => self.best().ok_or_else(|| {
+                Error::Saved(format!(
+                    "{} has no best yet; name another or leave --checkpoint out",
+                    self.folder.display()
+                ))
+            }),
             Some(name) if names.iter().any(|held| held == name) => Ok(name.to_owned()),
             Some(name) => {
                 Err(Error::unknown("checkpoint", name, names.iter().map(String::as_str), "see the ckpt folder"))

@@ -126,6 +126,10 @@ impl Config {
         let known = config::defaults::<Settings>();
         let tables = ["algo", "env", "network", "checkpoint", algo.name];
         if let Some(key) = table.keys().find(|key| !known.contains_key(*key)) {
+            let of_env = env::find(&env).is_ok_and(|entry| entry.params().iter().any(|param| param.name == key));
+            if of_env {
+                return Err(Error::Unknown(format!("unknown key \"{key}\"; did you mean \"env.{key}\"?")));
+            }
             let names = known.keys().map(String::as_str).chain(tables);
             return Err(config::unknown_key(key, key, names, ""));
         }
@@ -223,6 +227,7 @@ mod tests {
         assert_eq!(message(&["pop.gamma=1"]), "unknown key \"pop\"; did you mean \"ppo\"?");
         assert_eq!(message(&["ppo.gama=1"]), "unknown key \"ppo.gama\"; did you mean \"ppo.gamma\"?");
         assert_eq!(message(&["network.hiden=[1]"]), "unknown key \"network.hiden\"; did you mean \"network.hidden\"?");
+        assert_eq!(message(&["gravity=3"]), "unknown key \"gravity\"; did you mean \"env.gravity\"?");
         assert_eq!(message(&["num_envs=0"]), "num_envs = 0: wanted 1..=16777216");
         assert_eq!(message(&["precision=f31"]), "unknown precision \"f31\"; did you mean \"f32\"? (f32, bf16, f16)");
         assert_eq!(message(&["env.gravity=heavy"]), "env.gravity = \"heavy\": wanted a number, true or false");

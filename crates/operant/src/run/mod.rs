@@ -19,9 +19,7 @@ use crate::device::{self, CpuPool};
 use crate::env::{self, Spec, VecEnv};
 use crate::error::{Error, Result};
 use crate::lanes::{Backend, Math, Width};
-use crate::telemetry::{
-    Board, Drops, Episode, EventKind, Jsonl, Metric, RingReader, RingSink, Rules, Sink, Slot, Tensorboard,
-};
+use crate::telemetry::{Board, Drops, Episode, EventKind, Jsonl, Metric, RingSink, Rules, Sink, Slot, Tensorboard};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -62,6 +60,8 @@ pub struct Summary {
     pub solved_step: Option<u64>,
     /// Seconds from the start of the program until then.
     pub solved_s: Option<f64>,
+    /// Mean return over the last 100 episodes then.
+    pub solved_return: Option<f64>,
     /// Env steps.
     pub steps: u64,
     /// Seconds, those before a resume included.
@@ -90,6 +90,7 @@ struct Kept {
     best: Option<f64>,
     solved_step: Option<u64>,
     solved_s: Option<f64>,
+    solved_return: Option<f64>,
     episodes: Vec<f64>,
 }
 
@@ -158,8 +159,50 @@ pub struct Run {
     saved: (u64, f64),
     iterations: u64,
     best: Option<f64>,
-    solved: Option<(u64, f64)>,
+    solved: Option<Solved>,
+    /// Steps and seconds from which the speed that is shown is counted.
+    paced: (u64, f64),
+    /// Why the last checkpoint could not be written.
+    save_failure: Option<String>,
+    /// Held as long as the run goes on.
+    _lock: Lock,
 }
+
+/// When an env first counted as solved.
+#[derive(Clone, Copy, Debug)]
+struct Solved {
+    step: u64,
+    seconds: f64,
+    mean_return: f64,
+}
+
+/// A folder that no other process runs in.
+struct Lock {
+    _file: std::fs::File,
+}
+
+impl Lock {
+    fn take(folder: &Path) -> Result<Self> {
+        let path = folder.join("run.lock");
+        let cannot = |error: std::io::Error| {
+            Error::Io(format!("can't make {}: {error}; name a folder that you may write", path.display()))
+        };
+        let file = std::fs::OpenOptions::new().create(true).truncate(false).write(true).open(&path).map_err(cannot)?;
+        match file.try_lock() {
+            Err(std::fs::TryLockError::WouldBlock) => {
+                let folder = folder.display();
+                Err(Error::Invalid(format!("{folder} is in use by another process; stop that first, or name another")))
+            }
+            // Some file systems have no locks; there the user takes care.
+            _ => Ok(Self { _file: file }),
+        }
+    }
+}
+
+/// Seconds over which the speed that is shown is taken.
+const PACE_S: f64 = 0.25;
+/// What a run that never came to a checkpoint leaves, and a new one in its place begins afresh.
+const LEFTOVERS: [&str; 5] = ["run.toml", "metrics.jsonl", "events.jsonl", "live.ring", "final.json"];
 
 /// The envs of a run.
 pub fn build_env(config: &Config, pool: &Arc<CpuPool>) -> Result<Box<dyn VecEnv>> {
@@ -202,35 +245,43 @@ impl Run {
 
     /// A new run over envs that the caller built.
     pub fn start_with(config: Config, env: Box<dyn VecEnv>, pool: Arc<CpuPool>, start: Start) -> Result<Self> {
-        if start.folder.join("run.toml").exists() {
-            let folder = start.folder.display();
-            return Err(Error::Invalid(format!("{folder} holds a run already; resume it or name another folder")));
-        }
+        Self::check_free(&start.folder)?;
         let spec = env.spec().clone();
+        let mut config = config;
+        // By name, so that the settings give the same weights on another machine.
+        config.settings.precision = config.precision()?.name().to_owned();
         let algorithm = build_algorithm(&config, env, pool)?;
         let cannot = |what: &str, path: &Path, error: std::io::Error| {
             Error::Io(format!("can't {what} {}: {error}; name a folder that you may write", path.display()))
         };
         std::fs::create_dir_all(&start.folder).map_err(|error| cannot("make", &start.folder, error))?;
-        let settings = start.folder.join("run.toml");
-        // Only one of two that start at once makes the file, and so has the folder.
-        std::fs::File::create_new(&settings).map_err(|error| cannot("make", &settings, error))?;
-        replace_file(&settings, config.to_text().as_bytes())?;
-        let mut run = Self::new(config, spec, algorithm, start);
+        let lock = Lock::take(&start.folder)?;
+        // Again, now that no other process can come between.
+        Self::check_free(&start.folder)?;
+        for name in LEFTOVERS {
+            // Most are not there.
+            let _ = std::fs::remove_file(start.folder.join(name));
+        }
+        replace_file(&start.folder.join("run.toml"), config.to_text().as_bytes())?;
+        let mut run = Self::new(config, spec, algorithm, start, lock);
         let text = format!("{} on {}", run.config.algo, run.config.env);
         run.board.event(EventKind::Started, 0, text);
         Ok(run)
     }
 
+    /// Whether a new run can begin in a folder: one that never came to a checkpoint is in nobody's way.
+    pub fn check_free(folder: &Path) -> Result<()> {
+        if folder.join("run.toml").exists() && !Checkpoints::new(folder, 1).list().is_empty() {
+            let folder = folder.display();
+            return Err(Error::Invalid(format!("{folder} holds a run already; resume it or name another folder")));
+        }
+        Ok(())
+    }
+
     /// Goes on from a checkpoint of the run in `start.folder`: the named one, or the newest.
     pub fn resume(checkpoint: Option<&str>, start: Start) -> Result<Self> {
-        if let Ok(ring) = RingReader::open(&start.folder.join("live.ring"))
-            && ring.alive()
-        {
-            let (folder, pid) = (start.folder.display(), ring.header().pid);
-            return Err(Error::Invalid(format!("{folder} is going on in process {pid}; stop that first")));
-        }
         let config = Self::config_of(&start.folder)?;
+        let lock = Lock::take(&start.folder)?;
         let pool = build_pool(&config);
         let env = build_env(&config, &pool)?;
         let spec = env.spec().clone();
@@ -239,10 +290,11 @@ impl Run {
         let parts = checkpoints.load(&name)?;
         let mut algorithm = build_algorithm(&config, env, pool)?;
         algorithm.load(&parts)?;
-        // Results of an end that is no longer one; a run without them has nothing to remove.
-        let _ = std::fs::remove_file(start.folder.join("final.json"));
-        let mut run = Self::new(config, spec, algorithm, start);
+        let mut run = Self::new(config, spec, algorithm, start, lock);
         run.restore(&parts)?;
+        if parts.get("run.toml").is_some_and(|then| then != run.config.to_text().as_bytes()) {
+            run.board.event(EventKind::Note, run.algorithm.steps(), "run.toml has changed since this checkpoint");
+        }
         run.board.event(EventKind::Resumed, run.algorithm.steps(), format!("from {name}"));
         Ok(run)
     }
@@ -256,7 +308,7 @@ impl Run {
         Config::from_text(&text, &path.display().to_string())
     }
 
-    fn new(config: Config, spec: Spec, algorithm: Box<dyn Algorithm>, start: Start) -> Self {
+    fn new(config: Config, spec: Spec, algorithm: Box<dyn Algorithm>, start: Start, lock: Lock) -> Self {
         let Start { folder, mut sinks, started } = start;
         let own = algorithm.metrics();
         let name = folder.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
@@ -281,6 +333,9 @@ impl Run {
             iterations: 0,
             best: None,
             solved: None,
+            paced: (0, f64::NEG_INFINITY),
+            save_failure: None,
+            _lock: lock,
             config,
             spec,
             folder,
@@ -325,6 +380,11 @@ impl Run {
         Ok(())
     }
 
+    /// Why the last checkpoint could not be written, if it could not.
+    pub fn save_failure(&self) -> Option<&str> {
+        self.save_failure.as_deref()
+    }
+
     /// What the last iteration reported.
     pub fn report(&self) -> &Report {
         &self.report
@@ -337,6 +397,10 @@ impl Run {
 
     /// One iteration, with all that is due after it; says whether the run has come to an end.
     pub fn step(&mut self) -> Result<Option<End>> {
+        if self.iterations == 0 {
+            // Results of an end that is no longer one; most runs have none.
+            let _ = std::fs::remove_file(self.folder.join("final.json"));
+        }
         self.report.begin();
         self.algorithm.iterate(&mut self.report);
         let steps = self.algorithm.steps();
@@ -355,7 +419,7 @@ impl Run {
         let mean = self.report.episodes.mean_return();
         let solved = self.report.episodes.is_full() && self.spec.solved_at.is_some_and(|at| mean >= f64::from(at));
         if solved && self.solved.is_none() {
-            self.solved = Some((steps, self.seconds()));
+            self.solved = Some(Solved { step: steps, seconds: self.seconds(), mean_return: mean });
             self.board.event(EventKind::Solved, steps, format!("mean return {mean:.1} over 100 episodes"));
         }
         if let Some(end) = self.ended() {
@@ -364,7 +428,12 @@ impl Run {
         let CheckpointSettings { every, every_s, .. } = self.config.checkpoint;
         let by_count = every > 0 && self.iterations - self.saved.0 >= every;
         if by_count || (every_s > 0.0 && self.seconds() - self.saved.1 >= every_s) {
-            self.save()?;
+            // A full disk costs a checkpoint, not the run: the next one may find room.
+            if let Err(error) = self.save() {
+                let text = error.to_string();
+                self.board.event(EventKind::Note, steps, format!("no checkpoint: {text}"));
+                (self.saved, self.save_failure) = ((self.iterations, self.seconds()), Some(text));
+            }
         }
         Ok(None)
     }
@@ -401,14 +470,20 @@ impl Run {
         board.set(slots.mean_return, report.episodes.mean_return());
         board.set(slots.length, report.episodes.mean_length());
         board.set(slots.episodes, report.episodes.count() as f64);
-        board.set(slots.sps, self.algorithm.steps_per_iteration() as f64 / passed);
+        let seconds = self.before.0 + self.started.elapsed().as_secs_f64();
+        if seconds - self.paced.1 >= PACE_S {
+            let since = if self.paced.1.is_finite() { seconds - self.paced.1 } else { passed };
+            let done =
+                if self.paced.1.is_finite() { steps - self.paced.0 } else { self.algorithm.steps_per_iteration() };
+            board.set(slots.sps, done as f64 / since);
+            self.paced = (steps, seconds);
+        }
         board.set(slots.collect, collect);
         board.set(slots.learn, learn);
         board.set(slots.other, (1.0 - collect - learn).max(0.0));
         for (slot, value) in slots.own.iter().zip(&report.values) {
             board.set(*slot, *value);
         }
-        let seconds = self.before.0 + self.started.elapsed().as_secs_f64();
         if seconds - self.looked.0 >= LOOK_S {
             let cpu = device::cpu_seconds();
             board.set(slots.cpu, (cpu - self.looked.1) / (seconds - self.looked.0));
@@ -440,14 +515,16 @@ impl Run {
             seconds,
             cpu_seconds: self.cpu_seconds(),
             best: self.best,
-            solved_step: self.solved.map(|solved| solved.0),
-            solved_s: self.solved.map(|solved| solved.1),
+            solved_step: self.solved.map(|solved| solved.step),
+            solved_s: self.solved.map(|solved| solved.seconds),
+            solved_return: self.solved.map(|solved| solved.mean_return),
             episodes: episodes.to_numbers(),
         };
         let mut parts = self.algorithm.save();
         parts.insert("run.json".into(), serde_json::to_vec(&kept).expect("numbers are JSON"));
+        parts.insert("run.toml".into(), self.config.to_text().into_bytes());
         let name = self.checkpoints.save(steps, mean, is_best, &parts)?;
-        self.saved = (self.iterations, seconds);
+        (self.saved, self.save_failure) = ((self.iterations, seconds), None);
         self.board.event(EventKind::Checkpoint, steps, name.as_str());
         Ok(name)
     }
@@ -460,7 +537,10 @@ impl Run {
         self.saved = (0, kept.seconds);
         self.looked = (kept.seconds, 0.0);
         self.best = kept.best;
-        self.solved = kept.solved_step.zip(kept.solved_s);
+        self.solved = (|| {
+            let (step, seconds, mean_return) = (kept.solved_step?, kept.solved_s?, kept.solved_return?);
+            Some(Solved { step, seconds, mean_return })
+        })();
         Ok(())
     }
 
@@ -491,8 +571,9 @@ impl Run {
         let episodes = &self.report.episodes;
         let summary = Summary {
             solved: self.solved.is_some(),
-            solved_step: self.solved.map(|solved| solved.0),
-            solved_s: self.solved.map(|solved| solved.1),
+            solved_step: self.solved.map(|solved| solved.step),
+            solved_s: self.solved.map(|solved| solved.seconds),
+            solved_return: self.solved.map(|solved| solved.mean_return),
             steps,
             wall_s,
             train_sps: steps as f64 / wall_s,

@@ -1,0 +1,148 @@
+//! The `[ppo]` table: every setting with its meaning, its default and the rule that it keeps.
+
+use super::super::curiosity::Curiosity;
+use crate::error::{Error, Result};
+use crate::nn::Method;
+use serde::{Deserialize, Serialize};
+
+/// The `[ppo]` table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// T, steps of each env between updates.
+    pub num_steps: usize,
+    /// Samples of a minibatch; divides num_envs · num_steps.
+    pub minibatch_size: usize,
+    /// Passes over a rollout.
+    pub update_epochs: u32,
+    /// Step size of the optimiser.
+    pub learning_rate: f64,
+    /// Lower the learning rate in a straight line to 0 at the end of the run.
+    pub anneal_lr: bool,
+    /// Discount.
+    pub gamma: f64,
+    /// λ of generalised advantage estimation.
+    pub gae_lambda: f64,
+    /// Normalise advantages in every minibatch.
+    pub norm_adv: bool,
+    /// How far the ratio of probabilities may leave 1 before it stops paying.
+    pub clip_coef: f64,
+    /// Lower clip_coef in a straight line to 0 at the end of the run.
+    pub anneal_clip: bool,
+    /// Clip values around the old ones too.
+    pub clip_vloss: bool,
+    /// Weight of the entropy.
+    pub ent_coef: f64,
+    /// Lower ent_coef in a straight line to 0 at the end of the run.
+    pub anneal_ent: bool,
+    /// Weight of the value loss.
+    pub vf_coef: f64,
+    /// Gradients longer than this are shortened to it; 0 for no limit.
+    pub max_grad_norm: f64,
+    /// No further epoch once the policy has moved this far; 0 for no limit.
+    pub target_kl: f64,
+    /// adam or muon.
+    pub optimizer: OptimizerName,
+    /// Added to the root of Adam's second moment.
+    pub adam_eps: f64,
+    /// Give observations mean 0 and variance 1 by running statistics.
+    pub normalize_obs: bool,
+    /// Divide rewards by the running standard deviation of the discounted return.
+    pub normalize_reward: bool,
+    /// Learn values of mean 0 and variance 1, and rescale the last layer as returns change (PopArt).
+    pub popart: bool,
+    /// A reward for what is new: none, rnd or icm.
+    pub curiosity: Curiosity,
+    /// Weight of that reward, in units of its standard deviation.
+    pub curiosity_coef: f64,
+}
+
+/// Which optimiser.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OptimizerName {
+    /// Adam.
+    Adam,
+    /// Muon for matrices, Adam for the rest.
+    Muon,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            num_steps: 32,
+            minibatch_size: 256,
+            update_epochs: 4,
+            learning_rate: 2.5e-3,
+            anneal_lr: true,
+            gamma: 0.99,
+            gae_lambda: 0.95,
+            norm_adv: true,
+            clip_coef: 0.2,
+            anneal_clip: false,
+            clip_vloss: true,
+            ent_coef: 0.01,
+            anneal_ent: false,
+            vf_coef: 0.5,
+            max_grad_norm: 0.5,
+            target_kl: 0.0,
+            optimizer: OptimizerName::Adam,
+            adam_eps: 1e-5,
+            normalize_obs: false,
+            normalize_reward: false,
+            popart: false,
+            curiosity: Curiosity::None,
+            curiosity_coef: 0.1,
+        }
+    }
+}
+
+/// Larger coefficients are mistakes, and leave f32.
+const MOST: f64 = 1e30;
+
+impl Settings {
+    pub(super) fn check(&self, num_envs: usize) -> Result<()> {
+        let rule = |holds: bool, key: &str, got: &dyn std::fmt::Display, wanted: &str| {
+            if holds { Ok(()) } else { Err(Error::Invalid(format!("ppo.{key} = {got}: wanted {wanted}"))) }
+        };
+        let fraction = |x: f64| (0.0..=1.0).contains(&x);
+        let positive = |x: f64| x > 0.0 && x <= MOST;
+        let not_negative = |x: f64| (0.0..=MOST).contains(&x);
+        rule((1..=1 << 20).contains(&self.num_steps), "num_steps", &self.num_steps, "1..=1048576")?;
+        rule(self.update_epochs >= 1, "update_epochs", &self.update_epochs, "at least 1")?;
+        rule(positive(self.learning_rate), "learning_rate", &self.learning_rate, "more than 0")?;
+        rule(fraction(self.gamma), "gamma", &self.gamma, "0 to 1")?;
+        rule(fraction(self.gae_lambda), "gae_lambda", &self.gae_lambda, "0 to 1")?;
+        rule(positive(self.clip_coef), "clip_coef", &self.clip_coef, "more than 0")?;
+        rule(not_negative(self.ent_coef), "ent_coef", &self.ent_coef, "0 or more")?;
+        rule(not_negative(self.vf_coef), "vf_coef", &self.vf_coef, "0 or more")?;
+        rule(not_negative(self.max_grad_norm), "max_grad_norm", &self.max_grad_norm, "0 (no limit) or more")?;
+        rule(not_negative(self.target_kl), "target_kl", &self.target_kl, "0 (no limit) or more")?;
+        rule(not_negative(self.curiosity_coef), "curiosity_coef", &self.curiosity_coef, "0 or more")?;
+        rule(positive(self.adam_eps), "adam_eps", &self.adam_eps, "more than 0")?;
+        let samples = num_envs.saturating_mul(self.num_steps);
+        if samples > u32::MAX as usize {
+            return Err(Error::Invalid(format!("num_envs*num_steps = {samples}: wanted fewer than 2^32 samples")));
+        }
+        if self.minibatch_size == 0 || !samples.is_multiple_of(self.minibatch_size) {
+            let size = self.minibatch_size;
+            return Err(Error::Invalid(format!(
+                "ppo.minibatch_size {size} does not divide num_envs*num_steps = {samples}"
+            )));
+        }
+        Ok(())
+    }
+
+    pub(super) fn method(&self) -> Method {
+        let (beta1, beta2, eps) = (0.9, 0.999, self.adam_eps);
+        match self.optimizer {
+            OptimizerName::Adam => Method::Adam { beta1, beta2, eps },
+            OptimizerName::Muon => match Method::MUON {
+                Method::Muon { momentum, scale, .. } => {
+                    Method::Muon { momentum, weight_decay: 0.0, scale, beta1, beta2, eps }
+                }
+                other => other,
+            },
+        }
+    }
+}
