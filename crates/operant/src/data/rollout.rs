@@ -228,7 +228,7 @@ mod tests {
         (rollout.truncated[1], rollout.final_value[1]) = (1, 2.0);
         rollout.estimate(gamma, 0.9);
         assert_eq!(rollout.advantage, [0.0, 0.0]);
-        assert_eq!(rollout.explained_variance().is_nan(), true);
+        assert!(rollout.explained_variance().is_nan());
     }
 
     #[test]
