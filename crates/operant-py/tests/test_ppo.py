@@ -119,7 +119,7 @@ def test_resume_is_exact(tmp_path: Path) -> None:
     whole = operant.PPO("cartpole", run_dir=tmp_path / "whole", **options).learn()
     assert whole.num_timesteps == 16_384
     wanted = weights(whole, tmp_path)
-    with pytest.raises(ValueError, match="is going on in process"):
+    with pytest.raises(ValueError, match="is in use by a run that goes on"):
         operant.PPO.resume(tmp_path / "whole")
     del whole
     # As if it had been killed: the newest checkpoint is of the middle.
@@ -345,7 +345,7 @@ def test_other_mistakes_are_explained(tmp_path: Path) -> None:
         model.evaluate(0)
     with pytest.raises(ValueError, match="holds no policy"):
         operant.PPO.load(tmp_path / "absent")
-    with pytest.raises(ValueError, match="run.toml"):
+    with pytest.raises(OSError, match="run.toml"):
         operant.PPO.resume(tmp_path)
     model.save(tmp_path / "model.safetensors")
     with pytest.raises(ValueError, match="the policy is"):

@@ -301,7 +301,8 @@ mod tests {
                     }
                     let one = [batch.log_prob[i], batch.advantage[i], batch.returns[i], batch.value[i]];
                     assert_eq!(one, [x + 0.1, x + 0.2, x + 0.3, x + 0.4]);
-                    let legal: [f32; 4] = std::array::from_fn(|j| f32::from(u8::from((4 * from + j).is_multiple_of(3))));
+                    let legal: [f32; 4] =
+                        std::array::from_fn(|j| f32::from(u8::from((4 * from + j).is_multiple_of(3))));
                     assert_eq!(batch.legal[4 * i..4 * i + 4], legal);
                 }
             }

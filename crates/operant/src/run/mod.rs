@@ -191,7 +191,9 @@ impl Lock {
         match file.try_lock() {
             Err(std::fs::TryLockError::WouldBlock) => {
                 let folder = folder.display();
-                Err(Error::Invalid(format!("{folder} is in use by another process; stop that first, or name another")))
+                Err(Error::Invalid(format!(
+                    "{folder} is in use by a run that goes on; stop that first, or name another folder"
+                )))
             }
             // Some file systems have no locks; there the user takes care.
             _ => Ok(Self { _file: file }),
