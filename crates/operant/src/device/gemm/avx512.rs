@@ -29,11 +29,17 @@ pub(super) static FAMILY: Family = Family {
 };
 
 /// # Safety
-/// As [`block::BlockFn`]. Masked loads and stores cost no more than whole ones, so there is no other kind.
+/// As [`block::BlockFn`]. A masked load takes a turn of the multipliers: in 6 by 4 vectors one of 25, and 4 % of the time.
 #[target_feature(enable = "avx512f")]
 unsafe fn compute<const ROWS: usize, const VECTORS: usize>(block: &Block) {
     // SAFETY: the caller's contract.
-    unsafe { block::run::<Zmm, ROWS, VECTORS, PANEL, true>(block) }
+    unsafe {
+        if block.last == 16 {
+            block::run::<Zmm, ROWS, VECTORS, PANEL, false>(block)
+        } else {
+            block::run::<Zmm, ROWS, VECTORS, PANEL, true>(block)
+        }
+    }
 }
 
 /// # Safety
