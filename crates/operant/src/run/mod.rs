@@ -149,6 +149,8 @@ pub struct Run {
     board: Board,
     slots: Slots,
     started: Instant,
+    /// CPU seconds of the process before this run: `cargo run` becomes the program it starts, clock and all.
+    cpu_at_start: f64,
     /// Seconds and CPU seconds before a resume.
     before: (f64, f64),
     /// When the last iteration ended.
@@ -330,7 +332,8 @@ impl Run {
             checkpoints: Checkpoints::new(&folder, config.checkpoint.keep),
             before: (0.0, 0.0),
             last: Instant::now(),
-            looked: (0.0, 0.0),
+            cpu_at_start: device::cpu_seconds(),
+            looked: (0.0, device::cpu_seconds()),
             saved: (0, 0.0),
             iterations: 0,
             best: None,
@@ -537,7 +540,7 @@ impl Run {
         self.report.episodes = Episodes::from_numbers(&kept.episodes).ok_or_else(damaged)?;
         self.before = (kept.seconds, kept.cpu_seconds);
         self.saved = (0, kept.seconds);
-        self.looked = (kept.seconds, 0.0);
+        self.looked = (kept.seconds, device::cpu_seconds());
         self.best = kept.best;
         self.solved = (|| {
             let (step, seconds, mean_return) = (kept.solved_step?, kept.solved_s?, kept.solved_return?);
@@ -547,7 +550,7 @@ impl Run {
     }
 
     fn cpu_seconds(&self) -> f64 {
-        self.before.1 + device::cpu_seconds()
+        self.before.1 + device::cpu_seconds() - self.cpu_at_start
     }
 
     /// Saves the last checkpoint, evaluates the policy where the env is in the registry, writes `final.json`.
