@@ -180,15 +180,59 @@ fn a_bad_number_is_traced_to_its_op() {
 
 #[test]
 fn bf16_and_f16_train_to_the_same_loss() {
-    let (f32_losses, _) = train(&Options::default(), 600, 150);
-    let last = |losses: &[f32]| f64::from(*losses.last().unwrap());
+    // Few steps: later on the batch is learnt by heart, and the smallest difference in rounding leads elsewhere.
+    let (f32_losses, _) = train(&Options::default(), 600, 60);
     for precision in [Precision::Bf16, Precision::F16] {
-        let (losses, _) = train(&Options { precision, ..Options::default() }, 600, 150);
+        let (losses, _) = train(&Options { precision, ..Options::default() }, 600, 60);
         // One forward pass: operands have 8 (bf16) or 11 (f16) bits.
         let first = f64::from((losses[0] - f32_losses[0]).abs() / f32_losses[0]);
         assert!(first < 5e-3, "{precision:?}: first losses differ by {first:.1e}");
-        let ratio = last(&losses) / last(&f32_losses);
-        assert!((0.9..1.1).contains(&ratio), "{precision:?}: {} against {}", last(&losses), last(&f32_losses));
+        let ratio = losses[59] / f32_losses[59];
+        assert!((0.96..1.04).contains(&ratio), "{precision:?}: {} against {}", losses[59], f32_losses[59]);
+    }
+}
+
+/// Layers that a plan makes one op of: gradients of every tensor in bf16 agree with those in f32, whole tiles or not, and
+/// rows whose gradient is zero change nothing.
+#[test]
+fn merged_layers_have_the_same_gradients_in_bf16() {
+    for (inputs, outputs, act) in [(4, 1, Act::Tanh), (4, 2, Act::Tanh), (20, 3, Act::Relu), (48, 4, Act::Tanh)] {
+        let mut g = Graph::new();
+        let x = g.input("x", [inputs]);
+        let target = g.input("target", [outputs]);
+        let weight = g.input("weight", [outputs]);
+        let y = nets::mlp(&mut g, "net", x, &[64, 96, outputs], act, 1.0).unwrap();
+        let difference = g.sub(y, target).unwrap();
+        let square = g.mul(difference, difference).unwrap();
+        let weighted = g.mul(square, weight).unwrap();
+        let loss = g.mean(weighted, 1).unwrap();
+        let params = g.params(5).unwrap();
+        for rows in [7, 300, 1000] {
+            let (x, target) = (normals(rows * inputs, 1), normals(rows * outputs, 2));
+            for live in [1, 3] {
+                let weight: Vec<f32> =
+                    (0..rows * outputs).map(|i| f32::from(u8::from((i / outputs).is_multiple_of(live)))).collect();
+                let gradients = |precision| {
+                    let options = Options { precision, ..Options::default() };
+                    let mut plan = Plan::training(&g, loss, rows, &options).unwrap();
+                    assert!(plan.to_string().contains("tower"), "{plan}");
+                    let feeds = [Feed::Real(&x[..]), Feed::Real(&target), Feed::Real(&weight)];
+                    assert!(plan.train(&params, rows, &feeds, 1.0, Gradients::Replace).finite);
+                    plan.gradients().to_vec()
+                };
+                let (exact, rounded) = (gradients(Precision::F32), gradients(Precision::Bf16));
+                for spec in params.specs() {
+                    let range = spec.offset..spec.offset + spec.shape.iter().product::<usize>();
+                    let norm = |x: &mut dyn Iterator<Item = f32>| x.map(|x| f64::from(x * x)).sum::<f64>().sqrt();
+                    let error = norm(&mut range.clone().map(|i| exact[i] - rounded[i]))
+                        / norm(&mut range.clone().map(|i| exact[i]));
+                    let name = &spec.name;
+                    // A rounded ReLU may be on where the exact one is off.
+                    let most = if act == Act::Relu { 6e-2 } else { 1.5e-2 };
+                    assert!(error < most, "{name} of {rows} rows, one in {live}, {act:?}: off by {error:.1e}");
+                }
+            }
+        }
     }
 }
 

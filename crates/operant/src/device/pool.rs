@@ -42,6 +42,8 @@ struct Shared {
     /// The lowest index that panicked, with its payload.
     panic: Mutex<Option<(usize, Box<dyn std::any::Any + Send>)>>,
     spin: Duration,
+    /// Workers that have begun.
+    started: AtomicUsize,
 }
 
 fn spin_until(limit: Duration, ready: impl Fn() -> bool) {
@@ -74,6 +76,7 @@ impl Shared {
     }
 
     fn worker(&self, me: usize) {
+        self.started.fetch_add(1, Release);
         let (gate, asleep, mut epoch) = (&self.gate, &self.lanes[me].asleep, 0);
         while gate.load(SeqCst) != SHUTDOWN {
             let is_new = |gate: u64| gate & OPEN != 0 && gate / EPOCH != epoch;
@@ -135,18 +138,19 @@ impl CpuPool {
             lanes: (0..threads).map(|_| Lane::default()).collect(),
             panic: Mutex::new(None),
             spin: SPIN * u32::from(threads <= cores),
+            started: AtomicUsize::new(0),
         });
         let spawn = |me| {
             let shared = Arc::clone(&shared);
             let builder = thread::Builder::new().name(format!("operant-{me}"));
             builder.spawn(move || shared.worker(me)).ok()
         };
-        CpuPool {
-            workers: (1..threads).take(limit).map_while(spawn).collect(),
-            turn: Mutex::new(()),
-            process: std::process::id(),
-            shared,
+        let workers: Vec<JoinHandle<()>> = (1..threads).take(limit).map_while(spawn).collect();
+        // A thread allocates while it starts: not in the middle of a run that is to allocate nothing.
+        while shared.started.load(Acquire) < workers.len() {
+            thread::yield_now();
         }
+        CpuPool { workers, turn: Mutex::new(()), process: std::process::id(), shared }
     }
 
     /// Threads that work, the caller's included.

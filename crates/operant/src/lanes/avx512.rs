@@ -152,6 +152,19 @@ impl<const FUSE: bool> Float for F<FUSE> {
     fn reciprocal_coarse(self) -> Self {
         if FUSE { Self(simd!(_mm512_rcp14_ps(self.0))) } else { Self::from(1.0) / self }
     }
+    /// Fast mode: 14 bits from a table, then one step of Newton's. The divider takes 16 cycles, this 3.
+    #[inline(always)]
+    fn over(self, divisor: Self) -> Self {
+        if !FUSE {
+            return self / divisor;
+        }
+        simd!({
+            let r = _mm512_rcp14_ps(divisor.0);
+            let quotient = _mm512_mul_ps(self.0, r);
+            let error = _mm512_fnmadd_ps(divisor.0, r, _mm512_set1_ps(1.0));
+            Self(_mm512_fmadd_ps(quotient, error, quotient))
+        })
+    }
     /// Fast mode: as [`reciprocal`](Float::reciprocal).
     #[inline(always)]
     fn rsqrt(self) -> Self {

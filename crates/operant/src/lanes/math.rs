@@ -138,15 +138,15 @@ pub fn exp_fast<L: Lanes>(x: L::F) -> L::F {
     p * L::F::from_bits(shifted.bits().shl(23))
 }
 
-/// Hyperbolic tangent as one odd rational function of the argument limited to ±7.9. Relative error below 5e-7; never
+/// Hyperbolic tangent as one odd rational function of the argument limited to ±7. Relative error below 1.7e-6; never
 /// beyond ±1.
 #[inline(always)]
 pub fn tanh_fast<L: Lanes>(x: L::F) -> L::F {
-    let x = x.clamp(-7.9, 7.9);
+    let x = x.clamp(-7.0, 7.0);
     let z = x * x;
-    let p = polynomial(z, [1.0, 1.342_751_2e-1, 3.550_925_3e-3, 2.153_078_5e-5, 1.467_151_7e-8]);
-    let q = polynomial(z, [1.0, 4.676_084_2e-1, 2.608_712_8e-2, 3.376_514_4e-4, 8.305_922e-7]);
-    x * p / q
+    let p = polynomial(z, [1.0, 1.233_012_1e-1, 2.299_686_7e-3, 4.023_125e-6]);
+    let q = polynomial(z, [1.0, 4.566_293e-1, 2.118_400_5e-2, 1.446_572_9e-4]);
+    (x * p).over(q)
 }
 
 /// Hyperbolic tangent for results that are then rounded to bf16: error below 2.1e-4, a ninth of bf16's own near 1.
@@ -408,7 +408,7 @@ mod tests {
             ("rsqrt", 1e-6, 500.0, |x| 1.0 / x.sqrt(), Result, 3e-7),
             ("exp_fast", -87.3, 88.3, f64::exp, Result, 3e-7),
             ("exp_fast", -1.0, 1.0, f64::exp, Result, 3e-7),
-            ("tanh_fast", -12.0, 12.0, f64::tanh, Result, 5e-7),
+            ("tanh_fast", -12.0, 12.0, f64::tanh, Result, 1.8e-6),
             ("tanh_fast", -1e-3, 1e-3, f64::tanh, Result, 5e-7),
             ("tanh_coarse", -12.0, 12.0, f64::tanh, One, 2.1e-4),
             ("tanh_coarse", -0.1, 0.1, f64::tanh, One, 1.2e-5),
@@ -461,7 +461,7 @@ mod tests {
             }
         }
         for (isa, got) in for_networks("tanh_fast", &[INF, -INF, 1e30]) {
-            assert!(got[0] > 0.999_999_4 && got[0] <= 1.0 && got[1] == -got[0] && got[2] == got[0], "{got:?} ({isa})");
+            assert!(got[0] > 0.999_998 && got[0] <= 1.0 && got[1] == -got[0] && got[2] == got[0], "{got:?} ({isa})");
         }
         for name in FOR_NETWORKS {
             for (isa, got) in for_networks(name, &[f32::NAN]) {

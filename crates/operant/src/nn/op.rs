@@ -97,17 +97,41 @@ pub struct Packing {
     pub backward: bool,
     /// In f32 whatever the plan's precision: for matrices too small to gain from less.
     pub exact: bool,
+    /// For a left operand of words (see [`Compute::words`]): of 32 terms, 0, 16, 1, 17 and so on.
+    pub words: bool,
 }
 
 impl Packing {
     /// A linear weight `[n, k]` as the right operand of `X·Wᵀ`.
     pub fn transposed(input: usize, n: usize, k: usize) -> Self {
-        Self { input, lens: [1, k, 1, n], strides: [0, 1, 0, k as isize], offset: 0, backward: false, exact: false }
+        Self {
+            input,
+            lens: [1, k, 1, n],
+            strides: [0, 1, 0, k as isize],
+            offset: 0,
+            backward: false,
+            exact: false,
+            words: false,
+        }
+    }
+
+    /// The same matrix with its terms in the order of words; it has one axis of terms, whole chunks of 32.
+    pub(super) fn in_words(&self) -> Self {
+        let ([_, k, _, n], [_, row, _, col]) = (self.lens, self.strides);
+        Self { lens: [k / 32, 16, 2, n], strides: [32 * row, row, 16 * row, col], ..*self }
     }
 
     /// A linear weight `[n, k]` as the right operand of `dY·W`.
     pub fn straight(input: usize, n: usize, k: usize) -> Self {
-        Self { input, lens: [1, n, 1, k], strides: [0, k as isize, 0, 1], offset: 0, backward: true, exact: false }
+        Self {
+            input,
+            lens: [1, n, 1, k],
+            strides: [0, k as isize, 0, 1],
+            offset: 0,
+            backward: true,
+            exact: false,
+            words: false,
+        }
     }
 }
 
@@ -275,6 +299,11 @@ pub trait Op: Debug + Send + Sync + Sized + 'static {
         None
     }
 
+    /// The activation of a fully connected layer with a bias: such layers become one op where they follow each other.
+    fn layer(&self) -> Option<Act> {
+        None
+    }
+
     /// Computes a tile.
     fn forward<R: Real, L: Vectors<R>>(&self, c: &mut Forward<R>);
 
@@ -320,6 +349,8 @@ pub trait DynOp: Debug + Send + Sync {
     fn fuse(&self, act: Act, training: bool) -> Option<std::sync::Arc<dyn DynOp>>;
     /// See [`Op::activation`].
     fn activation(&self) -> Option<Act>;
+    /// See [`Op::layer`].
+    fn layer(&self) -> Option<Act>;
     /// See [`Op::forward`].
     fn forward_f32(&self, backend: Backend, c: &mut Forward<f32>);
     /// See [`Op::forward`].
@@ -392,6 +423,9 @@ impl<O: Op> DynOp for O {
     }
     fn activation(&self) -> Option<Act> {
         Op::activation(self)
+    }
+    fn layer(&self) -> Option<Act> {
+        Op::layer(self)
     }
     fn forward_f32(&self, backend: Backend, c: &mut Forward<f32>) {
         backend.run_fast(RunForward(self, c));

@@ -37,6 +37,12 @@ impl Compute {
     pub fn or_exact(self, exact: bool) -> Self {
         if exact { Self { precision: Precision::F32, ..self } } else { self }
     }
+
+    /// Whether ops may keep two bf16 numbers in a word, one register's width apart: on tiles and registers of 16.
+    #[inline(always)]
+    pub fn words(self) -> bool {
+        self.precision == Precision::Bf16 && self.backend.width() == 16
+    }
 }
 
 /// The left operand of a product, staged in the plan's precision.
@@ -199,6 +205,10 @@ pub trait Real:
     fn outer_scratch(compute: Compute, shape: Outer) -> Scratch;
     /// Adds a product over rows.
     fn outer(compute: Compute, shape: Outer, a: &[Self], b: &[Self], room: Room<Self>, c: &mut [Self]);
+    /// Words of two bf16 numbers, kept in elements, as left operand. Only where [`Compute::words`].
+    fn halves(words: &[Self]) -> &[u16];
+    /// [`Real::outer`] for an A of words, and a B of words or elements. Only where [`Compute::words`].
+    fn outer_words(shape: Outer, a: &[Self], b: Left<Self>, room: Room<Self>, c: &mut [Self]);
     /// Elements and bf16 words of packed weights.
     fn packed_len(compute: Compute, k_outer: usize, k_inner: usize, n: usize) -> Scratch;
     /// Packs the row-major `[k_outer·k_inner, n]` matrix that `row` and `col` strides describe.
@@ -464,10 +474,27 @@ impl Real for f32 {
                 left[s.m * stride..].fill(0);
                 amx::transpose_to_bf16(s.rows, s.m, a, s.a_row, left, stride);
                 amx::pack(1, s.rows, s.n, b, 0, s.b_row, 1, right);
-                (p.a_row, p.a_inner) = (stride, 1);
-                amx::product(&p, left, right, gemm::Init::Accumulate, c);
+                amx::product(&product_of_rows(&s, stride), left, right, gemm::Init::Accumulate, c);
             }
         }
+    }
+
+    #[inline]
+    fn halves(words: &[f32]) -> &[u16] {
+        amx::halves(words)
+    }
+
+    fn outer_words(s: Outer, a: &[f32], b: Left<f32>, room: Room<f32>, c: &mut [f32]) {
+        let stride = s.rows.next_multiple_of(CHUNK);
+        let p = product_of_rows(&s, stride);
+        let (left, right) = room.half.split_at_mut(s.m * stride + CHUNK);
+        left[s.m * stride..].fill(0);
+        amx::transpose_words(s.rows, s.m, amx::halves(a), left, stride);
+        match b {
+            Left::Half(b) => amx::pack_words(s.rows, s.n, b, right),
+            Left::Real(b) => amx::pack(1, s.rows, s.n, b, 0, s.b_row, 1, right),
+        }
+        amx::product(&p, left, right, gemm::Init::Accumulate, c);
     }
 
     fn packed_len(compute: Compute, k_outer: usize, k_inner: usize, n: usize) -> Scratch {
@@ -522,6 +549,22 @@ impl Kernel for AddKernel<'_> {
     #[inline(always)]
     fn run<L: Simd>(self) {
         update::<f32, L, _>(Plus, self.from, self.to);
+    }
+}
+
+/// The product of a transposed A, whose rows are `stride` apart, and B.
+fn product_of_rows(s: &Outer, stride: usize) -> Product {
+    Product {
+        m: s.m,
+        n: s.n,
+        outer: 1,
+        inner: s.rows,
+        a_row: stride,
+        a_outer: 0,
+        a_inner: 1,
+        b_outer: 0,
+        b_inner: s.b_row,
+        c_row: s.c_row,
     }
 }
 
@@ -610,6 +653,14 @@ impl Real for f64 {
                 }
             }
         }
+    }
+
+    fn halves(_: &[f64]) -> &[u16] {
+        unreachable!("f64 knows one precision");
+    }
+
+    fn outer_words(_: Outer, _: &[f64], _: Left<f64>, _: Room<f64>, _: &mut [f64]) {
+        unreachable!("f64 knows one precision");
     }
 
     fn packed_len(_: Compute, k_outer: usize, k_inner: usize, n: usize) -> Scratch {

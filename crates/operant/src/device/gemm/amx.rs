@@ -190,6 +190,47 @@ pub fn transpose_to_bf16(rows: usize, cols: usize, src: &[f32], src_row: usize, 
     }
 }
 
+/// Words of two bf16 numbers that are kept in the bits of f32.
+pub fn halves(words: &[f32]) -> &[u16] {
+    // SAFETY: the same bytes, of which any value is a number, at an address that is aligned for more.
+    unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), 2 * words.len()) }
+}
+
+/// [`transpose_to_bf16`] of dense rows that are kept as words: of 32 columns, word j holds columns j and j + 16.
+///
+/// # Panics
+/// If `src` or `dst` is too short, `cols` is not a multiple of 32, `dst_row` is shorter than a row's chunks, or without AMX.
+pub fn transpose_words(rows: usize, cols: usize, src: &[u16], dst: &mut [u16], dst_row: usize) {
+    require();
+    let width = rows.next_multiple_of(CHUNK);
+    assert!(cols.is_multiple_of(CHUNK) && rows * cols <= src.len(), "{rows} rows of {cols} words in {}", src.len());
+    let written = reach(&[(cols, dst_row), (width, 1)]);
+    assert!(written <= dst.len(), "the destination holds {} elements, wanted {written}", dst.len());
+    assert!(cols <= 1 || dst_row >= width, "rows of {width} elements overlap at a distance of {dst_row}");
+    #[cfg(all(target_arch = "x86_64", target_os = "linux", not(operant_portable)))]
+    // SAFETY: AMX was found, and both slices were checked.
+    unsafe {
+        tiles::transpose_words(rows, cols, src.as_ptr(), dst.as_mut_ptr(), dst_row);
+    }
+}
+
+/// [`pack`] of dense rows that are kept as words: B of a product whose sum runs over rows.
+///
+/// # Panics
+/// If `src` or `out` is too short, `cols` is not a multiple of 32, or without AMX.
+pub fn pack_words(rows: usize, cols: usize, src: &[u16], out: &mut [u16]) {
+    require();
+    assert!(cols.is_multiple_of(CHUNK) && rows * cols <= src.len(), "{rows} rows of {cols} words in {}", src.len());
+    let out = &mut out[..packed_len(1, rows, cols)];
+    #[cfg(all(target_arch = "x86_64", target_os = "linux", not(operant_portable)))]
+    // SAFETY: AMX was found, and both slices were checked.
+    unsafe {
+        tiles::pack_words(rows, cols, src.as_ptr(), out.as_mut_ptr());
+    }
+    #[cfg(not(all(target_arch = "x86_64", target_os = "linux", not(operant_portable))))]
+    let _ = out;
+}
+
 fn check_rounding(read: usize, src: &[f32], written: usize, dst: &[u16]) {
     assert!(read <= src.len(), "the source holds {} elements, wanted {read}", src.len());
     assert!(written <= dst.len(), "the destination holds {} elements, wanted {written}", dst.len());

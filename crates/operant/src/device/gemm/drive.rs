@@ -121,15 +121,16 @@ impl Checked<'_> {
     /// Computes all rows of a block that is given for the first, by kernels for 1, 2, … rows.
     fn rows(&self, mut block: Block, kernels: &[BlockFn]) {
         let p = self.p;
-        let mut done = 0;
-        for blocks_left in (1..=p.m.div_ceil(kernels.len())).rev() {
-            let rows = (p.m - done).div_ceil(blocks_left);
+        let blocks = p.m.div_ceil(kernels.len());
+        // The first blocks have a row more than the others where rows can't be dealt evenly.
+        let (least, more) = (p.m / blocks, p.m % blocks);
+        for number in 0..blocks {
+            let rows = least + usize::from(number < more);
             // SAFETY: a `Family` is used only by a backend of this CPU, and operands hold what the product reaches, of which
-            // these are rows `done..` and some columns.
+            // these are rows that no block before had, and some columns.
             unsafe { kernels[rows - 1](&block) };
             block.a = block.a.wrapping_add(rows * p.a_row);
             block.c = block.c.wrapping_add(rows * p.c_row);
-            done += rows;
         }
     }
 

@@ -57,7 +57,7 @@ impl<'a> Factored<'a> {
     pub fn sample(&self, draws: Draws, actions: &mut [i32], log_probs: &mut [f32]) {
         self.check_actions(actions.len());
         self.check_rows(log_probs.len());
-        self.backend.run_fast(Sample { dist: self, draws, actions, log_probs });
+        self.backend.run(Sample { dist: self, draws, actions, log_probs });
     }
 
     /// The most probable action of each head, the first of several; `[rows, heads]`.
@@ -74,13 +74,13 @@ impl<'a> Factored<'a> {
     pub fn log_prob(&self, actions: &[i32], out: &mut [f32]) {
         self.check_actions(actions.len());
         self.check_rows(out.len());
-        self.backend.run_fast(LogProb { dist: self, actions, out });
+        self.backend.run(LogProb { dist: self, actions, out });
     }
 
     /// Entropy in nats, `[rows]`.
     pub fn entropy(&self, out: &mut [f32]) {
         self.check_rows(out.len());
-        self.backend.run_fast(Entropy { dist: self, out });
+        self.backend.run(Entropy { dist: self, out });
     }
 
     /// Kullback–Leibler divergence from this to `other`, Σ p·ln(p/q), in nats, `[rows]`: ∞ where `other` masks what this does

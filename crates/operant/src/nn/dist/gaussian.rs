@@ -48,7 +48,7 @@ impl<'a> DiagGaussian<'a> {
     pub fn sample(&self, draws: Draws, actions: &mut [f32], log_probs: &mut [f32]) {
         self.check_values(actions.len());
         self.check_rows(log_probs.len());
-        self.backend.run_fast(Sample { dist: self, draws, raw: Some(actions), squashed: None, log_probs });
+        self.backend.run(Sample { dist: self, draws, raw: Some(actions), squashed: None, log_probs });
     }
 
     /// The mean.
@@ -97,7 +97,7 @@ impl<'a> DiagGaussian<'a> {
     pub(super) fn log_prob_of(&self, values: &[f32], kind: Values, out: &mut [f32]) {
         self.check_values(values.len());
         self.check_rows(out.len());
-        self.backend.run_fast(LogProb { dist: self, values, kind, out });
+        self.backend.run(LogProb { dist: self, values, kind, out });
     }
 
     pub(super) fn sample_squashed(
@@ -110,7 +110,7 @@ impl<'a> DiagGaussian<'a> {
         raw.iter().chain(&squashed).for_each(|values| self.check_values(values.len()));
         self.check_rows(log_probs.len());
         let squashed = Some(squashed);
-        self.backend.run_fast(Sample { dist: self, draws, raw, squashed, log_probs });
+        self.backend.run(Sample { dist: self, draws, raw, squashed, log_probs });
     }
 
     fn check_rows(&self, got: usize) {

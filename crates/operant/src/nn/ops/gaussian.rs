@@ -251,7 +251,7 @@ impl Op for SquashedGaussian {
                 let (s, e) = (log_std.column::<L>(j), column::<R, L>(noise, j));
                 let u = s.exp_fast().mul_add(e, column::<R, L>(mean, j));
                 log_prob = log_prob - (e * e).mul_add(0.5, s + HALF_LOG_TAU) - log_slope_of_tanh::<L>(u);
-                set_column::<R, L>(u.tanh_fast(), mean, j);
+                set_column::<R, L>(u.tanh(), mean, j);
             }
             if !c.y[0].is_empty() {
                 store_block::<R, L>(mean, n, first, c.y[0]);

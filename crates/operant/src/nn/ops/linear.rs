@@ -111,6 +111,10 @@ impl Op for Linear {
         can.then_some(Self { act, ..*self })
     }
 
+    fn layer(&self) -> Option<Act> {
+        self.bias.then_some(self.act)
+    }
+
     #[inline(always)]
     fn forward<R: Real, L: Vectors<R>>(&self, c: &mut Forward<R>) {
         let Sizes { n, k, inner } = sizes(c.types);

@@ -55,6 +55,7 @@ ops! {
     softmax: Softmax;
     spectral: Spectral;
     squeeze_excite: ScaleChannels;
+    tower: Tower;
     unary: Function;
     upsample: Upsample;
 }
@@ -64,3 +65,4 @@ pub use group_norm::NormOptions;
 pub use loss_pointwise::Cost;
 pub use pool::Pooling;
 pub use ppo_loss::{PPO_STATISTICS, PpoCoefficients, PpoTargets};
+pub(in crate::nn) use tower::MOST_LAYERS;

@@ -25,7 +25,7 @@ impl Ema {
             let values = &params.values()[spec.padded_range()];
             let average = &mut self.average.values_mut()[spec.padded_range()];
             if spec.trainable {
-                self.backend.run_fast(Average { average, values, rate });
+                self.backend.run(Average { average, values, rate });
             } else {
                 average.copy_from_slice(values);
             }

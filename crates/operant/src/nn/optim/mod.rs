@@ -139,7 +139,7 @@ impl Optimizer {
             self.matrices.iter().map(|at| at.offset..at.offset + (at.rows * at.columns).next_multiple_of(16));
         let mut squares = 0.0;
         for range in runs.clone().chain(matrices.clone()) {
-            squares += self.backend.run_fast(SumOfSquares(&grads[range]));
+            squares += self.backend.run(SumOfSquares(&grads[range]));
         }
         if !squares.is_finite() {
             // Squares of finite numbers may leave f32; in f64 they do not.
@@ -155,7 +155,7 @@ impl Optimizer {
                 for Run { range, decay } in self.runs.iter().cloned() {
                     let weight_decay = if decay { weight_decay as f32 } else { 0.0 };
                     let (momentum, step) = (momentum as f32, learning_rate as f32);
-                    self.backend.run_fast(Sgd {
+                    self.backend.run(Sgd {
                         values: &mut values[range.clone()],
                         grads: &grads[range.clone()],
                         momentum: &mut self.first[range],
@@ -202,7 +202,7 @@ impl Optimizer {
                 eps: (eps * square_correction) as f32,
                 keep: if decay { (1.0 - learning_rate * weight_decay) as f32 } else { 1.0 },
             };
-            self.backend.run_fast(Adam {
+            self.backend.run(Adam {
                 values: &mut values[range.clone()],
                 grads: &grads[range.clone()],
                 mean: &mut self.first[range.clone()],

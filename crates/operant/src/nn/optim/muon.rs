@@ -97,20 +97,20 @@ impl Scratch {
                 x[if tall { column * n + row } else { row * n + column }] = g + stays * (momentum[i] - g);
             }
         }
-        let norm = backend.run_fast(SumOfSquares(x)).sqrt() as f32;
+        let norm = backend.run(SumOfSquares(x)).sqrt() as f32;
         let scale = 1.0 / norm.max(EPS);
         x.iter_mut().for_each(|x| *x *= scale);
         let (mut from, mut to) = (x, next);
         let [a, b, c] = QUINTIC;
         for _ in 0..ITERATIONS {
             let transposed = Right::Transposed(from);
-            backend.run_fast(Product { left: from, right: transposed, inner: n, factor: 1.0, plus: None, out: gram, panel });
+            backend.run(Product { left: from, right: transposed, inner: n, factor: 1.0, plus: None, out: gram, panel });
             let right = Right::Plain(gram);
             let plus = Some((b, &*gram));
-            backend.run_fast(Product { left: gram, right, inner: m, factor: c, plus, out: quintic, panel });
+            backend.run(Product { left: gram, right, inner: m, factor: c, plus, out: quintic, panel });
             let right = Right::Plain(from);
             let plus = Some((a, &*from));
-            backend.run_fast(Product { left: quintic, right, inner: m, factor: 1.0, plus, out: to, panel });
+            backend.run(Product { left: quintic, right, inner: m, factor: 1.0, plus, out: to, panel });
             std::mem::swap(&mut from, &mut to);
         }
         for row in 0..matrix.rows {

@@ -1,7 +1,8 @@
 //! From a graph to steps: dead ops dropped, activations fused, gradients added, steps sorted into stages, buffers placed.
 
 use super::super::graph::{Call, Graph, Node, Source};
-use super::super::op::{DynOp, Kind, Packing, Types};
+use super::super::op::{Act, DynOp, Kind, Op, Packing, Type, Types};
+use super::super::ops::{MOST_LAYERS, Tower};
 use super::memory::{ALIGN, Demand, pack};
 use crate::{Error, Result};
 use std::sync::Arc;
@@ -254,7 +255,47 @@ fn simplify(graph: &Graph, wanted: &Wanted) -> Vec<Call> {
         }
         call.outputs.iter().for_each(|node| producer[node.index()] = Some(i));
     }
-    calls.into_iter().flatten().collect()
+    merge_layers(graph, &uses, calls.into_iter().flatten().collect())
+}
+
+/// Makes one op of fully connected layers that follow each other, where [`Tower`] can be had: it needs every hidden
+/// layer for itself.
+fn merge_layers(graph: &Graph, uses: &[usize], mut calls: Vec<Call>) -> Vec<Call> {
+    let mut producer: Vec<Option<usize>> = vec![None; graph.values.len()];
+    let mut merged = vec![false; calls.len()];
+    for i in 0..calls.len() {
+        calls[i].outputs.iter().for_each(|node| producer[node.index()] = Some(i));
+        if calls[i].op.layer() != Some(Act::Identity) {
+            continue;
+        }
+        let mut layers = vec![i];
+        let mut act = None;
+        loop {
+            let source = calls[layers[0]].inputs[0].index();
+            let before = producer[source].filter(|_| uses[source] == 1 && layers.len() < MOST_LAYERS);
+            let Some(before) = before else { break };
+            match calls[before].op.layer() {
+                Some(found) if *act.get_or_insert(found) == found => layers.insert(0, before),
+                _ => break,
+            }
+        }
+        // A chain that is too long keeps its last layers.
+        let Some(act) = act else { continue };
+        let mut inputs = vec![calls[layers[0]].inputs[0]];
+        inputs.extend(layers.iter().flat_map(|&layer| &calls[layer].inputs[1..]));
+        let types: Vec<Type> = inputs.iter().map(|&node| graph.ty(node).clone()).collect();
+        let tower = Tower { act };
+        if Op::outputs(&tower, &types).is_err() {
+            continue;
+        }
+        let hidden = layers[..layers.len() - 1].iter().map(|&layer| calls[layer].outputs[0]);
+        let outputs: Vec<Node> = std::iter::once(calls[i].outputs[0]).chain(hidden).collect();
+        layers[..layers.len() - 1].iter().for_each(|&layer| merged[layer] = true);
+        calls[i] = Call { name: calls[i].name.clone(), op: Arc::new(tower), inputs, outputs };
+    }
+    let mut number = 0..;
+    calls.retain(|_| !merged[number.next().expect("endless")]);
+    calls
 }
 
 impl Recipe {

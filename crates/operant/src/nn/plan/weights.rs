@@ -73,6 +73,7 @@ impl<R: Real> Packs<R> {
                     unreachable!("only parameters are packed");
                 };
                 let source = &values[at..];
+                let packing = if packing.words && compute.words() { &packing.in_words() } else { packing };
                 let compute = compute.or_exact(packing.exact);
                 let [o, p, q, n] = packing.lens;
                 let out = PackedMut {

@@ -426,3 +426,67 @@ pub(super) unsafe fn transpose_to_bf16(
         }
     }
 }
+
+/// 32 rows of 32 columns kept as words, as pairs of rows: of the first 16 columns and of the others.
+///
+/// # Safety
+/// The CPU has AVX-512; `rows` rows of 16 words, `row` words apart, may be read.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+unsafe fn word_pairs(rows: usize, src: *const u32, row: usize) -> [[__m512i; 16]; 2] {
+    let mut pairs = [[_mm512_setzero_si512(); 16]; 2];
+    let high = _mm512_set1_epi32(0xffff_0000_u32 as i32);
+    for r in 0..16 {
+        let at = src.wrapping_add(2 * r * row);
+        let (even, odd) = (if 2 * r < rows { !0 } else { 0 }, if 2 * r + 1 < rows { !0 } else { 0 });
+        // SAFETY: rows that are not the caller's are not read.
+        let (even, odd) = unsafe {
+            (_mm512_maskz_loadu_epi32(even, at.cast()), _mm512_maskz_loadu_epi32(odd, at.wrapping_add(row).cast()))
+        };
+        // Bits of the first operand where the third is clear, else of the second.
+        const CHOOSE: i32 = 0b1100_1010;
+        pairs[0][r] = _mm512_ternarylogic_epi32::<CHOOSE>(high, _mm512_slli_epi32::<16>(odd), even);
+        pairs[1][r] = _mm512_ternarylogic_epi32::<CHOOSE>(high, odd, _mm512_srli_epi32::<16>(even));
+    }
+    pairs
+}
+
+/// # Safety
+/// AMX was found; the source holds these rows of words, the destination `cols` rows of whole chunks.
+#[target_feature(enable = "avx512f,avx512bw")]
+pub(super) unsafe fn transpose_words(rows: usize, cols: usize, src: *const u16, dst: *mut u16, dst_row: usize) {
+    for r in (0..rows).step_by(CHUNK) {
+        for c in (0..cols).step_by(CHUNK) {
+            // SAFETY: rows and columns of the source; rows `c..` of the destination have whole chunks.
+            unsafe {
+                let pairs = word_pairs(CHUNK.min(rows - r), src.add(r * cols + c).cast(), cols / 2);
+                for (half, pairs) in pairs.iter().enumerate() {
+                    for (j, chunk) in transpose16(pairs).iter().enumerate() {
+                        _mm512_storeu_si512(dst.add((c + half * TILE + j) * dst_row + r).cast(), *chunk);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// # Safety
+/// AMX was found; the source holds these rows of words, `out` as much as is packed.
+#[target_feature(enable = "avx512f,avx512bw")]
+pub(super) unsafe fn pack_words(rows: usize, cols: usize, src: *const u16, out: *mut u16) {
+    let chunks = rows.div_ceil(CHUNK);
+    for c in (0..cols).step_by(CHUNK) {
+        for r in (0..rows).step_by(CHUNK) {
+            // SAFETY: rows and columns of the source, and their tiles.
+            unsafe {
+                let pairs = word_pairs(CHUNK.min(rows - r), src.add(r * cols + c).cast(), cols / 2);
+                for (half, pairs) in pairs.iter().enumerate() {
+                    let tile = out.add(((c / TILE + half) * chunks + r / CHUNK) * B_TILE);
+                    for (i, pair) in pairs.iter().enumerate() {
+                        _mm512_storeu_si512(tile.add(i * CHUNK).cast(), *pair);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -75,6 +75,7 @@ pub(super) fn packings(s: &Sizes) -> Vec<Packing> {
                 offset: group * s.og * s.cg * s.taps() + last,
                 backward: true,
                 exact: s.exact(),
+                words: false,
             });
         }
     }

@@ -220,6 +220,7 @@ impl Op for Conv {
             offset: group * s.og * s.cg * s.taps(),
             backward: false,
             exact,
+            words: false,
         });
         forward.chain(gradient::packings(&s)).collect()
     }

@@ -1,0 +1,644 @@
+//! Fully connected layers in one go, `y = Wₙ·act(… act(W₁·x + b₁) …) + bₙ`: what a plan makes of a chain of
+//! [`Linear`](super::Linear) that ends in a few numbers.
+//!
+//! A block of rows passes all layers while it is in the nearest cache, and rows whose gradient is zero (clipped by the
+//! loss) take no part in the backward pass. In bf16, hidden activations and their gradients are kept as words of two:
+//! word j of 32 numbers holds numbers j and j + 16, in the order in which [`Packing::words`] packs weights.
+
+use super::super::check::{Case, Random, rows, whole};
+use super::super::elementwise::add_columns;
+use super::super::op::{Act, Backward, Forward, Kind, MAX_OUTPUTS, Needs, Op, Packing, Type, Types};
+use super::super::real::{Compute, Left, Outer, Real, Scratch, Start, View};
+use super::super::{Graph, Node};
+use crate::Result;
+use crate::device::gemm::Product;
+use crate::lanes::{Float, Int, Lanes, Vectors, math, select};
+
+/// Inputs: x `[B, …, K]`, then a weight `[N, K]` and a bias `[N]` per layer. Outputs: the last layer's, then those of the
+/// hidden layers, which in bf16 only the backward body can read.
+#[derive(Clone, Copy, Debug)]
+pub struct Tower {
+    /// Applied after every layer but the last: ReLU or tanh.
+    pub act: Act,
+}
+
+/// Most outputs of the last layer.
+const MOST_OUTPUTS: usize = 4;
+/// Hidden widths are multiples of this.
+const WIDTH_STEP: usize = 32;
+/// Most layers.
+pub(in crate::nn) const MOST_LAYERS: usize = MAX_OUTPUTS;
+/// Inputs of a first layer that is computed without packing.
+const FEW: usize = 16;
+/// Rows that pass all layers together.
+const BLOCK: usize = 48;
+/// The same in bf16, where changing between tiles and other instructions costs more.
+const WORDS_BLOCK: usize = 96;
+
+#[derive(Clone, Copy)]
+struct Sizes<'a> {
+    types: &'a Types,
+    layers: usize,
+    /// Rows of x per row of the batch.
+    inner: usize,
+}
+
+impl<'a> Sizes<'a> {
+    fn new(types: &'a Types) -> Self {
+        let k = types.x[1].shape[1];
+        Self { types, layers: types.x.len() / 2, inner: types.x[0].len() / k }
+    }
+
+    /// Inputs and outputs of a layer.
+    #[inline(always)]
+    fn layer(&self, l: usize) -> (usize, usize) {
+        let shape = &self.types.x[1 + 2 * l].shape;
+        (shape[1], shape[0])
+    }
+
+    /// The widest hidden layer.
+    fn widest(&self) -> usize {
+        (0..self.layers - 1).map(|l| self.layer(l).1).max().unwrap_or(0)
+    }
+}
+
+/// Elements of a row of n numbers as they are kept.
+#[inline(always)]
+fn kept_len<const WORDS: bool>(n: usize) -> usize {
+    if WORDS { n / 2 } else { n }
+}
+
+fn product(m: usize, n: usize, k: usize, a_row: usize) -> Product {
+    Product { m, n, outer: 1, inner: k, a_row, a_outer: 0, a_inner: 1, b_outer: 0, b_inner: n, c_row: n }
+}
+
+/// Reads numbers `at..` of a kept row: two registers, the second one register's width after the first.
+#[inline(always)]
+fn read_kept<R: Real, L: Vectors<R>, const WORDS: bool>(row: &[R], at: usize) -> [L::F; 2] {
+    if WORDS {
+        let words = L::read(&row[at / 2..]).bits();
+        [L::F::from_bits(words.shl(16)), L::F::from_bits(words & L::I::from(HIGH))]
+    } else {
+        [L::read(&row[at..]), L::read(&row[at + L::LANES..])]
+    }
+}
+
+/// The upper half of a word.
+const HIGH: i32 = 0xffff_0000_u32 as i32;
+
+/// Writes what [`read_kept`] reads; rounds to nearest, halves away from zero.
+#[inline(always)]
+fn write_kept<R: Real, L: Vectors<R>, const WORDS: bool>([a, b]: [L::F; 2], row: &mut [R], at: usize) {
+    if WORDS {
+        let half = L::I::from(0x8000);
+        let word = (a.bits() + half).shr(16) | ((b.bits() + half) & L::I::from(HIGH));
+        L::write(L::F::from_bits(word), &mut row[at / 2..]);
+    } else {
+        L::write(a, &mut row[at..]);
+        L::write(b, &mut row[at + L::LANES..]);
+    }
+}
+
+/// The activation's derivative from its result.
+#[inline(always)]
+fn derivative<L: Lanes, const RELU: bool>(y: L::F) -> L::F {
+    if RELU { select::<_, L::F>(y.le(0.0), 0.0, 1.0) } else { L::F::from(1.0) - y * y }
+}
+
+/// `z = x·W + b` for a few inputs; `weights` is `[k, n]`.
+#[inline(always)]
+fn first_layer<R: Real, L: Vectors<R>>(x: &[R], weights: &[R], bias: &[R], z: &mut [R]) {
+    let (n, k) = (bias.len(), weights.len() / bias.len());
+    let rows = x.len() / k;
+    let whole = rows / 4 * 4;
+    for row in (0..whole).step_by(4) {
+        few_inputs::<R, L, 4>(&x[row * k..][..4 * k], weights, bias, &mut z[row * n..][..4 * n]);
+    }
+    for row in whole..rows {
+        few_inputs::<R, L, 1>(&x[row * k..][..k], weights, bias, &mut z[row * n..][..n]);
+    }
+}
+
+/// [`first_layer`] for so many rows.
+#[inline(always)]
+fn few_inputs<R: Real, L: Vectors<R>, const ROWS: usize>(x: &[R], weights: &[R], bias: &[R], z: &mut [R]) {
+    let n = bias.len();
+    let k = x.len() / ROWS;
+    for at in (0..n).step_by(2 * L::LANES) {
+        let mut sums = [read_kept::<R, L, false>(bias, at); ROWS];
+        for q in 0..k {
+            let weights = read_kept::<R, L, false>(&weights[q * n..], at);
+            for (row, sums) in sums.iter_mut().enumerate() {
+                let x = L::splat(x[row * k + q]);
+                *sums = [x.mul_add(weights[0], sums[0]), x.mul_add(weights[1], sums[1])];
+            }
+        }
+        for (row, sums) in sums.into_iter().enumerate() {
+            write_kept::<R, L, false>(sums, &mut z[row * n..], at);
+        }
+    }
+}
+
+/// The activation; for words as exact as they need.
+#[inline(always)]
+fn activate<L: Lanes, const WORDS: bool, const RELU: bool>(x: L::F) -> L::F {
+    if RELU {
+        L::F::from(0.0).max(x)
+    } else if WORDS {
+        math::tanh_coarse::<L>(x)
+    } else {
+        x.tanh_fast()
+    }
+}
+
+/// Keeps the activation of `z`: as words in `kept`, else in place.
+#[inline(always)]
+fn keep<R: Real, L: Vectors<R>, const WORDS: bool, const RELU: bool>(z: &mut [R], kept: &mut [R]) {
+    for at in (0..z.len()).step_by(2 * L::LANES) {
+        let [a, b] = read_kept::<R, L, false>(z, at);
+        let pair = [activate::<L, WORDS, RELU>(a), activate::<L, WORDS, RELU>(b)];
+        write_kept::<R, L, WORDS>(pair, if WORDS { &mut *kept } else { &mut *z }, at);
+    }
+}
+
+/// [`keep`], and a last layer of `C` outputs: `y = W·act(z) + b`.
+#[inline(always)]
+fn last_layer<R: Real, L: Vectors<R>, const C: usize, const WORDS: bool, const RELU: bool>(
+    z: &mut [R],
+    kept: &mut [R],
+    weight: &[R],
+    bias: &[R],
+    y: &mut [R],
+) {
+    let n = weight.len() / C;
+    for (row, (z, y)) in z.chunks_exact_mut(n).zip(y.chunks_exact_mut(C)).enumerate() {
+        let mut sums = [L::F::from(0.0); C];
+        for at in (0..n).step_by(2 * L::LANES) {
+            let [a, b] = read_kept::<R, L, false>(z, at);
+            let pair = [activate::<L, WORDS, RELU>(a), activate::<L, WORDS, RELU>(b)];
+            write_kept::<R, L, WORDS>(pair, if WORDS { &mut kept[row * (n / 2)..] } else { &mut *z }, at);
+            for (c, sum) in sums.iter_mut().enumerate() {
+                let weights = read_kept::<R, L, false>(&weight[c * n..], at);
+                *sum = pair[1].mul_add(weights[1], pair[0].mul_add(weights[0], *sum));
+            }
+        }
+        for (c, sum) in sums.into_iter().enumerate() {
+            y[c] = bias[c] + L::sum(sum);
+        }
+    }
+}
+
+/// The way back through a last layer of `C` outputs and the activation before it: from `dy` to the gradient `dz` before
+/// the activation, with the last weight's gradient and that of the bias before the activation.
+#[inline(always)]
+#[expect(clippy::too_many_arguments)]
+fn last_layer_back<R: Real, L: Vectors<R>, const C: usize, const WORDS: bool, const RELU: bool>(
+    dy: &[R],
+    weight: &[R],
+    kept: &[R],
+    dz: &mut [R],
+    dweight: &mut [R],
+    dbias: &mut [R],
+) {
+    let n = weight.len() / C;
+    let len = kept_len::<WORDS>(n);
+    for at in (0..n).step_by(2 * L::LANES) {
+        let zero = [L::F::from(0.0); 2];
+        let mut weights = [zero; C];
+        for (c, w) in weights.iter_mut().enumerate() {
+            *w = read_kept::<R, L, false>(&weight[c * n..], at);
+        }
+        let (mut dweights, mut sum) = ([zero; C], zero);
+        for ((dy, kept), dz) in dy.chunks_exact(C).zip(kept.chunks_exact(len)).zip(dz.chunks_exact_mut(len)) {
+            let y = read_kept::<R, L, WORDS>(kept, at);
+            let mut g = zero;
+            for c in 0..C {
+                let d = L::splat(dy[c]);
+                for i in 0..2 {
+                    g[i] = if c == 0 { d * weights[c][i] } else { d.mul_add(weights[c][i], g[i]) };
+                    dweights[c][i] = d.mul_add(y[i], dweights[c][i]);
+                }
+            }
+            for i in 0..2 {
+                g[i] = g[i] * derivative::<L, RELU>(y[i]);
+                sum[i] = sum[i] + g[i];
+            }
+            write_kept::<R, L, WORDS>(g, dz, at);
+        }
+        for (c, sums) in dweights.into_iter().enumerate() {
+            add_pair::<R, L>(sums, &mut dweight[c * n + at..]);
+        }
+        add_pair::<R, L>(sum, &mut dbias[at..]);
+    }
+}
+
+#[inline(always)]
+fn add_pair<R: Real, L: Vectors<R>>(sums: [L::F; 2], to: &mut [R]) {
+    let was = read_kept::<R, L, false>(to, 0);
+    write_kept::<R, L, false>([was[0] + sums[0], was[1] + sums[1]], to, 0);
+}
+
+/// The way back through an activation: `z` becomes the gradient before it, whose column sums are added to `dbias`; with
+/// `WORDS` it is kept as words in `dz`, if there is room.
+#[inline(always)]
+fn activation_back<R: Real, L: Vectors<R>, const WORDS: bool, const RELU: bool>(
+    kept: &[R],
+    z: &mut [R],
+    dz: &mut [R],
+    dbias: &mut [R],
+) {
+    let n = dbias.len();
+    let len = kept_len::<WORDS>(n);
+    let as_words = WORDS && !dz.is_empty();
+    for at in (0..n).step_by(2 * L::LANES) {
+        let mut sum = [L::F::from(0.0); 2];
+        for (row, (kept, z)) in kept.chunks_exact(len).zip(z.chunks_exact_mut(n)).enumerate() {
+            let y = read_kept::<R, L, WORDS>(kept, at);
+            let mut g = read_kept::<R, L, false>(z, at);
+            for i in 0..2 {
+                g[i] = g[i] * derivative::<L, RELU>(y[i]);
+                sum[i] = sum[i] + g[i];
+            }
+            if as_words {
+                write_kept::<R, L, true>(g, &mut dz[row * len..][..len], at);
+            } else {
+                write_kept::<R, L, false>(g, z, at);
+            }
+        }
+        add_pair::<R, L>(sum, &mut dbias[at..]);
+    }
+}
+
+/// Copies rows by the register.
+#[inline(always)]
+fn copy_row<R: Real, L: Vectors<R>>(from: &[R], to: &mut [R]) {
+    let whole = from.len() / L::LANES * L::LANES;
+    for at in (0..whole).step_by(L::LANES) {
+        L::write(L::read(&from[at..]), &mut to[at..]);
+    }
+    for at in whole..from.len() {
+        to[at] = from[at];
+    }
+}
+
+impl Tower {
+    fn sizes<'a>(&self, types: &'a Types) -> Sizes<'a> {
+        Sizes::new(types)
+    }
+
+    #[inline(always)]
+    fn forward_as<R: Real, L: Vectors<R>, const WORDS: bool, const RELU: bool>(&self, c: &mut Forward<R>) {
+        let s = self.sizes(c.types);
+        let (k, n) = s.layer(0);
+        let (last, m, few) = (s.layers - 1, c.rows * s.inner, k < FEW);
+        let outputs = s.layer(last).1;
+        let weights = c.room.take(Scratch::real(if few { k * n } else { 0 })).real;
+        if few {
+            transpose(c.x[1], k, weights);
+        }
+        let most = if WORDS { WORDS_BLOCK } else { BLOCK }.min(m.max(1));
+        let z = c.room.take(Scratch::real(if WORDS { most * s.widest() } else { 0 })).real;
+        // Without gradients nobody has made room for hidden layers.
+        let mut forgotten: [&mut [R]; MAX_OUTPUTS] = std::array::from_fn(|l| {
+            let wanted = l + 1 < s.layers && c.y[l + 1].is_empty();
+            let len = if wanted { most * kept_len::<WORDS>(s.layer(l).1) } else { 0 };
+            c.room.take(Scratch::real(len)).real
+        });
+        for first in (0..m).step_by(most) {
+            let block = most.min(m - first);
+            for l in 0..last {
+                let (k, n) = s.layer(l);
+                let [y, hidden @ ..] = &mut c.y;
+                let (before, after) = hidden.split_at_mut(l);
+                let (before_room, after_room) = forgotten.split_at_mut(l);
+                let (len, len_before) = (kept_len::<WORDS>(n), kept_len::<WORDS>(k));
+                let previous: &[R] = match (before.last(), before_room.last()) {
+                    (Some(kept), _) if !kept.is_empty() => &kept[first * len_before..][..block * len_before],
+                    (_, Some(kept)) => &kept[..block * len_before],
+                    _ => &c.x[0][first * k..][..block * k],
+                };
+                let kept: &mut [R] = if after[0].is_empty() {
+                    &mut after_room[0][..block * len]
+                } else {
+                    &mut after[0][first * len..][..block * len]
+                };
+                let (z, kept) = if WORDS { (&mut z[..block * n], kept) } else { (kept, &mut [][..]) };
+                let bias = c.x[2 + 2 * l];
+                if l == 0 && few {
+                    first_layer::<R, L>(previous, weights, bias, z);
+                } else {
+                    let view = View::dense(block, k);
+                    let (left, stride) = if l > 0 && WORDS {
+                        (Left::Half(R::halves(previous)), k)
+                    } else {
+                        (R::left(c.compute, view, previous, c.room.again()), R::left_stride(c.compute, view))
+                    };
+                    let shape = product(block, n, k, stride);
+                    R::product(c.compute, &shape, left, c.packed.get(2 * l), Start::Bias(bias), z);
+                }
+                if l + 1 < last {
+                    keep::<R, L, WORDS, RELU>(z, kept);
+                    continue;
+                }
+                let (weight, bias) = (c.x[1 + 2 * last], c.x[2 + 2 * last]);
+                let y = &mut y[first * outputs..][..block * outputs];
+                match outputs {
+                    1 => last_layer::<R, L, 1, WORDS, RELU>(z, kept, weight, bias, y),
+                    2 => last_layer::<R, L, 2, WORDS, RELU>(z, kept, weight, bias, y),
+                    3 => last_layer::<R, L, 3, WORDS, RELU>(z, kept, weight, bias, y),
+                    _ => last_layer::<R, L, 4, WORDS, RELU>(z, kept, weight, bias, y),
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn backward_as<R: Real, L: Vectors<R>, const WORDS: bool, const RELU: bool>(&self, c: &mut Backward<R>) {
+        let s = self.sizes(c.types);
+        let (last, few) = (s.layers - 1, s.layer(0).0 < FEW);
+        let outputs = s.layer(last).1;
+        let mut live = Live { rows: c.rows * s.inner, dy: c.dy[0], x: c.x[0], kept: [&[]; MAX_OUTPUTS] };
+        live.kept[..last].copy_from_slice(&c.y[1..=last]);
+        let room = c.room.take(Live::<R>::scratch::<WORDS>(&s, live.rows));
+        if c.dx[0].is_empty() {
+            live = live.compact::<L, WORDS>(&s, room.real);
+        }
+        let Live { rows, dy, x, kept } = live;
+        let most = if WORDS { WORDS_BLOCK } else { BLOCK }.min(rows.max(1));
+        let widest = s.widest();
+        let mut dz = c.room.take(Scratch::real(rows * kept_len::<WORDS>(widest))).real;
+        let mut dz_next = c.room.take(Scratch::real(rows * kept_len::<WORDS>(widest))).real;
+        let z = c.room.take(Scratch::real(most * widest)).real;
+        let dfirst = c.room.take(Scratch::real(if few { s.layer(0).0 * s.layer(0).1 } else { 0 })).real;
+        dfirst.fill(R::default());
+        // Where gradients go that nobody asked for.
+        let unwanted_weight = c.room.take(Scratch::real(outputs * widest)).real;
+        let unwanted_bias = c.room.take(Scratch::real(widest)).real;
+
+        if !c.dx[2 + 2 * last].is_empty() {
+            add_columns::<R, L>(&dy[..rows * outputs], c.dx[2 + 2 * last]);
+        }
+        {
+            let (before, after) = c.dx.split_at_mut(1 + 2 * last);
+            let dweight = if after[0].is_empty() { unwanted_weight } else { &mut *after[0] };
+            let dbias = if before[2 * last].is_empty() { &mut *unwanted_bias } else { &mut *before[2 * last] };
+            let n = s.layer(last).0;
+            let len = rows * kept_len::<WORDS>(n);
+            let (weight, kept, dz, dbias) = (c.x[1 + 2 * last], &kept[last - 1][..len], &mut dz[..len], &mut dbias[..n]);
+            let (dy, dweight) = (&dy[..rows * outputs], &mut dweight[..n * outputs]);
+            match outputs {
+                1 => last_layer_back::<R, L, 1, WORDS, RELU>(dy, weight, kept, dz, dweight, dbias),
+                2 => last_layer_back::<R, L, 2, WORDS, RELU>(dy, weight, kept, dz, dweight, dbias),
+                3 => last_layer_back::<R, L, 3, WORDS, RELU>(dy, weight, kept, dz, dweight, dbias),
+                _ => last_layer_back::<R, L, 4, WORDS, RELU>(dy, weight, kept, dz, dweight, dbias),
+            }
+        }
+        for l in (1..last).rev() {
+            let (k, n) = s.layer(l);
+            let (len, len_before) = (kept_len::<WORDS>(n), kept_len::<WORDS>(k));
+            if !c.dx[1 + 2 * l].is_empty() {
+                let shape = Outer { rows, m: n, n: k, a_row: n, b_row: k, c_row: k };
+                let (dz, kept) = (&dz[..rows * len], &kept[l - 1][..rows * len_before]);
+                if WORDS {
+                    R::outer_words(shape, dz, Left::Half(R::halves(kept)), c.room.again(), c.dx[1 + 2 * l]);
+                } else {
+                    R::outer(c.compute, shape, dz, kept, c.room.again(), c.dx[1 + 2 * l]);
+                }
+            }
+            for first in (0..rows).step_by(most) {
+                let block = most.min(rows - first);
+                let from = &dz[first * len..][..block * len];
+                let to = &mut dz_next[first * len_before..][..block * len_before];
+                let (z, to) = if WORDS { (&mut z[..block * k], to) } else { (to, &mut [][..]) };
+                let view = View::dense(block, n);
+                let (left, stride) = if WORDS {
+                    (Left::Half(R::halves(from)), n)
+                } else {
+                    (R::left(c.compute, view, from, c.room.again()), R::left_stride(c.compute, view))
+                };
+                R::product(c.compute, &product(block, k, n, stride), left, c.packed.get(2 * l + 1), Start::Zero, z);
+                let kept = &kept[l - 1][first * len_before..][..block * len_before];
+                let dbias = if c.dx[2 * l].is_empty() { &mut unwanted_bias[..k] } else { &mut *c.dx[2 * l] };
+                let to = if l == 1 && few { &mut [][..] } else { to };
+                activation_back::<R, L, WORDS, RELU>(kept, z, to, dbias);
+                if l == 1 && few {
+                    let inputs = s.layer(0).0;
+                    let shape = Outer { rows: block, m: inputs, n: k, a_row: inputs, b_row: k, c_row: k };
+                    R::outer(c.compute.or_exact(true), shape, &x[first * inputs..], z, c.room.again(), dfirst);
+                }
+                if l == 1 && !c.dx[0].is_empty() {
+                    let (inputs, exact) = (s.layer(0).0, c.compute.or_exact(few));
+                    let view = View::dense(block, k);
+                    let (left, stride) = if WORDS && !few {
+                        (Left::Half(R::halves(to)), k)
+                    } else {
+                        (R::left(exact, view, z, c.room.again()), R::left_stride(exact, view))
+                    };
+                    let start = if c.add & 1 == 1 { Start::Add } else { Start::Zero };
+                    let dx = &mut c.dx[0][first * inputs..][..block * inputs];
+                    R::product(exact, &product(block, inputs, k, stride), left, c.packed.get(1), start, dx);
+                }
+            }
+            std::mem::swap(&mut dz, &mut dz_next);
+        }
+        if c.dx[1].is_empty() {
+            return;
+        }
+        let (k, n) = s.layer(0);
+        if few {
+            for (j, row) in c.dx[1].chunks_exact_mut(k).enumerate() {
+                row.iter_mut().enumerate().for_each(|(i, to)| *to += dfirst[i * n + j]);
+            }
+            return;
+        }
+        let shape = Outer { rows, m: n, n: k, a_row: n, b_row: k, c_row: k };
+        let dz = &dz[..rows * kept_len::<WORDS>(n)];
+        if WORDS {
+            R::outer_words(shape, dz, Left::Real(x), c.room.again(), c.dx[1]);
+        } else {
+            R::outer(c.compute, shape, dz, x, c.room.again(), c.dx[1]);
+        }
+    }
+}
+
+/// What the backward pass reads of the rows that have a gradient.
+#[derive(Clone, Copy)]
+struct Live<'a, R> {
+    rows: usize,
+    dy: &'a [R],
+    x: &'a [R],
+    kept: [&'a [R]; MAX_OUTPUTS],
+}
+
+impl<'a, R: Real> Live<'a, R> {
+    /// Of so many rows one is dropped at least, or copying is not worth while.
+    const ONE_IN: usize = 8;
+
+    fn scratch<const WORDS: bool>(s: &Sizes, rows: usize) -> Scratch {
+        let hidden: usize = (0..s.layers - 1).map(|l| kept_len::<WORDS>(s.layer(l).1)).sum();
+        Scratch::real(rows * (s.layer(s.layers - 1).1 + s.layer(0).0 + hidden))
+    }
+
+    /// The rows whose gradient is not zero, copied to `room`; all rows in place if few are zero.
+    #[inline(always)]
+    fn compact<L: Vectors<R>, const WORDS: bool>(self, s: &Sizes, room: &'a mut [R]) -> Self {
+        let (outputs, inputs, last) = (s.layer(s.layers - 1).1, s.layer(0).0, s.layers - 1);
+        let zero = R::default();
+        let is_live = |dy: &[R]| dy.iter().any(|d| *d != zero);
+        let rows = self.dy.chunks_exact(outputs).filter(|dy| is_live(dy)).count();
+        if rows + self.rows / Self::ONE_IN >= self.rows || self.rows < BLOCK {
+            return self;
+        }
+        let (dy, room) = room.split_at_mut(rows * outputs);
+        let (x, mut room) = room.split_at_mut(rows * inputs);
+        let mut to = 0;
+        for (row, from) in self.dy.chunks_exact(outputs).enumerate().filter(|(_, dy)| is_live(dy)) {
+            dy[to * outputs..][..outputs].copy_from_slice(from);
+            x[to * inputs..][..inputs].copy_from_slice(&self.x[row * inputs..][..inputs]);
+            to += 1;
+        }
+        let mut kept: [&[R]; MAX_OUTPUTS] = [&[]; MAX_OUTPUTS];
+        for l in 0..last {
+            let len = kept_len::<WORDS>(s.layer(l).1);
+            let (rows, rest) = room.split_at_mut(rows * len);
+            room = rest;
+            let mut to = 0;
+            for (row, _) in self.dy.chunks_exact(outputs).enumerate().filter(|(_, dy)| is_live(dy)) {
+                copy_row::<R, L>(&self.kept[l][row * len..][..len], &mut rows[to * len..][..len]);
+                to += 1;
+            }
+            kept[l] = rows;
+        }
+        Self { rows, dy, x, kept }
+    }
+}
+
+/// `to[q, j] = weight[j, q]`.
+fn transpose<R: Real>(weight: &[R], k: usize, to: &mut [R]) {
+    let n = weight.len() / k;
+    for (j, row) in weight.chunks_exact(k).enumerate() {
+        row.iter().enumerate().for_each(|(q, w)| to[q * n + j] = *w);
+    }
+}
+
+impl Op for Tower {
+    const NAME: &'static str = "tower";
+
+    fn outputs(&self, x: &[Type]) -> Result<Vec<Type>, String> {
+        if !matches!(self.act, Act::Relu | Act::Tanh) {
+            return Err(format!("activation {:?}: wanted Relu or Tanh", self.act));
+        }
+        let layers = x.len() / 2;
+        if x.len() != 1 + 2 * layers || !(3..=MOST_LAYERS).contains(&layers) {
+            return Err(format!("{} inputs, wanted x and the weights and biases of 3 to {MOST_LAYERS} layers", x.len()));
+        }
+        let mut k = *x[0].shape.last().ok_or("wanted rows with a last axis")?;
+        if x[0].kind != Kind::Rows {
+            return Err("wanted rows".into());
+        }
+        let mut outputs = Vec::new();
+        for l in 0..layers {
+            let [n, inputs] = x[1 + 2 * l].shape[..] else { return Err("wanted weights [out, in]".into()) };
+            if inputs != k || x[2 + 2 * l].shape != [n] {
+                return Err(format!("layer {l}: wanted a weight [{n}, {k}] and a bias [{n}]"));
+            }
+            let fits = if l + 1 < layers { n.is_multiple_of(WIDTH_STEP) } else { n <= MOST_OUTPUTS };
+            if !fits {
+                return Err(format!("layer {l}: {n} outputs, wanted a multiple of {WIDTH_STEP}, or up to {MOST_OUTPUTS} at the end"));
+            }
+            let mut shape = x[0].shape.clone();
+            *shape.last_mut().expect("has a last axis") = n;
+            outputs.push(Type::rows(shape));
+            k = n;
+        }
+        outputs.rotate_right(1);
+        Ok(outputs)
+    }
+
+    fn needs(&self, types: &Types) -> Needs {
+        let hidden = types.y.len() - 1;
+        Needs { inputs: 1, outputs: ((1 << hidden) - 1) << 1 }
+    }
+
+    fn flops(&self, types: &Types) -> u64 {
+        let s = self.sizes(types);
+        (0..s.layers).map(|l| 2 * (s.layer(l).0 * s.layer(l).1 * s.inner) as u64).sum()
+    }
+
+    fn packings(&self, types: &Types) -> Vec<Packing> {
+        let s = self.sizes(types);
+        let of_layer = |l: usize| {
+            let (k, n) = s.layer(l);
+            let exact = l + 1 == s.layers || (l == 0 && k < FEW);
+            let input = 1 + 2 * l;
+            let forward = Packing { exact, words: l > 0 && !exact, ..Packing::transposed(input, n, k) };
+            [forward, Packing { exact, words: !exact, ..Packing::straight(input, n, k) }]
+        };
+        (0..s.layers).flat_map(of_layer).collect()
+    }
+
+    fn scratch<R: Real>(&self, types: &Types, rows: usize, compute: Compute) -> Scratch {
+        let s = self.sizes(types);
+        let m = rows * s.inner;
+        let (inputs, widest, outputs) = (s.layer(0).0, s.widest(), s.layer(s.layers - 1).1);
+        let mut staged = Scratch::default();
+        for l in 0..s.layers {
+            let (k, n) = s.layer(l);
+            let shape = Outer { rows: m, m: n, n: k, a_row: n, b_row: k, c_row: k };
+            staged = staged
+                .or(R::left_scratch(compute, View::dense(m, k)))
+                .or(R::left_scratch(compute, View::dense(m, n)))
+                .or(R::outer_scratch(compute, shape));
+        }
+        let block = WORDS_BLOCK.min(m.max(1));
+        let first = inputs.min(FEW) * widest;
+        let hidden = s.layers - 1;
+        let forward = Scratch::real(first + block * widest * (1 + hidden));
+        let backward = Live::<R>::scratch::<false>(&s, m)
+            .and(Scratch::real(2 * m * widest + block * widest + first + (outputs + 1) * widest));
+        forward.or(backward).and(staged)
+    }
+
+    fn adds(&self) -> bool {
+        true
+    }
+
+    #[inline(always)]
+    fn forward<R: Real, L: Vectors<R>>(&self, c: &mut Forward<R>) {
+        match (c.compute.words(), self.act == Act::Relu) {
+            (false, false) => self.forward_as::<R, L, false, false>(c),
+            (false, true) => self.forward_as::<R, L, false, true>(c),
+            (true, false) => self.forward_as::<R, L, true, false>(c),
+            (true, true) => self.forward_as::<R, L, true, true>(c),
+        }
+    }
+
+    #[inline(always)]
+    fn backward<R: Real, L: Vectors<R>>(&self, c: &mut Backward<R>) {
+        match (c.compute.words(), self.act == Act::Relu) {
+            (false, false) => self.backward_as::<R, L, false, false>(c),
+            (false, true) => self.backward_as::<R, L, false, true>(c),
+            (true, false) => self.backward_as::<R, L, true, false>(c),
+            (true, true) => self.backward_as::<R, L, true, true>(c),
+        }
+    }
+
+    fn cases(random: &mut Random) -> Vec<Case> {
+        let mut cases = Vec::new();
+        for act in [Act::Relu, Act::Tanh] {
+            for (inputs, outputs, layers) in [(random.size(1, 15), 1, 3), (random.size(16, 40), 3, 3), (4, 2, 4), (5, 4, 3)] {
+                let mut given = vec![rows([inputs])];
+                let mut k = inputs;
+                for l in 0..layers {
+                    let n = if l + 1 == layers { outputs } else { WIDTH_STEP * random.size(1, 2) };
+                    given.extend([whole([n, k]), whole([n])]);
+                    k = n;
+                }
+                // The hidden layers are nobody else's.
+                let only_last = move |g: &mut Graph, x: &[Node]| Ok(g.add_op("", Self { act }, x)?[..1].to_vec());
+                cases.push(Case::build(format!("{act:?}, {layers} layers"), given, only_last).tolerance(6e-5));
+            }
+        }
+        cases
+    }
+}
