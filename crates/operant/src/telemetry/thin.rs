@@ -1,5 +1,7 @@
 //! How many samples a file gets: all of a short run, and of a long fast one as many as a plot can show.
 
+use super::Metric;
+
 /// A bucket of samples that refills at a steady rate: files of a loop with thousands of iterations a second stay small.
 #[derive(Clone, Copy, Debug)]
 pub struct Thin {
@@ -34,9 +36,41 @@ impl Default for Thin {
     }
 }
 
+/// Which metrics of a sample a file gets: those that are set every time, and of rare ones those that are new.
+#[derive(Clone, Debug, Default)]
+pub(super) struct News {
+    /// Bits of the last value of each rare metric; those of NaN for none.
+    last: Vec<Option<u64>>,
+}
+
+impl News {
+    pub(super) fn new(metrics: &[Metric]) -> Self {
+        Self { last: metrics.iter().map(|metric| metric.rare.then_some(f64::NAN.to_bits())).collect() }
+    }
+
+    /// Whether a metric's value is to be kept.
+    pub(super) fn is_new(&mut self, metric: usize, value: f64) -> bool {
+        let bits = value.to_bits();
+        let known = self.last.get_mut(metric).and_then(Option::as_mut);
+        !value.is_nan() && known.is_none_or(|last| std::mem::replace(last, bits) != bits)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rare_metrics_are_kept_where_they_are_new() {
+        let metrics = [Metric::new("return", "", ""), Metric::rare("gradient/w/norm".into(), "")];
+        assert_eq!(metrics[1].name.as_ptr(), Metric::rare("gradient/w/norm".into(), "").name.as_ptr(), "kept once");
+        let mut news = News::new(&metrics);
+        let mut kept = |value| [news.is_new(0, value), news.is_new(1, value)];
+        assert_eq!(kept(f64::NAN), [false, false]);
+        assert_eq!(kept(1.0), [true, true]);
+        assert_eq!(kept(1.0), [true, false]);
+        assert_eq!(kept(2.0), [true, true]);
+    }
 
     #[test]
     fn keeps_all_of_short_runs_and_a_steady_rate_of_long_ones() {
