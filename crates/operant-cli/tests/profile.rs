@@ -55,10 +55,9 @@ fn table(text: &str) -> BTreeMap<String, (f64, u64)> {
     let from = text.lines().skip_while(|line| !line.starts_with("phase (main thread)"));
     let rows = from.filter(|line| line.contains(" % "));
     let read = |line: &str| {
-        let (name, numbers) = (line.chars().take(44).collect::<String>(), line.chars().skip(44).collect::<String>());
-        let numbers: Vec<&str> = numbers.split_whitespace().collect();
-        let [ms, _, "%", calls, _] = numbers[..] else { panic!("{line}") };
-        (name.trim().to_owned(), (ms.parse().unwrap(), calls.parse().unwrap()))
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [name @ .., ms, _, "%", calls, _] = &words[..] else { panic!("{line}") };
+        (name.join(" "), (ms.parse().unwrap(), calls.parse().unwrap()))
     };
     rows.map(read).collect()
 }

@@ -17,6 +17,8 @@ const MAX_SPANS: u64 = 1 << 20;
 const MARGIN: u64 = 2;
 /// Lines of ops in the table.
 const SHOWN_OPS: usize = 30;
+/// Columns of the narrowest table's names.
+const NAME_WIDTH: usize = 24;
 
 /// A line of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -169,7 +171,7 @@ impl Kind {
     fn step(plan: &str, step: StepName<'_>) -> Self {
         let StepName { name, op, backward } = step;
         let pass = if backward { "backward" } else { "forward" };
-        let label = format!("{plan}: {name} {pass}");
+        let label = format!("{plan}: {} {pass}", name.trim_start_matches("gradient of "));
         let rest = format!("\"cat\":\"op\",\"args\":{{\"op\":{},\"pass\":\"{pass}\"}}}}", quoted(op));
         Self { name: label, rest }
     }
@@ -229,14 +231,16 @@ impl fmt::Display for Profile {
             milliseconds(self.nanoseconds),
             self.threads
         )?;
+        let names = self.phases.iter().chain(self.ops.iter().take(SHOWN_OPS)).map(|line| line.name.chars().count());
+        let width = names.max().unwrap_or(0).max(NAME_WIDTH);
         let head = |f: &mut fmt::Formatter<'_>, what: &str| {
-            writeln!(f, "{what:<44} {:>11} {:>8} {:>9} {:>11}", "total ms", "share", "calls", "mean µs")
+            writeln!(f, "{what:<width$} {:>11} {:>8} {:>9} {:>11}", "total ms", "share", "calls", "mean µs")
         };
         let row = |f: &mut fmt::Formatter<'_>, name: &str, total: Total, all: u64| {
             let share = 100.0 * total.nanoseconds as f64 / all.max(1) as f64;
             let mean = total.nanoseconds as f64 * 1e-3 / total.calls.max(1) as f64;
             let ms = milliseconds(total.nanoseconds);
-            writeln!(f, "{name:<44} {ms:>11.3} {share:>6.1} % {:>9} {mean:>11.2}", total.calls)
+            writeln!(f, "{name:<width$} {ms:>11.3} {share:>6.1} % {:>9} {mean:>11.2}", total.calls)
         };
         head(f, "phase (main thread)")?;
         for line in self.phases.iter().filter(|line| line.depth > 0) {

@@ -92,8 +92,9 @@ impl Sink for Jsonl {
         let result = self.write(|file, _| {
             write!(file, "{{\"step\":{},\"seconds\":", sample.step)?;
             number(file, sample.seconds)?;
+            news.look(sample.values);
             for (i, (key, value)) in keys.iter().zip(sample.values).enumerate() {
-                if news.is_new(i, *value) {
+                if news.keeps(i, *value) {
                     file.write_all(key.as_bytes())?;
                     number(file, *value)?;
                 }

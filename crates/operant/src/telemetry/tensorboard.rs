@@ -140,8 +140,9 @@ impl Sink for Tensorboard {
         }
         let origin = *self.origin.get_or_insert_with(|| unix_time() - sample.seconds);
         self.summary.clear();
+        self.news.look(sample.values);
         for (i, (tag, value)) in self.tags.iter().zip(sample.values).enumerate() {
-            if !self.news.is_new(i, *value) {
+            if !self.news.keeps(i, *value) {
                 continue;
             }
             // `Summary.Value`: tag, then `float simple_value = 2`; it is `repeated Value value = 1` of `Summary`.
