@@ -275,6 +275,15 @@ mod tests {
     }
 
     #[test]
+    fn every_thread_knows_its_number() {
+        let pool = CpuPool::new(3);
+        let mut numbers = [9; 3];
+        on_every_thread(&pool, &mut numbers, |number| *number = thread_number());
+        numbers.sort_unstable();
+        assert_eq!(numbers, [0, 1, 2]);
+    }
+
+    #[test]
     fn panics_reach_the_caller_and_the_pool_survives() {
         let pool = CpuPool::new(3);
         for first in (0..9).cycle().take(90) {
