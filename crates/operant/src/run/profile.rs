@@ -93,7 +93,7 @@ impl Profiler {
                 let origin = Instant::now();
                 each(algorithm, report, |spans| {
                     // A plan that was not run in the first iteration may be in the next.
-                    let room = (calls(spans) * times).max(1024).min(MAX_SPANS);
+                    let room = (calls(spans) * times).clamp(1024, MAX_SPANS);
                     spans.start(origin, room as usize);
                 });
                 self.stage = Stage::Noting(0);
