@@ -274,7 +274,12 @@ def pufferlib_ppo(recipe, seconds):
         trainer.evaluate()
         trainer.train()
 
-    return *measure(iterate, recipe.envs * recipe.steps, seconds), "its own trainer and C env"
+    try:
+        speeds = measure(iterate, recipe.envs * recipe.steps, seconds)
+    finally:
+        # A thread that watches the machine, for which the process would wait.
+        trainer.utilization.stop()
+    return *speeds, "its own trainer and C env"
 
 
 def pufferlib_version():
