@@ -1,7 +1,7 @@
 //! `cargo xtask bench-peers env`: Operant's environments beside those of other libraries. The unit is steps per
 //! CPU-second of the process.
 
-use crate::bench_peers::{build_ours, conditions, field, measuring_cpu, parse, pinned, publish};
+use crate::bench_peers::{Flags, build_ours, conditions, field, measuring_cpu, parse, pinned, publish};
 use crate::env_table::{Cell, Table};
 use crate::process::{capture, read, root};
 use crate::venv::Venv;
@@ -46,7 +46,7 @@ const LIBRARIES: &[Library] = &[
 
 pub(crate) fn run(words: &[String]) -> Result<(), Failure> {
     let names: Vec<&str> = LIBRARIES.iter().map(|library| library.name).collect();
-    let settings = parse(words, &names, &[])?;
+    let settings = parse(words, &Flags { libraries: &names, seconds: 0.5, choice: None })?;
     let mut notes = Vec::new();
     let mut ready = Vec::new();
     for library in settings.libraries.iter().map(|&index| &LIBRARIES[index]) {

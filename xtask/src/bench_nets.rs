@@ -1,7 +1,7 @@
 //! `cargo xtask bench-peers nn`: `operant bench nn` beside PyTorch, candle and burn. The unit is microseconds of one
 //! batch, on the wall clock: the process has its CPU for itself.
 
-use crate::bench_peers::{build_ours, conditions, field, measuring_cpu, parse, pinned, publish};
+use crate::bench_peers::{Flags, build_ours, conditions, field, measuring_cpu, parse, pinned, publish};
 use crate::net_table::{Cell, Table};
 use crate::process::{capture, cargo, execute, root, target};
 use crate::venv::Venv;
@@ -95,7 +95,8 @@ const YARDSTICK: &str = "torch";
 
 pub(crate) fn run(words: &[String]) -> Result<(), Failure> {
     let names: Vec<&str> = LIBRARIES.iter().map(|library| library.name).collect();
-    let settings = parse(words, &names, &NETS)?;
+    let flags = Flags { libraries: &names, seconds: 0.5, choice: Some(("--nets", "network", &NETS)) };
+    let settings = parse(words, &flags)?;
     let mut notes = Vec::new();
     let mut ready = Vec::new();
     for library in settings.libraries.iter().map(|&index| &LIBRARIES[index]) {
@@ -110,7 +111,7 @@ pub(crate) fn run(words: &[String]) -> Result<(), Failure> {
     }
     let cpu = measuring_cpu();
     let cases: Vec<&Case> =
-        settings.nets.iter().flat_map(|&n| CASES.iter().filter(move |c| c.net == NETS[n])).collect();
+        settings.choices.iter().flat_map(|&n| CASES.iter().filter(move |c| c.net == NETS[n])).collect();
     let titles: Vec<&str> = ready.iter().map(|(library, _)| library.title).collect();
     let yardstick = ready.iter().position(|(library, _)| library.name == YARDSTICK);
     let mut table = Table::new(cases, &titles, yardstick);

@@ -1,11 +1,11 @@
 //! `cargo xtask bench-peers`: Operant beside other libraries, in one run on one machine. `env` compares environments,
-//! `nn` networks; what both need is here.
+//! `nn` networks, `ppo` training; what all need is here.
 //!
 //! Every measurement is its own process on one thread. Repeats are interleaved, so that a busy minute falls on every
 //! library, and the best repeat counts.
 
 use crate::process::{cargo, execute, find_program, target, write};
-use crate::{Failure, bench_envs, bench_nets, unknown};
+use crate::{Failure, bench_envs, bench_nets, bench_ppo, unknown};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -16,8 +16,9 @@ pub(crate) fn run(words: &[String]) -> Result<(), Failure> {
     match words.split_first() {
         Some((first, rest)) if first == "env" => bench_envs::run(rest),
         Some((first, rest)) if first == "nn" => bench_nets::run(rest),
+        Some((first, rest)) if first == "ppo" => bench_ppo::run(rest),
         Some((first, _)) if !first.starts_with('-') => {
-            Err(Failure::Usage(unknown("comparison", first, ["env", "nn"].into_iter())))
+            Err(Failure::Usage(unknown("comparison", first, ["env", "nn", "ppo"].into_iter())))
         }
         _ => bench_envs::run(words),
     }
@@ -28,22 +29,31 @@ pub(crate) struct Settings {
     pub(crate) reps: usize,
     /// Places in the list of libraries.
     pub(crate) libraries: Vec<usize>,
-    /// Places in the list of networks.
-    pub(crate) nets: Vec<usize>,
+    /// Places in the list of what else can be chosen: networks, recipes.
+    pub(crate) choices: Vec<usize>,
     pub(crate) json: Option<PathBuf>,
 }
 
-/// Flags, for lists of libraries and networks; without networks there is no `--nets`.
-pub(crate) fn parse(words: &[String], libraries: &[&str], nets: &[&str]) -> Result<Settings, Failure> {
+/// What the flags of a comparison may say.
+pub(crate) struct Flags<'a> {
+    pub(crate) libraries: &'a [&'a str],
+    /// Of a repeat, where nothing is said.
+    pub(crate) seconds: f64,
+    /// What else can be chosen: the flag, what one is called, all of them.
+    pub(crate) choice: Option<(&'a str, &'a str, &'a [&'a str])>,
+}
+
+pub(crate) fn parse(words: &[String], allowed: &Flags<'_>) -> Result<Settings, Failure> {
+    let (choice_flag, choice_kind, choices) = allowed.choice.unwrap_or_default();
     let mut settings = Settings {
-        seconds: 0.5,
+        seconds: allowed.seconds,
         reps: 3,
-        libraries: (0..libraries.len()).collect(),
-        nets: (0..nets.len()).collect(),
+        libraries: (0..allowed.libraries.len()).collect(),
+        choices: (0..choices.len()).collect(),
         json: None,
     };
-    let flags = ["--seconds", "--reps", "--only", "--json", "--nets"];
-    let flags = if nets.is_empty() { &flags[..4] } else { &flags[..] };
+    let mut flags = vec!["--seconds", "--reps", "--only", "--json"];
+    flags.extend(allowed.choice.map(|_| choice_flag));
     let mut words = words.iter();
     while let Some(flag) = words.next() {
         if !flags.contains(&flag.as_str()) {
@@ -61,8 +71,8 @@ pub(crate) fn parse(words: &[String], libraries: &[&str], nets: &[&str]) -> Resu
                 settings.reps = reps.ok_or_else(|| wrong("1..=100"))?;
             }
             "--json" => settings.json = Some(PathBuf::from(value)),
-            "--nets" => settings.nets = places("network", value, nets)?,
-            _ => settings.libraries = places("library", value, libraries)?,
+            "--only" => settings.libraries = places("library", value, allowed.libraries)?,
+            _ => settings.choices = places(choice_kind, value, choices)?,
         }
     }
     Ok(settings)
@@ -214,19 +224,24 @@ mod tests {
 
     #[test]
     fn reads_flags() {
-        let parsed = parse(&words("--reps 2 --only c,a --nets y --seconds 0.25"), &["a", "b", "c"], &["x", "y"]);
+        let choice = Some(("--nets", "network", &["x", "y"][..]));
+        let flags = Flags { libraries: &["a", "b", "c"], seconds: 0.5, choice };
+        let parsed = parse(&words("--reps 2 --only c,a --nets y --seconds 0.25"), &flags);
         let settings = parsed.unwrap_or_else(|_| panic!("refused"));
         assert_eq!((settings.reps, settings.seconds), (2, 0.25));
-        assert_eq!((settings.libraries, settings.nets), (vec![2, 0], vec![1]));
-        let parsed = parse(&[], &["a", "b"], &["x", "y"]).unwrap_or_else(|_| panic!("refused"));
-        assert_eq!((parsed.libraries, parsed.nets), (vec![0, 1], vec![0, 1]));
+        assert_eq!((settings.libraries, settings.choices), (vec![2, 0], vec![1]));
+        let parsed = parse(&[], &flags).unwrap_or_else(|_| panic!("refused"));
+        assert_eq!((parsed.libraries, parsed.choices, parsed.seconds), (vec![0, 1, 2], vec![0, 1], 0.5));
     }
 
     #[test]
     fn refuses_flags() {
-        let refused = |text: &str, nets: &[&str]| match parse(&words(text), &["torch"], nets) {
-            Err(Failure::Usage(message)) => message,
-            _ => panic!("{text} was taken"),
+        let refused = |text: &str, nets: &[&str]| {
+            let choice = (!nets.is_empty()).then_some(("--nets", "network", nets));
+            match parse(&words(text), &Flags { libraries: &["torch"], seconds: 0.5, choice }) {
+                Err(Failure::Usage(message)) => message,
+                _ => panic!("{text} was taken"),
+            }
         };
         assert!(refused("--only torhc", &["x"]).contains("did you mean \"torch\"?"));
         assert!(refused("--nets y", &["x"]).contains("unknown network \"y\""));

@@ -4,11 +4,14 @@
 mod bench_envs;
 mod bench_nets;
 mod bench_peers;
+mod bench_ppo;
 mod env_table;
 mod golden;
 mod net_table;
+mod ppo_table;
 mod process;
 mod setup;
+mod soak;
 mod tally;
 mod test;
 mod venv;
@@ -56,10 +59,17 @@ const VERBS: &[Verb] = &[
     },
     Verb {
         name: "bench-peers",
-        words: "[env|nn] [--seconds S] [--reps R] [--only lib,...] [--nets net,...] [--json FILE]",
+        words: "[env|nn|ppo] [--seconds S] [--reps R] [--only lib,...] [--nets net,...] [--recipes recipe,...] [--json FILE]",
         does: "measure Operant beside other libraries and print one table: env, its environments; \
-               nn, its networks beside PyTorch, candle and burn (--nets takes some of them)",
+               nn, its networks beside PyTorch, candle and burn (--nets takes some of them); \
+               ppo, its training beside JAX, PyTorch and PufferLib (--recipes takes purejaxrl or puffer)",
         run: bench_peers::run,
+    },
+    Verb {
+        name: "soak",
+        words: "[--minutes M]",
+        does: "train CartPole at full speed (10 minutes) while 20 viewers come and go, and check memory, events and speed",
+        run: soak::run,
     },
     Verb {
         name: "golden",

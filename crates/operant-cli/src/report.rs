@@ -53,7 +53,10 @@ pub(crate) fn plan<'a>(names: impl Iterator<Item = &'a str>) -> Vec<(String, Vec
     let mut plots: Vec<(String, Vec<String>)> = Vec::new();
     for name in names {
         let group = TOGETHER.iter().find(|(_, members)| members.contains(&name));
-        let title = group.map_or(name, |(title, _)| title);
+        // One plot for all tensors: gradient/TENSOR/NUMBER.
+        let of_gradient = name.strip_prefix("gradient/").and_then(|rest| rest.rsplit_once('/'));
+        let gradient = of_gradient.map(|(_, number)| format!("gradient: {number}"));
+        let title = gradient.as_deref().unwrap_or_else(|| group.map_or(name, |(title, _)| title));
         match plots.iter_mut().find(|(known, _)| known == title) {
             Some((_, members)) if !members.iter().any(|member| member == name) => members.push(name.to_owned()),
             Some(_) => {}
@@ -145,6 +148,9 @@ fn plots(history: &History, events: &[Event]) -> Vec<Plot> {
 }
 
 fn titled(title: &str, members: &[String]) -> String {
+    if title.starts_with("gradient") {
+        return title.to_owned();
+    }
     let short = members.iter().map(|name| name.rsplit('/').next().unwrap_or(name));
     if members.len() > 1 { format!("{title}: {}", short.collect::<Vec<_>>().join(", ")) } else { title.to_owned() }
 }

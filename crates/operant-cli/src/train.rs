@@ -3,7 +3,7 @@
 use crate::monitor::InPlace;
 use crate::output::{Failure, grouped, print};
 use operant::config::{self, Table, Value};
-use operant::run::{Config, End, Run, Start, Summary, build_algorithm, build_env, build_pool};
+use operant::run::{Config, End, Profile, Run, Start, Summary, build_algorithm, build_env, build_pool};
 use operant::telemetry::{Console, Sink};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -57,6 +57,10 @@ pub(crate) struct Args {
     /// Run in the background; output goes to log.txt in the run's folder.
     #[arg(long, conflicts_with_all = ["json", "dry_run"])]
     detach: bool,
+    /// Look at where the time of N iterations after the first goes: trace.json in the run's folder (for ui.perfetto.dev
+    /// or chrome://tracing), and a table at the end.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    profile: Option<u64>,
     /// Print the resolved settings and stop.
     #[arg(long)]
     dry_run: bool,
@@ -190,20 +194,24 @@ pub(crate) fn run(args: &Args, started: Instant) -> Result<ExitCode, Failure> {
         print(&format!("{folder} is at its end after {steps} steps; operant report {folder} shows it\n"))?;
         return Ok(ExitCode::SUCCESS);
     }
+    if let Some(iterations) = args.profile {
+        run.start_profile(iterations);
+    }
     let monitor = args.monitor.then(|| InPlace::open(&folder, Arc::clone(&stop)));
     let outcome = run.go(|| stop.load(Ordering::Relaxed)).and_then(|end| {
+        let profile = run.profile().cloned();
         if let Some(reason) = run.save_failure() {
             crate::output::warn(&format!("the last checkpoint could not be written: {reason}"));
         }
-        Ok((run.finish(&end)?, end))
+        Ok((run.finish(&end)?, end, profile))
     });
     if let Some(monitor) = monitor {
-        let at_once = !matches!(outcome, Ok((_, End::Solved | End::Finished)));
+        let at_once = !matches!(outcome, Ok((_, End::Solved | End::Finished, _)));
         if let Err(Failure::Usage(reason) | Failure::Run(reason)) = monitor.close(at_once) {
             crate::output::warn(&format!("the monitor failed: {reason}"));
         }
     }
-    let ((summary, drops), end) = outcome.map_err(|error| Failure::Run(error.to_string()))?;
+    let ((summary, drops), end, profile) = outcome.map_err(|error| Failure::Run(error.to_string()))?;
     for (sink, reason) in drops.failures() {
         crate::output::warn(&format!("{sink}: {reason}"));
     }
@@ -211,6 +219,9 @@ pub(crate) fn run(args: &Args, started: Instant) -> Result<ExitCode, Failure> {
         print(&format!("{}\n", serde_json::to_string(&summary).unwrap_or_default()))?;
     } else {
         print(&closing_lines(&end, &summary, &folder))?;
+        if let Some(profile) = &profile {
+            print(&profile_lines(profile, &folder))?;
+        }
     }
     Ok(if end == End::Stopped { ExitCode::from(130) } else { ExitCode::SUCCESS })
 }
@@ -238,6 +249,16 @@ fn detach(folder: &Path, name_folder: bool) -> Result<ExitCode, Failure> {
         "run: {folder} (process {pid})\nnext: operant monitor {folder} · kill -INT {pid} stops and saves\n"
     ))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The table of a profile, and where its trace is.
+fn profile_lines(profile: &Profile, folder: &Path) -> String {
+    let trace = folder.join("trace.json");
+    match &profile.failure {
+        Some(reason) => format!("{profile}no trace: {reason}\n"),
+        None if profile.iterations.0 == 0 => profile.to_string(),
+        None => format!("{profile}trace: {} (open it in ui.perfetto.dev or chrome://tracing)\n", trace.display()),
+    }
 }
 
 fn closing_lines(end: &End, summary: &Summary, folder: &Path) -> String {

@@ -1,9 +1,10 @@
 //! Iterations of PPO never allocate. One test: the count is of the process.
 
-use operant::algo::Report;
+use operant::algo::{Algorithm, Report};
 use operant::config::{self, Table};
 use operant::device::alloc::{CountingAllocator, allocations};
 use operant::run::{Config, build_algorithm, build_env, build_pool};
+use std::time::Instant;
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
@@ -31,12 +32,21 @@ fn iterations_never_allocate() {
             report.begin();
             ppo.iterate(&mut report);
         }
-        let before = allocations();
-        for _ in 0..3 {
-            report.begin();
-            ppo.iterate(&mut report);
-        }
-        assert_eq!(allocations() - before, 0, "{env} {words:?}");
+        let count = |ppo: &mut dyn Algorithm, report: &mut Report, what: &str| {
+            let before = allocations();
+            for _ in 0..3 {
+                report.begin();
+                ppo.iterate(report);
+            }
+            assert_eq!(allocations() - before, 0, "{env} {words:?} {what}");
+        };
+        count(&mut *ppo, &mut report, "");
+        // Timed, with too little room for all spans.
+        let origin = Instant::now();
+        report.spans.start(origin, 8);
+        ppo.plans().into_iter().for_each(|(_, plan)| plan.spans_mut().for_each(|spans| spans.start(origin, 8)));
+        count(&mut *ppo, &mut report, "timed");
+        assert!(report.spans.kept().len() == 8 && report.spans.dropped() > 0);
         assert!(report.episodes.count() > 0, "{env}: episodes ended meanwhile");
     }
 }

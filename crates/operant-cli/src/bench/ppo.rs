@@ -28,12 +28,15 @@ pub(super) struct Args {
     /// What matrix products read: f32, bf16, f16 or auto.
     #[arg(long, default_value = "f32")]
     precision: String,
-    /// How long to measure.
+    /// How long to measure, and to wait until the env is solved.
     #[arg(long, default_value_t = 3.0)]
     seconds: f64,
     /// Change a setting: `--set ppo.update_epochs=1`. Repeatable.
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
+    /// Leave out the run that shows in how long the recipe solves the env.
+    #[arg(long)]
+    no_solve: bool,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -84,6 +87,33 @@ impl Recipe {
             ],
         }
     }
+}
+
+/// When a run had solved its env.
+struct Solved {
+    seconds: f64,
+    steps: u64,
+}
+
+/// Trains from the beginning until the env counts as solved, or for so many seconds. Building counts as time, as it does in
+/// `operant train`.
+fn solve(config: &Config, seconds: f64) -> Result<Option<Solved>, Failure> {
+    let Some(goal) = operant::env::find(&config.env)?.spec().solved_at else { return Ok(None) };
+    let start = Instant::now();
+    let pool = build_pool(config);
+    let mut algorithm = build_algorithm(config, build_env(config, &pool)?, pool)?;
+    let mut report = Report::new(algorithm.metrics().len());
+    while start.elapsed().as_secs_f64() < seconds {
+        report.begin();
+        algorithm.iterate(&mut report);
+        if report.diverged.is_some() {
+            return Ok(None);
+        }
+        if report.episodes.is_full() && report.episodes.mean_return() >= f64::from(goal) {
+            return Ok(Some(Solved { seconds: start.elapsed().as_secs_f64(), steps: algorithm.steps() }));
+        }
+    }
+    Ok(None)
 }
 
 /// Minibatches of an epoch, in every recipe.
@@ -141,16 +171,24 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let steps = f64::from(iterations) * algorithm.steps_per_iteration() as f64;
     let [collect, learn, env] = seconds.map(|x| x / wall);
     let (sps, per_cpu) = (steps / wall, steps / cpu);
+    let solved = if args.no_solve { None } else { solve(&config, args.seconds)? };
     if args.json {
         let object = json!({
             "recipe": args.recipe.name(), "env": config.env, "num_envs": num_envs, "num_steps": num_steps,
             "threads": threads, "precision": precision, "sps": sps, "sps_per_cpu_s": per_cpu,
             "env_share": env, "collect_share": collect - env, "learn_share": learn,
-            "allocs_per_iteration": allocations, "iterations": iterations, "machine": device::describe(),
+            "allocs_per_iteration": allocations, "iterations": iterations,
+            "solved_s": solved.as_ref().map(|solved| solved.seconds), "solved_step": solved.as_ref().map(|solved| solved.steps),
+            "machine": device::describe(),
         });
         return print(&format!("{object}\n"));
     }
     let percent = |x: f64| 100.0 * x;
+    let solved = match solved {
+        Some(Solved { seconds, steps }) => format!("in {seconds:.2} s, at {} steps", grouped(steps as f64)),
+        None if args.no_solve => "not tried".to_owned(),
+        None => format!("not within {} s", args.seconds),
+    };
     print(&format!(
         "ppo {} {}: {num_envs} envs x {num_steps} steps, {} threads, {}\n\
          machine            {}\n\
@@ -159,7 +197,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
          collect            {:.1} % (network and sampling)\n\
          learn              {:.1} %\n\
          other              {:.1} %\n\
-         allocations        {allocations} per iteration\n",
+         allocations        {allocations} per iteration\n\
+         solved             {solved}\n",
         config.env,
         args.recipe.name(),
         threads,

@@ -5,6 +5,7 @@
 
 mod episodes;
 mod events;
+mod gradients;
 mod overview;
 mod phases;
 mod state;

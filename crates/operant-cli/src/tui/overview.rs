@@ -21,7 +21,7 @@ const ORDER: [&str; 10] = [
     "grad_norm",
 ];
 /// Metrics that are shown elsewhere or as part of others.
-const ELSEWHERE: [&str; 8] = ["return", "episodes", "cpu", "rss", "time/", "gpu/", "value/", "epochs"];
+const ELSEWHERE: [&str; 9] = ["return", "episodes", "cpu", "rss", "time/", "gpu/", "value/", "gradient/", "epochs"];
 /// Columns of the narrowest panel.
 const PANEL_WIDTH: u16 = 27;
 /// Rows of the lowest panel.

@@ -37,6 +37,12 @@ fn data() -> Data {
             ("value/max", x / 2.0),
             ("grad_norm", 0.5),
             ("learning_rate", 3e-4),
+            ("gradient/actor.0.weight/norm", 0.4 - x / 1000.0),
+            ("gradient/actor.0.weight/zeros", 0.125),
+            ("gradient/actor.0.weight/update", 2e-3),
+            ("gradient/actor.0.bias/norm", 0.03),
+            ("gradient/actor.0.bias/zeros", 0.0),
+            ("gradient/actor.0.bias/update", f64::NAN),
         ];
         history.push((i + 1) * 32_768, x / 40.0, metrics.into_iter());
     }
@@ -101,6 +107,11 @@ fn phases() {
 }
 
 #[test]
+fn gradients() {
+    insta::assert_snapshot!(screen(&at(Screen::Gradients), &data(), 80, 20));
+}
+
+#[test]
 fn system() {
     insta::assert_snapshot!(screen(&at(Screen::System), &data(), 100, 22));
 }
@@ -119,7 +130,8 @@ fn events() {
 fn every_screen_fits_every_terminal() {
     let (full, mut empty) = (data(), data());
     (empty.history, empty.episodes, empty.events) = (History::default(), VecDeque::new(), Vec::new());
-    let screens = [Screen::Overview, Screen::Phases, Screen::System, Screen::Episodes, Screen::Events];
+    let screens =
+        [Screen::Overview, Screen::Phases, Screen::Gradients, Screen::System, Screen::Episodes, Screen::Events];
     for (width, height) in [(1, 1), (3, 2), (20, 5), (40, 10), (60, 15), (80, 24), (300, 100)] {
         for shown in screens {
             for data in [&full, &empty] {

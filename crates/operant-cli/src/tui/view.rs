@@ -1,7 +1,7 @@
 //! What the user chose to see, and the frame around every screen.
 
 use super::widgets::{DIM, accent, status_style};
-use super::{Data, Leave, episodes, events, overview, phases, system};
+use super::{Data, Leave, episodes, events, gradients, overview, phases, system};
 use crate::format::{duration, number};
 use crate::output::grouped;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -17,14 +17,16 @@ pub(super) enum Screen {
     #[default]
     Overview,
     Phases,
+    Gradients,
     System,
     Episodes,
     Events,
 }
 
-const SCREENS: [(Screen, &str); 5] = [
+const SCREENS: [(Screen, &str); 6] = [
     (Screen::Overview, "overview"),
     (Screen::Phases, "phases"),
+    (Screen::Gradients, "gradients"),
     (Screen::System, "system"),
     (Screen::Episodes, "episodes"),
     (Screen::Events, "events"),
@@ -42,7 +44,7 @@ const RANGES: [(Option<f64>, &str); 6] = [
 
 const HELP: [(&str, &str); 9] = [
     ("tab, shift-tab", "next, previous screen"),
-    ("1 … 5", "a screen by its number"),
+    ("1 … 6", "a screen by its number"),
     ("←  →", "shorter, longer time range"),
     ("↑  ↓", "scroll lists"),
     ("p, space", "pause the view; the run goes on"),
@@ -84,7 +86,7 @@ impl View {
             KeyCode::Char('q') | KeyCode::Esc => return Some(Leave::Quit),
             KeyCode::Tab => go(screen + 1),
             KeyCode::BackTab => go(screen + SCREENS.len() - 1),
-            KeyCode::Char(digit @ '1'..='5') => go(digit as usize - '1' as usize),
+            KeyCode::Char(digit @ '1'..='6') => go(digit as usize - '1' as usize),
             KeyCode::Left => self.range = self.range.saturating_sub(1),
             KeyCode::Right => self.range = (self.range + 1).min(RANGES.len() - 1),
             KeyCode::Up => self.scroll += 1,
@@ -114,6 +116,7 @@ impl View {
             _ if data.history.len() == 0 && self.screen != Screen::Events => waiting(frame, body, data),
             Screen::Overview => overview::draw(frame, body, data, self),
             Screen::Phases => phases::draw(frame, body, data, self),
+            Screen::Gradients => gradients::draw(frame, body, data, self),
             Screen::System => system::draw(frame, body, data, self),
             Screen::Episodes => episodes::draw(frame, body, data, self),
             Screen::Events => events::draw(frame, body, data, self),
@@ -172,7 +175,7 @@ impl View {
 fn waiting(frame: &mut Frame<'_>, area: Rect, data: &Data) {
     let text = match data.status {
         crate::run_folder::Status::Running => "waiting for the first sample …",
-        _ => "this run left no samples; see the events screen (5)",
+        _ => "this run left no samples; see the events screen (6)",
     };
     frame.render_widget(Paragraph::new(text).centered(), area);
 }

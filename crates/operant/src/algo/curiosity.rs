@@ -163,6 +163,11 @@ impl Bonus {
         Some(sum / samples as f64)
     }
 
+    /// The plan that runs the network.
+    pub(super) fn plan_mut(&mut self) -> &mut Plan {
+        &mut self.plan
+    }
+
     /// Actions as numbers, and which transitions count.
     fn stage(&mut self, rollout: &Rollout, first: usize, count: usize) {
         for (i, weight) in self.weight[..count].iter_mut().enumerate() {

@@ -2,6 +2,7 @@
 //! [`Algorithm`].
 
 mod curiosity;
+mod gradients;
 mod policy;
 mod popart;
 pub mod ppo;
@@ -12,10 +13,10 @@ pub use policy::{ActionsMut, Actor, Head, MemoryName, NetworkSettings, OBS_LIMIT
 
 use crate::config::Table;
 use crate::data::Episodes;
-use crate::device::CpuPool;
+use crate::device::{CpuPool, Spans};
 use crate::env::VecEnv;
 use crate::error::{Error, Result};
-use crate::nn::Precision;
+use crate::nn::{Plan, Precision};
 use crate::telemetry::Metric;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,6 +32,47 @@ pub struct Ended {
     pub length: i32,
 }
 
+/// What the main thread does in an iteration; what is further in is part of the last one further out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// All of it.
+    Iteration,
+    /// Playing, and what comes before learning.
+    Collect,
+    /// Envs stepping.
+    Env,
+    /// Drawing actions.
+    Sample,
+    /// Rewards for what is new.
+    Curiosity,
+    /// Advantages.
+    Estimate,
+    /// Epochs of minibatches.
+    Learn,
+    /// Gathering a minibatch.
+    Gather,
+    /// A step of the optimiser.
+    Optimize,
+    /// Telemetry, checkpoints.
+    Other,
+}
+
+impl Phase {
+    /// All of them, in the order of their numbers: name, and how far in.
+    pub const ALL: [(Self, &'static str, usize); 10] = [
+        (Self::Iteration, "iteration", 0),
+        (Self::Collect, "collect", 1),
+        (Self::Env, "env", 2),
+        (Self::Sample, "sample", 2),
+        (Self::Curiosity, "curiosity", 2),
+        (Self::Estimate, "estimate", 2),
+        (Self::Learn, "learn", 1),
+        (Self::Gather, "gather", 2),
+        (Self::Optimize, "optimizer", 2),
+        (Self::Other, "other", 1),
+    ];
+}
+
 /// What an iteration tells the loop. Kept from one to the next, so that nothing is allocated.
 #[derive(Clone, Debug)]
 pub struct Report {
@@ -44,6 +86,8 @@ pub struct Report {
     pub seconds: [f64; 2],
     /// Seconds of collecting that envs took.
     pub env_seconds: f64,
+    /// Phases of the main thread, when they are timed.
+    pub spans: Spans,
     /// The metric that was not finite, if training can't go on.
     pub diverged: Option<String>,
     /// Why the envs could not be stepped, if they could not: nothing was learned in this iteration.
@@ -62,6 +106,7 @@ impl Report {
             episodes: Episodes::default(),
             seconds: [0.0; 2],
             env_seconds: 0.0,
+            spans: Spans::new(Phase::ALL.len()),
             diverged: None,
             failed: None,
         }
@@ -97,9 +142,11 @@ pub fn part<'a>(parts: &'a Parts, name: &str) -> Result<&'a [u8]> {
 /// An algorithm with its envs, network and memory: all that a run consists of but the loop.
 pub trait Algorithm: Send {
     /// What it reports.
-    fn metrics(&self) -> &'static [Metric];
+    fn metrics(&self) -> &[Metric];
     /// One round of collecting and learning. Allocates nothing.
     fn iterate(&mut self, report: &mut Report);
+    /// Plans whose steps a profile shows, with what each is for.
+    fn plans(&mut self) -> Vec<(&'static str, &mut Plan)>;
     /// Env steps so far.
     fn steps(&self) -> u64;
     /// Env steps of one iteration.
@@ -126,6 +173,8 @@ pub struct Build {
     pub seed: u64,
     /// Env steps of the whole run, over which schedules go.
     pub total_steps: u64,
+    /// Iterations between looks at the gradient of each tensor; 0 for none.
+    pub gradient_stride: u32,
     /// What products read.
     pub precision: Precision,
     /// `[network]`.

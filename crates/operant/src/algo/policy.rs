@@ -183,6 +183,11 @@ impl Actor {
         plan.forward(params, rows, &feeds[..1 + state.len()]);
     }
 
+    /// The plan that runs the network.
+    pub fn plan_mut(&mut self) -> &mut Plan {
+        &mut self.plan
+    }
+
     /// Takes over the state that [`Actor::forward`] led to.
     pub fn remember(&mut self) {
         for (state, &node) in self.state.iter_mut().zip(&self.after) {

@@ -9,10 +9,11 @@ mod settings;
 pub use settings::{OptimizerName, Settings};
 
 use super::curiosity::Bonus;
+use super::gradients::GradientStatistics;
 use super::policy::{Actor, Head, OBS_LIMIT, Policy};
 use super::popart::PopArt;
 use super::scratch::Scratch;
-use super::{Algorithm, Build, Ended, Entry, Parts, Report, part};
+use super::{Algorithm, Build, Ended, Entry, Parts, Phase, Report, part};
 use crate::config::{self, Table};
 use crate::data::{ActionColumn, Batch, Order, ReturnScale, Rollout, Running, Shape};
 use crate::device::{self, CpuPool};
@@ -136,6 +137,9 @@ pub struct Ppo {
     head: Head,
     params: Params,
     optimizer: Optimizer,
+    gradients: Option<GradientStatistics>,
+    /// [`METRICS`], then those of gradients.
+    metrics: Vec<Metric>,
     schedule: Schedule,
     loss_scale: Option<LossScale>,
     actor: Actor,
@@ -161,7 +165,7 @@ pub struct Ppo {
 impl Ppo {
     /// Builds everything that the run will ever allocate, and resets the envs.
     pub fn new(build: Build) -> Result<Self> {
-        let Build { env, pool, seed, total_steps, precision, network, settings } = build;
+        let Build { env, pool, seed, total_steps, gradient_stride, precision, network, settings } = build;
         let settings = read(&settings)?;
         let (spec, n) = (env.spec().clone(), env.num_envs());
         settings.check(n)?;
@@ -218,6 +222,12 @@ impl Ppo {
                 .transpose()?,
             seed,
             total_steps,
+            gradients: GradientStatistics::new(gradient_stride, &params),
+            metrics: METRICS
+                .iter()
+                .copied()
+                .chain((gradient_stride > 0).then(|| GradientStatistics::metrics(&params)).into_iter().flatten())
+                .collect(),
             optimizer: Optimizer::new(settings.method(), &params, max_norm, Backend::fast())?,
             schedule: if settings.anneal_lr {
                 Schedule::Linear { from: rate, to: 0.0 }
@@ -322,7 +332,9 @@ impl Ppo {
             let numbers = t * n * dims..(t + 1) * n * dims;
             let log_prob = &mut self.rollout.log_prob[samples.clone()];
             let actions = self.rollout.actions.slice_mut(numbers.clone());
+            let begun = report.spans.begin();
             self.actor.sample(&self.params, legal, draws, actions, log_prob);
+            report.spans.end(Phase::Sample as usize, begun);
             self.actor.remember();
 
             let (later, legal) = ((t + 1) * n, (t + 1) * n * choices);
@@ -342,7 +354,9 @@ impl Ppo {
             };
             let start = Instant::now();
             self.env.step(actions, row);
-            report.env_seconds += start.elapsed().as_secs_f64();
+            let stepped = Instant::now();
+            report.env_seconds += (stepped - start).as_secs_f64();
+            report.spans.note(Phase::Env as usize, start, stepped);
             report.failed = self.env.failure();
             if report.failed.is_some() {
                 return;
@@ -423,10 +437,14 @@ impl Ppo {
         let (mut sums, mut norm, mut updates, mut epochs) = ([0.0; PPO_STATISTICS], 0.0, 0_u32, 0);
         // Steps whose gradient was finite; in f16 some are left out while the loss scale settles.
         let mut steps_taken = 0_u32;
+        if let Some(gradients) = &mut self.gradients {
+            gradients.begin(self.iteration);
+        }
         for epoch in 0..self.settings.update_epochs {
             let order = self.order(epoch);
             let mut kl = 0.0;
             for minibatch in 0..minibatches {
+                let begun = report.spans.begin();
                 self.gather(&order, minibatch * size);
                 if let Some(popart) = &self.popart {
                     popart.normalise(&mut self.batch.returns);
@@ -435,6 +453,7 @@ impl Ppo {
                 if self.settings.norm_adv && size > 1 {
                     self.batch.normalise_advantage();
                 }
+                report.spans.end(Phase::Gather as usize, begun);
                 let Some(step) = self.update(learning_rate, factors, report) else { return };
                 let statistics = self.statistics();
                 sums.iter_mut().zip(statistics).for_each(|(sum, x)| *sum += x);
@@ -461,6 +480,9 @@ impl Ppo {
         set(Reported::GradNorm, norm / f64::from(steps_taken));
         set(Reported::LearningRate, f64::from(learning_rate));
         set(Reported::Epochs, f64::from(epochs));
+        if let Some(gradients) = &self.gradients {
+            report.values[METRICS.len()..].copy_from_slice(gradients.values());
+        }
     }
 
     /// The order of an epoch: of samples, or of envs whose steps stay together.
@@ -525,7 +547,15 @@ impl Ppo {
         let (feeds, rows) = (&feeds[..count], self.learner.max_rows());
         let scale = self.loss_scale.as_ref().map_or(1.0, LossScale::scale);
         let outcome = self.learner.train(&self.params, rows, feeds, scale, Gradients::Replace);
+        if let Some(gradients) = &mut self.gradients {
+            gradients.before_step(&self.params);
+        }
+        let begun = report.spans.begin();
         let step = self.optimizer.step_scaled(&mut self.params, self.learner.gradients(), learning_rate, scale);
+        report.spans.end(Phase::Optimize as usize, begun);
+        if let Some(gradients) = &mut self.gradients {
+            gradients.after_step(&self.params, self.learner.gradients(), scale, step.finite);
+        }
         if let Some(loss_scale) = &mut self.loss_scale {
             loss_scale.update(step.finite);
         }
@@ -572,8 +602,8 @@ fn from_bits(bits: &[u64]) -> Vec<f64> {
 }
 
 impl Algorithm for Ppo {
-    fn metrics(&self) -> &'static [Metric] {
-        METRICS
+    fn metrics(&self) -> &[Metric] {
+        &self.metrics
     }
 
     fn iterate(&mut self, report: &mut Report) {
@@ -583,7 +613,10 @@ impl Algorithm for Ppo {
             return;
         }
         if let Some(bonus) = &mut self.bonus {
-            match bonus.reward(&mut self.rollout, self.settings.curiosity_coef as f32) {
+            let begun = report.spans.begin();
+            let error = bonus.reward(&mut self.rollout, self.settings.curiosity_coef as f32);
+            report.spans.end(Phase::Curiosity as usize, begun);
+            match error {
                 Some(error) => report.values[Reported::Novelty as usize] = error,
                 None => {
                     report.diverged = Some("the error of curiosity is not finite".into());
@@ -591,7 +624,9 @@ impl Algorithm for Ppo {
                 }
             }
         }
+        let begun = report.spans.begin();
         self.rollout.estimate(self.settings.gamma as f32, self.settings.gae_lambda as f32);
+        report.spans.end(Phase::Estimate as usize, begun);
         if let Some(popart) = &mut self.popart {
             popart.update(&self.rollout.returns, &mut self.params);
         }
@@ -599,7 +634,15 @@ impl Algorithm for Ppo {
         let collected = Instant::now();
         self.learn(report);
         self.iteration += 1;
-        report.seconds = [(collected - start).as_secs_f64(), collected.elapsed().as_secs_f64()];
+        let learned = Instant::now();
+        report.seconds = [(collected - start).as_secs_f64(), (learned - collected).as_secs_f64()];
+        report.spans.note(Phase::Collect as usize, start, collected);
+        report.spans.note(Phase::Learn as usize, collected, learned);
+    }
+
+    fn plans(&mut self) -> Vec<(&'static str, &mut Plan)> {
+        let own = [("act", self.actor.plan_mut()), ("learn", &mut self.learner)];
+        own.into_iter().chain(self.bonus.as_mut().map(|bonus| ("curiosity", bonus.plan_mut()))).collect()
     }
 
     fn steps(&self) -> u64 {

@@ -7,6 +7,7 @@
 
 #![allow(unsafe_code)]
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,6 +23,15 @@ const INSIDE: u64 = (1 << 16) - 1;
 const OPEN: u64 = 1 << 16;
 const EPOCH: u64 = 1 << 17;
 const SHUTDOWN: u64 = u64::MAX; // Open, with an epoch that counting never reaches.
+
+thread_local! {
+    static NUMBER: Cell<usize> = const { Cell::new(0) };
+}
+
+/// This thread's number in the pool that started it; 0 for a thread that no pool started.
+pub fn thread_number() -> usize {
+    NUMBER.get()
+}
 
 type Job<'a> = &'a (dyn Fn(usize) + Sync);
 
@@ -143,7 +153,11 @@ impl CpuPool {
         let spawn = |me| {
             let shared = Arc::clone(&shared);
             let builder = thread::Builder::new().name(format!("operant-{me}"));
-            builder.spawn(move || shared.worker(me)).ok()
+            let work = move || {
+                NUMBER.set(me);
+                shared.worker(me);
+            };
+            builder.spawn(work).ok()
         };
         let workers: Vec<JoinHandle<()>> = (1..threads).take(limit).map_while(spawn).collect();
         // A thread allocates while it starts: not in the middle of a run that is to allocate nothing.
@@ -262,6 +276,15 @@ mod tests {
                 assert!(items.iter().enumerate().all(|(i, item)| *item == i + 1));
             }
         }
+    }
+
+    #[test]
+    fn every_thread_knows_its_number() {
+        let pool = CpuPool::new(3);
+        let mut numbers = [9; 3];
+        on_every_thread(&pool, &mut numbers, |number| *number = thread_number());
+        numbers.sort_unstable();
+        assert_eq!(numbers, [0, 1, 2]);
     }
 
     #[test]

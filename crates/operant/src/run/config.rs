@@ -70,6 +70,20 @@ impl Default for CheckpointSettings {
     }
 }
 
+/// The `[telemetry]` table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TelemetrySettings {
+    /// Iterations between looks at the gradient of each tensor; 0 for none.
+    pub gradient_stride: u32,
+}
+
+impl Default for TelemetrySettings {
+    fn default() -> Self {
+        Self { gradient_stride: 10 }
+    }
+}
+
 /// All settings of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
@@ -85,6 +99,8 @@ pub struct Config {
     pub network: NetworkSettings,
     /// `[checkpoint]`.
     pub checkpoint: CheckpointSettings,
+    /// `[telemetry]`.
+    pub telemetry: TelemetrySettings,
     /// The algorithm's own table, with every key.
     pub own: Table,
 }
@@ -122,9 +138,10 @@ impl Config {
         let env_params = env_table.into_iter().map(|(name, value)| env_param(name, &value)).collect::<Result<_>>()?;
         let network = config::read(&take_table(&mut table, "network")?, "network")?;
         let checkpoint = config::read(&take_table(&mut table, "checkpoint")?, "checkpoint")?;
+        let telemetry = config::read(&take_table(&mut table, "telemetry")?, "telemetry")?;
         let own = (algo.resolve)(&take_table(&mut table, algo.name)?)?;
         let known = config::defaults::<Settings>();
-        let tables = ["algo", "env", "network", "checkpoint", algo.name];
+        let tables = ["algo", "env", "network", "checkpoint", "telemetry", algo.name];
         if let Some(key) = table.keys().find(|key| !known.contains_key(*key)) {
             let of_env = env::find(&env).is_ok_and(|entry| entry.params().iter().any(|param| param.name == key));
             if of_env {
@@ -134,7 +151,7 @@ impl Config {
             return Err(config::unknown_key(key, key, names, ""));
         }
         let settings: Settings = config::read(&table, "")?;
-        let config = Self { algo: algo.name.into(), env, env_params, settings, network, checkpoint, own };
+        let config = Self { algo: algo.name.into(), env, env_params, settings, network, checkpoint, telemetry, own };
         config.check()?;
         Ok(config)
     }
@@ -179,6 +196,7 @@ impl Config {
         table.insert("network".into(), Value::Table(config::to_table(&self.network)));
         table.insert(self.algo.clone(), Value::Table(self.own.clone()));
         table.insert("checkpoint".into(), Value::Table(config::to_table(&self.checkpoint)));
+        table.insert("telemetry".into(), Value::Table(config::to_table(&self.telemetry)));
         toml::to_string(&table).expect("settings are TOML")
     }
 }
@@ -227,6 +245,8 @@ mod tests {
         assert_eq!(message(&["pop.gamma=1"]), "unknown key \"pop\"; did you mean \"ppo\"?");
         assert_eq!(message(&["ppo.gama=1"]), "unknown key \"ppo.gama\"; did you mean \"ppo.gamma\"?");
         assert_eq!(message(&["network.hiden=[1]"]), "unknown key \"network.hiden\"; did you mean \"network.hidden\"?");
+        let stride = message(&["telemetry.gradient_strid=1"]);
+        assert!(stride.contains("did you mean \"telemetry.gradient_stride\"?"), "{stride}");
         assert_eq!(message(&["gravity=3"]), "unknown key \"gravity\"; did you mean \"env.gravity\"?");
         assert_eq!(message(&["num_envs=0"]), "num_envs = 0: wanted 1..=16777216");
         assert_eq!(message(&["precision=f31"]), "unknown precision \"f31\"; did you mean \"f32\"? (f32, bf16, f16)");

@@ -6,20 +6,23 @@
 mod checkpoint;
 mod config;
 mod eval;
+mod profile;
 mod shipped;
 
 pub use checkpoint::{Checkpoints, replace_file};
-pub use config::{CheckpointSettings, Config, Settings, Until};
+pub use config::{CheckpointSettings, Config, Settings, TelemetrySettings, Until};
 pub use eval::{Evaluation, Play, evaluate};
+pub use profile::{Line, Profile};
 pub use shipped::SHIPPED;
 
-use crate::algo::{self, Algorithm, Build, Parts, Report, part};
+use crate::algo::{self, Algorithm, Build, Parts, Phase, Report, part};
 use crate::data::Episodes;
 use crate::device::{self, CpuPool};
 use crate::env::{self, Spec, VecEnv};
 use crate::error::{Error, Result};
 use crate::lanes::{Backend, Math, Width};
 use crate::telemetry::{Board, Drops, Episode, EventKind, Jsonl, Metric, RingSink, Rules, Sink, Slot, Tensorboard};
+use profile::Profiler;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -166,6 +169,8 @@ pub struct Run {
     paced: (u64, f64),
     /// Why the last checkpoint could not be written.
     save_failure: Option<String>,
+    profiler: Option<Profiler>,
+    profile: Option<Profile>,
     /// Held as long as the run goes on.
     _lock: Lock,
 }
@@ -232,6 +237,7 @@ pub fn build_algorithm(config: &Config, env: Box<dyn VecEnv>, pool: Arc<CpuPool>
         pool,
         seed: config.settings.seed,
         total_steps: config.settings.steps,
+        gradient_stride: config.telemetry.gradient_stride,
         precision: config.precision()?,
         network: config.network.clone(),
         settings: config.own.clone(),
@@ -314,12 +320,12 @@ impl Run {
 
     fn new(config: Config, spec: Spec, algorithm: Box<dyn Algorithm>, start: Start, lock: Lock) -> Self {
         let Start { folder, mut sinks, started } = start;
-        let own = algorithm.metrics();
+        let own = algorithm.metrics().to_vec();
         let name = folder.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
         sinks.push(Box::new(Jsonl::new(&folder)));
         sinks.push(Box::new(Tensorboard::new(&folder)));
         sinks.push(Box::new(RingSink::new(&folder.join("live.ring"), &name, &config.to_text())));
-        let mut board = Board::start(METRICS.iter().chain(own).copied().collect(), sinks);
+        let mut board = Board::start(METRICS.iter().chain(&own).copied().collect(), sinks);
         let rules = match &spec.action {
             env::ActionSpace::Discrete(n) => Rules::for_choices(&[*n]),
             env::ActionSpace::MultiDiscrete(n) => Rules::for_choices(n),
@@ -327,7 +333,7 @@ impl Run {
         };
         board.watch(Rules { goal: spec.solved_at.map(f64::from), ..rules });
         Self {
-            slots: Slots::new(&board, own),
+            slots: Slots::new(&board, &own),
             report: Report::new(own.len()),
             checkpoints: Checkpoints::new(&folder, config.checkpoint.keep),
             before: (0.0, 0.0),
@@ -340,6 +346,8 @@ impl Run {
             solved: None,
             paced: (0, f64::NEG_INFINITY),
             save_failure: None,
+            profiler: None,
+            profile: None,
             _lock: lock,
             config,
             spec,
@@ -400,8 +408,55 @@ impl Run {
         self.before.0 + self.started.elapsed().as_secs_f64()
     }
 
+    /// Looks at where the time of so many iterations goes, those after the next: `trace.json` in the run's folder, and
+    /// [`Run::profile`].
+    pub fn start_profile(&mut self, iterations: u64) {
+        let threads = match self.config.settings.threads {
+            0 => device::threads_available(),
+            threads => threads,
+        };
+        self.profiler = Some(Profiler::start(iterations, threads, &mut *self.algorithm, &mut self.report));
+    }
+
+    /// Where the time went, if it was looked at; ends the look.
+    pub fn profile(&mut self) -> Option<&Profile> {
+        let profiler = self.profiler.as_mut()?;
+        if let Some((mut profile, trace)) = profiler.finish(&mut *self.algorithm, &mut self.report) {
+            let path = self.folder.join("trace.json");
+            let text = match profile.iterations.0 {
+                0 => "no trace: the run ended before there was an iteration after the first".to_owned(),
+                done => match replace_file(&path, trace.as_bytes()) {
+                    Ok(()) => format!("trace.json of {done} iterations"),
+                    Err(error) => {
+                        profile.failure = Some(error.to_string());
+                        format!("no trace: {error}")
+                    }
+                },
+            };
+            self.board.event(EventKind::Note, self.algorithm.steps(), text);
+            self.profile = Some(profile);
+        }
+        self.profile.as_ref()
+    }
+
     /// One iteration, with all that is due after it; says whether the run has come to an end.
     pub fn step(&mut self) -> Result<Option<End>> {
+        let begun = self.report.spans.begin();
+        let steps = self.iterate()?;
+        let iterated = self.report.spans.begin();
+        let end = self.follow_up(steps);
+        self.report.spans.end(Phase::Other as usize, iterated);
+        self.report.spans.end(Phase::Iteration as usize, begun);
+        if let Some(profiler) = &mut self.profiler
+            && profiler.iterated(&mut *self.algorithm, &mut self.report)
+        {
+            self.profile();
+        }
+        Ok(end)
+    }
+
+    /// Has the algorithm iterate; gives the env steps since the run began.
+    fn iterate(&mut self) -> Result<u64> {
         if self.iterations == 0 {
             // Results of an end that is no longer one; most runs have none.
             let _ = std::fs::remove_file(self.folder.join("final.json"));
@@ -420,6 +475,11 @@ impl Run {
             let last = held.last().map_or("there is no checkpoint".into(), |name| format!("last checkpoint: {name}"));
             return Err(Error::Diverged(format!("{reason} at step {steps}; {last}; lower the learning rate")));
         }
+        Ok(steps)
+    }
+
+    /// Telemetry, checkpoints, and whether the run is at its end.
+    fn follow_up(&mut self, steps: u64) -> Option<End> {
         self.publish(steps);
         let mean = self.report.episodes.mean_return();
         let solved = self.report.episodes.is_full() && self.spec.solved_at.is_some_and(|at| mean >= f64::from(at));
@@ -427,8 +487,9 @@ impl Run {
             self.solved = Some(Solved { step: steps, seconds: self.seconds(), mean_return: mean });
             self.board.event(EventKind::Solved, steps, format!("mean return {mean:.1} over 100 episodes"));
         }
-        if let Some(end) = self.ended() {
-            return Ok(Some(end));
+        let end = self.ended();
+        if end.is_some() {
+            return end;
         }
         let CheckpointSettings { every, every_s, .. } = self.config.checkpoint;
         let by_count = every > 0 && self.iterations - self.saved.0 >= every;
@@ -440,7 +501,7 @@ impl Run {
                 (self.saved, self.save_failure) = ((self.iterations, self.seconds()), Some(text));
             }
         }
-        Ok(None)
+        None
     }
 
     /// Why the run is at its end, if it is.

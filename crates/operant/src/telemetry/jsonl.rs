@@ -1,8 +1,9 @@
 //! `metrics.jsonl` and `events.jsonl`: one JSON object per line, appended, flushed ten times a second.
 //!
-//! A sample has `step`, `seconds` and every metric that is known; one that is known but infinite is null. A run that
-//! makes more samples than a plot can show is thinned (`thin.rs`). Invariant: a line is whole or the last of its file.
+//! A sample has `step`, `seconds` and every metric that is known, rare ones where they are new; one that is known but
+//! infinite is null. A run that makes more samples than a plot can show is thinned (`thin.rs`). Invariant: a line is whole or the last of its file.
 
+use super::thin::News;
 use super::{Event, Metric, Sample, Sink, Thin};
 use crate::error::{Error, Result};
 use std::fs::{File, OpenOptions};
@@ -17,6 +18,7 @@ pub struct Jsonl {
     metrics_path: PathBuf,
     events_path: PathBuf,
     thin: Thin,
+    news: News,
     /// `"name":` for each metric.
     keys: Vec<String>,
     missed: u64,
@@ -30,6 +32,7 @@ impl Jsonl {
             metrics_path: folder.join("metrics.jsonl"),
             events_path: folder.join("events.jsonl"),
             thin: Thin::default(),
+            news: News::default(),
             keys: Vec::new(),
             missed: 0,
             files: None,
@@ -75,6 +78,7 @@ impl Sink for Jsonl {
 
     fn start(&mut self, metrics: &[Metric]) -> Result<()> {
         self.keys = metrics.iter().map(|metric| format!(",{}:", serde_json::Value::from(metric.name))).collect();
+        self.news = News::new(metrics);
         self.files = Some((append(&self.metrics_path)?, append(&self.events_path)?));
         Ok(())
     }
@@ -83,21 +87,24 @@ impl Sink for Jsonl {
         if !self.thin.keep(sample.seconds) {
             return Ok(());
         }
-        let keys = std::mem::take(&mut self.keys);
+        let (keys, mut news) = (std::mem::take(&mut self.keys), std::mem::take(&mut self.news));
         let missed = std::mem::replace(&mut self.missed, sample.missed) != sample.missed;
         let result = self.write(|file, _| {
             write!(file, "{{\"step\":{},\"seconds\":", sample.step)?;
             number(file, sample.seconds)?;
-            for (key, value) in keys.iter().zip(sample.values).filter(|(_, value)| !value.is_nan()) {
-                file.write_all(key.as_bytes())?;
-                number(file, *value)?;
+            news.look(sample.values);
+            for (i, (key, value)) in keys.iter().zip(sample.values).enumerate() {
+                if news.keeps(i, *value) {
+                    file.write_all(key.as_bytes())?;
+                    number(file, *value)?;
+                }
             }
             if missed {
                 write!(file, ",\"missed\":{}", sample.missed)?;
             }
             file.write_all(b"}\n")
         });
-        self.keys = keys;
+        (self.keys, self.news) = (keys, news);
         result
     }
 

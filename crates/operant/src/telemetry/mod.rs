@@ -31,9 +31,10 @@ pub use thin::Thin;
 
 use crate::error::Result;
 use drain::{Drain, Message, Progress};
-use std::sync::Arc;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use track::Track;
 
@@ -59,12 +60,33 @@ pub struct Metric {
     pub help: &'static str,
     /// Its unit, empty for plain numbers.
     pub unit: &'static str,
+    /// Whether it is set now and then and holds in between: files keep it only where it is new.
+    pub rare: bool,
 }
 
 impl Metric {
     /// A metric.
     pub const fn new(name: &'static str, help: &'static str, unit: &'static str) -> Self {
-        Self { name, help, unit }
+        Self { name, help, unit, rare: false }
+    }
+
+    /// A metric that is set now and then, whose name is known only when a program runs.
+    pub fn rare(name: String, help: &'static str) -> Self {
+        Self { name: interned(name), help, unit: "", rare: true }
+    }
+}
+
+/// The name as a text that lives as long as the program; each is kept once.
+fn interned(name: String) -> &'static str {
+    static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    match names.get(name.as_str()) {
+        Some(known) => known,
+        None => {
+            let kept: &'static str = name.leak();
+            names.insert(kept);
+            kept
+        }
     }
 }
 

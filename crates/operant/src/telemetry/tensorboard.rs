@@ -5,6 +5,7 @@
 //! Samples are thinned as in `metrics.jsonl`.
 
 use super::event::unix_time;
+use super::thin::News;
 use super::{Metric, Sample, Sink, Thin};
 use crate::error::{Error, Result};
 use std::fs::File;
@@ -64,6 +65,7 @@ fn event_head(out: &mut Vec<u8>, wall_time: f64, step: u64) {
 pub struct Tensorboard {
     path: PathBuf,
     thin: Thin,
+    news: News,
     /// `string tag = 1` of each metric's `Summary.Value`.
     tags: Vec<Vec<u8>>,
     file: Option<BufWriter<File>>,
@@ -81,6 +83,7 @@ impl Tensorboard {
         Self {
             path: folder.join(name),
             thin: Thin::default(),
+            news: News::default(),
             tags: Vec::new(),
             file: None,
             origin: None,
@@ -114,6 +117,7 @@ impl Sink for Tensorboard {
     fn start(&mut self, metrics: &[Metric]) -> Result<()> {
         let file = File::create(&self.path).map_err(|error| Error::io("create", &self.path, &error))?;
         self.file = Some(BufWriter::with_capacity(1 << 16, file));
+        self.news = News::new(metrics);
         self.tags = metrics
             .iter()
             .map(|metric| {
@@ -136,7 +140,11 @@ impl Sink for Tensorboard {
         }
         let origin = *self.origin.get_or_insert_with(|| unix_time() - sample.seconds);
         self.summary.clear();
-        for (tag, value) in self.tags.iter().zip(sample.values).filter(|(_, value)| !value.is_nan()) {
+        self.news.look(sample.values);
+        for (i, (tag, value)) in self.tags.iter().zip(sample.values).enumerate() {
+            if !self.news.keeps(i, *value) {
+                continue;
+            }
             // `Summary.Value`: tag, then `float simple_value = 2`; it is `repeated Value value = 1` of `Summary`.
             self.value.clear();
             self.value.extend_from_slice(tag);

@@ -12,7 +12,7 @@ mod random_graphs;
 mod run;
 mod weights;
 
-pub use print::{OpTime, Profile};
+pub use print::{OpTime, Profile, StepName};
 pub use run::Feed;
 pub use weights::SharedWeights;
 
@@ -21,7 +21,7 @@ use super::op::Kind;
 use super::params::Params;
 use super::precision::Precision;
 use super::real::{Compute, Real, Scratch};
-use crate::device::{Aligned, CpuPool};
+use crate::device::{Aligned, CpuPool, Spans};
 use crate::lanes::Backend;
 use crate::{Error, Result};
 pub use build::Wanted;
@@ -109,7 +109,6 @@ pub struct Plan<R = f32> {
     packed_version: Option<u64>,
     rows: usize,
     runs: u32,
-    timed: bool,
     /// Learner's weights, for a plan that was forked.
     shared: Option<SharedWeights>,
 }
@@ -140,7 +139,7 @@ impl<R: Real> Plan<R> {
             tile: Aligned::zeros(recipe.tile_len),
             real: Aligned::zeros(scratch.real),
             half: Aligned::zeros(scratch.half),
-            spent: vec![0; recipe.steps.len()],
+            spans: Spans::new(recipe.steps.len()),
         };
         let threads = options.pool.threads().min(groups);
         Self {
@@ -152,7 +151,6 @@ impl<R: Real> Plan<R> {
             packed_version: None,
             rows: 0,
             runs: 0,
-            timed: false,
             shared: None,
             recipe,
             compute,
@@ -213,7 +211,6 @@ impl<R: Real> Plan<R> {
             seed: self.options.seed,
             run: self.runs,
             loss_scale,
-            timed: self.timed,
         };
         run.go(&self.options.pool, &mut self.workers, &mut self.full, &mut self.sums, &mut self.group_sums);
     }
@@ -302,14 +299,28 @@ impl<R: Real> Plan<R> {
 
     /// Whether runs note the time of each op for [`Plan::profile`].
     pub fn set_timed(&mut self, timed: bool) {
-        self.timed = timed;
-        self.workers.iter_mut().for_each(|worker| worker.spent.fill(0));
+        self.workers.iter_mut().for_each(|worker| worker.spans.set_on(timed));
     }
 
     /// Time by op since [`Plan::set_timed`].
     pub fn profile(&self) -> Profile {
-        let spent = |step: usize| self.workers.iter().map(|worker| worker.spent[step]).sum();
+        let spent = |step: usize| self.workers.iter().map(|worker| worker.spans.totals()[step].nanoseconds).sum();
         Profile::new(&self.recipe, spent)
+    }
+
+    /// The steps, which are the kinds of [`Plan::spans`].
+    pub fn steps(&self) -> impl Iterator<Item = StepName<'_>> {
+        self.recipe.steps.iter().map(|step| StepName::new(&self.recipe, step))
+    }
+
+    /// What each part of a batch was timed to take.
+    pub fn spans(&self) -> impl Iterator<Item = &Spans> {
+        self.workers.iter().map(|worker| &worker.spans)
+    }
+
+    /// The same, to start and to stop.
+    pub fn spans_mut(&mut self) -> impl Iterator<Item = &mut Spans> {
+        self.workers.iter_mut().map(|worker| &mut worker.spans)
     }
 }
 
@@ -393,7 +404,6 @@ impl Plan<f32> {
             seed: self.options.seed,
             run: self.runs,
             loss_scale: 1.0,
-            timed: false,
         };
         self.sums.fill(0.0);
         let name = run.first_bad(&mut self.workers[0], &mut self.full, &mut self.sums).map(str::to_owned);

@@ -1,7 +1,7 @@
 //! Plans and profiles as text.
 
 use super::super::op::Kind;
-use super::build::{Place, Recipe, Work};
+use super::build::{Place, Recipe, Step, Work};
 use super::{Plan, Real};
 use std::fmt;
 
@@ -16,6 +16,30 @@ pub struct OpTime {
     pub nanoseconds: u64,
 }
 
+/// What a step of a plan is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StepName<'a> {
+    /// Of the layer or the node, where it has one.
+    pub name: &'a str,
+    /// The op.
+    pub op: &'a str,
+    /// Whether it belongs to the gradient.
+    pub backward: bool,
+}
+
+impl<'a> StepName<'a> {
+    pub(super) fn new(recipe: &'a Recipe, step: &'a Step) -> Self {
+        let (op, backward) = match step.work {
+            Work::Forward { call } => (recipe.nodes[call].op.name(), false),
+            Work::Backward { call, .. } => (recipe.nodes[call].op.name(), true),
+            Work::Add => ("add gradients", true),
+            Work::Seed { .. } => ("begin gradients", true),
+            Work::Total => ("mean", false),
+        };
+        Self { name: &step.name, op, backward }
+    }
+}
+
 /// Time by op, longest first.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile(pub Vec<OpTime>);
@@ -24,12 +48,10 @@ impl Profile {
     pub(super) fn new(recipe: &Recipe, spent: impl Fn(usize) -> u64) -> Self {
         let mut times: Vec<OpTime> = Vec::new();
         for (i, step) in recipe.steps.iter().enumerate() {
+            let StepName { op, .. } = StepName::new(recipe, step);
             let op = match step.work {
-                Work::Forward { call } => recipe.nodes[call].op.name().to_owned(),
-                Work::Backward { call, .. } => format!("{} (backward)", recipe.nodes[call].op.name()),
-                Work::Add => "add gradients".into(),
-                Work::Seed { .. } => "begin gradients".into(),
-                Work::Total => "mean".into(),
+                Work::Backward { .. } => format!("{op} (backward)"),
+                _ => op.to_owned(),
             };
             match times.iter_mut().find(|time| time.op == op) {
                 Some(time) => (time.steps, time.nanoseconds) = (time.steps + 1, time.nanoseconds + spent(i)),

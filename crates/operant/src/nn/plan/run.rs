@@ -10,8 +10,7 @@ use super::super::real::{Compute, Real, Room};
 use super::build::{Buffer, Place, Recipe, Slot, Step, Work};
 use super::weights::Packs;
 use crate::device::gemm::amx;
-use crate::device::{Aligned, CpuPool};
-use std::time::Instant;
+use crate::device::{Aligned, CpuPool, Spans};
 
 /// What an input is fed with.
 #[derive(Clone, Copy, Debug)]
@@ -34,8 +33,8 @@ pub(super) struct Worker<R> {
     pub(super) tile: Aligned<R>,
     pub(super) real: Aligned<R>,
     pub(super) half: Aligned<u16>,
-    /// Nanoseconds spent in each step, when asked for.
-    pub(super) spent: Vec<u64>,
+    /// Time spent in each step, when asked for.
+    pub(super) spans: Spans,
 }
 
 /// Memory that all threads write, each its own rows or its own group's sums.
@@ -57,7 +56,6 @@ pub(super) struct Run<'a, R> {
     pub(super) seed: u64,
     pub(super) run: u32,
     pub(super) loss_scale: f32,
-    pub(super) timed: bool,
 }
 
 /// How rows are cut.
@@ -187,11 +185,9 @@ impl<R: Real> Run<'_, R> {
         rows: usize,
     ) {
         for i in steps {
-            let start = self.timed.then(Instant::now);
+            let begun = worker.spans.begin();
             self.step(&self.recipe.steps[i], memory, worker, first_row, rows);
-            if let Some(start) = start {
-                worker.spent[i] += start.elapsed().as_nanos() as u64;
-            }
+            worker.spans.end(i, begun);
         }
     }
 
