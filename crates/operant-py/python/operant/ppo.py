@@ -99,7 +99,8 @@ class PPO:
             run_dir: keep the run here: settings, metrics, checkpoints, and what ``operant monitor`` watches. Must not
                 hold a run yet; :meth:`resume` goes on with one. None for a temporary folder.
             env_kwargs: parameters of the env, if it is a name or a function.
-            checkpoint: ``every`` (iterations), ``every_s`` (seconds) and ``keep`` of the run's checkpoints.
+            checkpoint: ``every`` (iterations), ``every_s`` (seconds), ``improved_s`` (least seconds before another for a
+                better return) and ``keep`` of the run's checkpoints.
             **settings: see above.
         """
         values = _by_name(settings)

@@ -145,6 +145,8 @@ pub struct Entry {
     pub defaults: fn() -> Table,
     /// Reads its table in full, for messages and for the resolved config.
     pub resolve: fn(&Table) -> Result<Table>,
+    /// Keys of its table that a run may change on the way; the others shape what a checkpoint holds.
+    pub may_change: &'static [&'static str],
     /// Builds it.
     pub build: fn(Build) -> Result<Box<dyn Algorithm>>,
 }

@@ -148,9 +148,15 @@ pub struct Actor {
 const MAX_STATES: usize = 2;
 
 impl Actor {
-    /// For up to `rows` observations at once.
+    /// For up to `rows` observations at once. What the network gives and what the head takes is compared here, once and for all.
     pub fn new(net: &Net, head: Head, rows: usize, options: &Options) -> Result<Self> {
         let (logits, value) = (net.outputs[0].1, net.outputs[1].1);
+        let row = vec![0.0; net.graph.shape(logits).iter().product()];
+        match (&head, net.log_std) {
+            (Head::Choices(heads), _) => Factored::new(&row, heads, None, options.backend).map(drop)?,
+            (Head::Gaussian(dims), Some(_)) => DiagGaussian::new(&row, &row, *dims, options.backend).map(drop)?,
+            (Head::Gaussian(_), None) => return Err(Error::Invalid("a network without log_std".into())),
+        }
         let (after, memory_size) = net.memory.as_ref().map_or((Vec::new(), 0), |m| (m.after.clone(), m.size));
         let outputs: Vec<Node> = [logits, value].into_iter().chain(after.iter().copied()).collect();
         let plan = Plan::inference(&net.graph, &outputs, rows, options)?;
@@ -228,8 +234,7 @@ impl Actor {
     ) {
         match (&self.head, actions) {
             (Head::Choices(heads), ActionsMut::Choices(actions)) => {
-                let dist = Factored::new(self.logits(), heads, legal, self.backend);
-                dist.expect("an env has a legal action in every state").sample(draws, actions, log_prob);
+                Factored::checked(self.logits(), heads, legal, self.backend).sample(draws, actions, log_prob);
             }
             (Head::Gaussian(dims), ActionsMut::Numbers(actions)) => {
                 self.gaussian(params, *dims).sample(draws, actions, log_prob);
@@ -242,8 +247,7 @@ impl Actor {
     pub fn mode(&self, params: &Params, legal: Option<&[u8]>, actions: ActionsMut<'_>) {
         match (&self.head, actions) {
             (Head::Choices(heads), ActionsMut::Choices(actions)) => {
-                let dist = Factored::new(self.logits(), heads, legal, self.backend);
-                dist.expect("an env has a legal action in every state").mode(actions);
+                Factored::checked(self.logits(), heads, legal, self.backend).mode(actions);
             }
             (Head::Gaussian(dims), ActionsMut::Numbers(actions)) => self.gaussian(params, *dims).mode(actions),
             _ => unreachable!("actions are of the head's kind"),

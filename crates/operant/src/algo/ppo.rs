@@ -43,6 +43,7 @@ pub const ENTRY: Entry = Entry {
     summary: "proximal policy optimisation: discrete, multi-discrete, masked and continuous actions",
     defaults: config::defaults::<Settings>,
     resolve: |table| Ok(config::to_table(&read(table)?)),
+    may_change: settings::MAY_CHANGE,
     build: |build| Ok(Box::new(Ppo::new(build)?)),
 };
 
