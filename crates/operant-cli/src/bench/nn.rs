@@ -105,6 +105,7 @@ impl Choice {
                     activation: Act::Tanh,
                     continuous: false,
                     memory: None,
+                    image: None,
                 },
                 8192,
             ),

@@ -8,7 +8,7 @@ pub mod ppo;
 mod scratch;
 
 pub use curiosity::Curiosity;
-pub use policy::{ActionsMut, Actor, Head, MemoryName, NetworkSettings, OBS_LIMIT, Policy};
+pub use policy::{ActionsMut, Actor, EncoderName, Head, MemoryName, NetworkSettings, OBS_LIMIT, Policy};
 
 use crate::config::Table;
 use crate::data::Episodes;
