@@ -77,7 +77,7 @@ def train(steps: int, until: float, **options: Any) -> operant.PPO:
         ({}, 7.5),
         ({"layout": "chw"}, 7.5),
         ({"dtype": "float32"}, 7.5),
-        ({"continuous": True}, 6.0),
+        ({"continuous": True}, 5.5),
         ({"normalize_obs": True}, 7.5),
     ],
 )
