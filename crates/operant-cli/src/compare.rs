@@ -42,7 +42,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let settings = differing(&settings);
     let results: Vec<Map<String, Value>> = folders.iter().map(|folder| folder.results().unwrap_or_default()).collect();
     if let Some(out) = &args.out {
-        write(out, &page(&folders, &settings, &result_rows(&folders, &results))?)?;
+        write(out, &page(&folders, &settings, &result_rows(&folders, &results))?, "--out")?;
     }
     if args.json {
         let runs: Vec<&str> = folders.iter().map(|folder| folder.id.as_str()).collect();

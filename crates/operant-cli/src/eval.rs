@@ -1,6 +1,6 @@
 //! `operant eval`: plays episodes with the policy of a run.
 
-use crate::output::{Failure, print};
+use crate::output::{Failure, count, print};
 use operant::algo::Policy;
 use operant::device;
 use operant::run::{Checkpoints, Play, Run, evaluate};
@@ -12,16 +12,16 @@ pub(crate) struct Args {
     /// Folder of the run.
     run: PathBuf,
     /// Episodes to play.
-    #[arg(long, default_value_t = 100)]
+    #[arg(long, default_value_t = 100, value_parser = count::<usize>, allow_negative_numbers = true)]
     episodes: usize,
     /// Take the most probable action in place of a sample.
     #[arg(long)]
     deterministic: bool,
-    /// Which checkpoint, or `best` [default: the last].
+    /// Which checkpoint: best, last or its name [default: last].
     #[arg(long, value_name = "NAME")]
     checkpoint: Option<String>,
     /// Seed of the episodes.
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, value_parser = count::<u64>, allow_negative_numbers = true)]
     seed: u64,
     /// Write the first episode as an animated picture.
     #[arg(long, value_name = "FILE.gif")]

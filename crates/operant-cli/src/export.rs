@@ -33,7 +33,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if args.csv == Path::new("-") {
         return print(&text);
     }
-    write(&args.csv, &text)?;
+    write(&args.csv, &text, "--csv")?;
     print(&format!("{}: {} samples\n", args.csv.display(), history.len()))
 }
 

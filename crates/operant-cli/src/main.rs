@@ -7,6 +7,7 @@ mod export;
 mod format;
 mod history;
 mod html;
+mod interrupt;
 mod list;
 mod monitor;
 mod output;

@@ -24,7 +24,7 @@ pub(crate) struct Args {
     #[arg(long)]
     plain: bool,
     /// Seconds between plain lines.
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = positive)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = positive, allow_negative_numbers = true)]
     every: f64,
     /// Where runs are.
     #[arg(long, value_name = "DIR", default_value = RUNS)]

@@ -2,6 +2,7 @@
 
 use operant::Error;
 use std::io::{ErrorKind, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Why a verb failed.
@@ -44,6 +45,27 @@ pub(crate) fn warn(message: &str) {
     let _ = writeln!(std::io::stderr(), "warning: {message}");
 }
 
+/// A path as a shell takes it: in quotes where that is needed.
+pub(crate) fn shell(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |c: char| c.is_alphanumeric() || "_-./+=:,@%".contains(c);
+    // A word that begins with a dash would be an option.
+    let text = if text.starts_with('-') { format!("./{text}") } else { text };
+    if !text.is_empty() && text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
+}
+
+/// A whole number that may be written `2e6`.
+pub(crate) fn count<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
+    let float = text.parse::<f64>().ok();
+    if float.is_some_and(|x| x < 0.0) {
+        return Err(format!("{text} is negative: wanted 0 or more"));
+    }
+    let number = text.parse::<u64>().ok();
+    let number = number.or_else(|| float.filter(|x| x.fract() == 0.0 && *x < 9.2e18).map(|x| x as u64));
+    let number = number.ok_or_else(|| format!("\"{text}\" is not a whole number, such as 2000000 or 2e6"))?;
+    T::try_from(number).map_err(|_| format!("{text} is too large"))
+}
+
 /// A whole number with thousands separated, as people read it.
 pub(crate) fn grouped(number: f64) -> String {
     let digits = format!("{:.0}", number.abs());
@@ -60,6 +82,25 @@ pub(crate) fn grouped(number: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn paths_can_be_typed_as_shown() {
+        let shown = |path: &str| shell(Path::new(path));
+        assert_eq!(shown("runs/ppo-cartpole-1-1"), "runs/ppo-cartpole-1-1");
+        assert_eq!(shown("my runs/a"), "'my runs/a'");
+        assert_eq!(shown("it's $HOME"), r"'it'\''s $HOME'");
+        assert_eq!(shown("~/a"), "'~/a'");
+        assert_eq!(shown("-a"), "./-a");
+        assert_eq!(shown("läufe/1"), "läufe/1");
+    }
+
+    #[test]
+    fn whole_numbers_are_read_and_others_refused() {
+        assert_eq!((count::<u64>("2e6"), count::<u64>("18446744073709551615")), (Ok(2_000_000), Ok(u64::MAX)));
+        assert_eq!(count::<u64>("-3"), Err("-3 is negative: wanted 0 or more".into()));
+        assert_eq!(count::<u64>("1.5"), Err("\"1.5\" is not a whole number, such as 2000000 or 2e6".into()));
+        assert_eq!(count::<u8>("256"), Err("256 is too large".into()));
+    }
 
     #[test]
     fn groups_thousands() {

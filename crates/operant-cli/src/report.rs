@@ -70,14 +70,14 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let folder = RunFolder::find(&args.run, &args.dir)?;
     let out = args.out.clone().unwrap_or_else(|| folder.path.join("report.html"));
     let page = page(&folder)?;
-    write(&out, &page)?;
+    write(&out, &page, "--out")?;
     print(&format!("{}\n", out.display()))
 }
 
-/// Writes a file, or says why not.
-pub(crate) fn write(path: &std::path::Path, text: &str) -> Result<(), Failure> {
+/// Writes a file, or says why not and which option names another.
+pub(crate) fn write(path: &std::path::Path, text: &str, option: &str) -> Result<(), Failure> {
     std::fs::write(path, text).map_err(|error| {
-        Failure::Run(format!("cannot write {}: {error}; name a file that you may write with --out", path.display()))
+        Failure::Run(format!("cannot write {}: {error}; name a file that you may write with {option}", path.display()))
     })
 }
 

@@ -1,7 +1,8 @@
 //! `operant train`: builds a run from words and files, shows it, and says how it ended.
 
+use crate::interrupt::Interrupt;
 use crate::monitor::InPlace;
-use crate::output::{Failure, grouped, print};
+use crate::output::{Failure, count, grouped, print, shell};
 use operant::config::{self, Table, Value};
 use operant::run::{Config, End, Profile, Run, Start, Summary, build_algorithm, build_env, build_pool};
 use operant::telemetry::{Console, Sink};
@@ -9,7 +10,7 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 #[derive(Debug, clap::Args)]
@@ -21,29 +22,29 @@ pub(crate) struct Args {
     /// Env: short name or Gymnasium id (see `operant list`).
     #[arg(required_unless_present_any = ["config", "resume"])]
     env: Option<String>,
-    /// Repeat a run from its run.toml, or start from settings of your own.
+    /// Settings of your own, over the shipped ones of their algorithm and env; a run's run.toml repeats that run exactly.
     #[arg(long, value_name = "FILE", conflicts_with = "resume")]
     config: Option<PathBuf>,
     /// Go on with a run from its last checkpoint.
     #[arg(long, value_name = "RUN", conflicts_with_all = ["algo", "env", "set", "seed", "num_envs", "steps", "precision", "until", "run_dir", "dry_run", "threads"])]
     resume: Option<PathBuf>,
-    /// With --resume: the checkpoint to go on from, or `best`.
+    /// With --resume: the checkpoint to go on from: best, last or its name [default: last].
     #[arg(long, value_name = "NAME", requires = "resume")]
     checkpoint: Option<String>,
     /// Change a setting: `--set ppo.learning_rate=1e-3`. Repeatable.
-    #[arg(long, value_name = "KEY=VALUE")]
+    #[arg(long, value_name = "KEY=VALUE", allow_negative_numbers = true)]
     set: Vec<String>,
     /// Seed of everything.
-    #[arg(long)]
+    #[arg(long, value_parser = count::<u64>, allow_negative_numbers = true)]
     seed: Option<u64>,
     /// Envs stepped together.
-    #[arg(long, value_name = "N", value_parser = count)]
+    #[arg(long, value_name = "N", value_parser = count::<u64>, allow_negative_numbers = true)]
     num_envs: Option<u64>,
     /// Env steps of the run: `--steps 2e6`.
-    #[arg(long, value_name = "STEPS", value_parser = count)]
+    #[arg(long, value_name = "STEPS", value_parser = count::<u64>, allow_negative_numbers = true)]
     steps: Option<u64>,
     /// Threads; 0 for all.
-    #[arg(long)]
+    #[arg(long, value_parser = count::<u64>, allow_negative_numbers = true)]
     threads: Option<u64>,
     /// What matrix products read: f32, bf16, f16 or auto.
     #[arg(long)]
@@ -76,16 +77,8 @@ pub(crate) struct Args {
 }
 
 const AFTER_HELP: &str = "Examples:\n  operant train ppo cartpole\n  operant train ppo pendulum --seed 3 --set ppo.learning_rate=1e-3\n  \
-                          operant train --config runs/RUN/run.toml\n  operant train --resume runs/RUN";
-
-/// A whole number that may be written `2e6`.
-pub(crate) fn count(text: &str) -> Result<u64, String> {
-    let number = text.parse::<u64>().ok().or_else(|| {
-        let x = text.parse::<f64>().ok()?;
-        (x >= 0.0 && x.fract() == 0.0 && x < 9.2e18).then_some(x as u64)
-    });
-    number.ok_or_else(|| format!("\"{text}\" is not a whole number, such as 2000000 or 2e6"))
-}
+                          operant train ppo cartpole --config mine.toml      # a few keys, over the shipped settings\n  \
+                          operant train --config runs/RUN/run.toml           # all keys: the same run again\n  operant train --resume runs/RUN";
 
 impl Args {
     /// What was said on the command line, over the shipped settings or those of a file.
@@ -120,7 +113,7 @@ impl Args {
                 if let Some(env) = env {
                     config::insert(&mut table, "env.name", Value::String(env.clone()))?;
                 }
-                Ok(Config::from_table(table)?)
+                Ok(Config::from_file(table)?)
             }
             (None, Some(algo), Some(env)) => {
                 operant::env::find(env)?;
@@ -143,15 +136,8 @@ fn new_folder(config: &Config) -> PathBuf {
 }
 
 pub(crate) fn run(args: &Args, started: Instant) -> Result<ExitCode, Failure> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&stop);
-    // A second signal means that saving takes too long for the user.
-    let handler = move || {
-        if flag.swap(true, Ordering::Relaxed) {
-            std::process::exit(130);
-        }
-    };
-    ctrlc::set_handler(handler).map_err(|error| Failure::Run(format!("can't listen for Ctrl-C: {error}")))?;
+    let interrupt = Interrupt::listen(args.monitor)?;
+    let stop = interrupt.flag();
     if args.monitor && !std::io::stdout().is_terminal() {
         return Err(Failure::Usage("--monitor needs a terminal; try operant monitor --plain beside the run".into()));
     }
@@ -189,8 +175,9 @@ pub(crate) fn run(args: &Args, started: Instant) -> Result<ExitCode, Failure> {
         }
     };
     let folder = run.folder().to_owned();
+    interrupt.run_in(&folder);
     if args.resume.is_some() && run.ended().is_some() && folder.join("final.json").exists() {
-        let (steps, folder) = (grouped(run.algorithm().steps() as f64), folder.display());
+        let (steps, folder) = (grouped(run.algorithm().steps() as f64), shell(&folder));
         print(&format!("{folder} is at its end after {steps} steps; operant report {folder} shows it\n"))?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -244,9 +231,9 @@ fn detach(folder: &Path, name_folder: bool) -> Result<ExitCode, Failure> {
     #[cfg(unix)]
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
     let child = command.spawn().map_err(|error| failed("start the run", error))?;
-    let (folder, pid) = (folder.display(), child.id());
+    let (shown, folder, pid) = (folder.display(), shell(folder), child.id());
     print(&format!(
-        "run: {folder} (process {pid})\nnext: operant monitor {folder} · kill -INT {pid} stops and saves\n"
+        "run: {shown} (process {pid})\nnext: operant monitor {folder} · kill -INT {pid} stops and saves\n"
     ))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -292,8 +279,8 @@ fn closing_lines(end: &End, summary: &Summary, folder: &Path) -> String {
         grouped(summary.train_sps),
         grouped(summary.sps_per_cpu_s)
     );
-    let folder = folder.display();
-    text += &format!("run: {folder}\n");
+    text += &format!("run: {}\n", folder.display());
+    let folder = shell(folder);
     text += &match end {
         End::Stopped => format!("next: operant train --resume {folder}\n"),
         _ => format!("next: operant eval {folder} · operant report {folder} · operant monitor {folder}\n"),

@@ -7,6 +7,7 @@
 use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2};
 use operant::env::{ActionSpace, Actions, Canvas, Channel, Param, Row, Seeds, Spec, VecEnv};
 use operant::lanes::Column;
+use operant::nn::nets::Image;
 use operant::{Error, Result};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
 use pyo3::intern;
@@ -48,6 +49,7 @@ impl Link {
 pub(crate) struct Foreign {
     spec: Spec,
     num_envs: usize,
+    image: Option<Image>,
     host: Py<PyAny>,
     link: Arc<Link>,
     /// `[N, O]` as last seen.
@@ -98,6 +100,14 @@ impl Foreign {
                 ActionSpace::Box(bounds.into_iter().enumerate().map(channel).collect())
             }
         };
+        let image: Option<(usize, usize, usize, bool, bool)> = host.getattr("image")?.extract()?;
+        let image = image.map(|(height, width, channels, channels_first, bytes)| Image {
+            height,
+            width,
+            channels,
+            channels_first,
+            bytes,
+        });
         let spec = Spec {
             name,
             id: name,
@@ -115,6 +125,7 @@ impl Foreign {
         Ok(Self {
             spec,
             num_envs,
+            image,
             host: host.clone().unbind(),
             link,
             obs: vec![0.0; num_envs * width],
@@ -202,6 +213,10 @@ impl VecEnv for Foreign {
 
     fn num_envs(&self) -> usize {
         self.num_envs
+    }
+
+    fn image(&self) -> Option<Image> {
+        self.image
     }
 
     fn reset(&mut self, seeds: Seeds<'_>, which: Option<&[u8]>, out: Row<'_>) {

@@ -9,7 +9,7 @@ use crate::foreign::{Foreign, Link};
 use crate::settings::{of_config, table};
 use operant::Error;
 use operant::env::VecEnv;
-use operant::run::{Checkpoints, Config, End, Play, Run, Start, build_env, build_pool, evaluate, replace_file};
+use operant::run::{Checkpoints, Config, End, Mark, Play, Run, Start, build_env, build_pool, evaluate, replace_file};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -232,5 +232,5 @@ fn copy(folder: &Path, to: &Path, checkpoint: Option<&str>) -> Result<(), Error>
     let step = name.trim_start_matches(|c: char| !c.is_ascii_digit()).parse().unwrap_or(0);
     std::fs::create_dir_all(to).map_err(|error| Error::io("make", to, &error))?;
     replace_file(&to.join("run.toml"), config.to_text().as_bytes())?;
-    Checkpoints::new(to, 1).save(step, None, false, &parts).map(drop)
+    Checkpoints::new(to, 1).save(step, Mark { synced: true, ..Mark::default() }, &parts).map(drop)
 }

@@ -86,6 +86,9 @@ pub fn read<T: Default + Serialize + DeserializeOwned>(table: &Table, prefix: &s
             let mut alone = known.clone();
             alone.insert(key.clone(), convert(value, &known[key], &path).ok()?);
             let error = alone.try_into::<T>().err()?;
+            if value.as_integer().or_else(|| Some(value.as_float()? as i64)).is_some_and(|x| x < 0) {
+                return Some(format!("{path} = {value}: wanted a whole number of 0 or more, such as {}", known[key]));
+            }
             Some(format!("{path} = {value}: {}", error.message()))
         });
         Error::Invalid(refused.unwrap_or_else(|| error.message().to_owned()))
@@ -172,7 +175,7 @@ mod tests {
         assert_eq!(message(&["epochs=1.5"]), "ppo.epochs = 1.5: wanted a whole number, such as 4");
         assert_eq!(message(&["epochs=many"]), "ppo.epochs = \"many\": wanted a whole number, such as 4");
         assert_eq!(message(&["anneal=1"]), "ppo.anneal = 1: wanted true or false, such as true");
-        assert!(message(&["epochs=-1"]).starts_with("ppo.epochs = -1: invalid value"), "{}", message(&["epochs=-1"]));
+        assert_eq!(message(&["epochs=-1"]), "ppo.epochs = -1: wanted a whole number of 0 or more, such as 4");
         assert_eq!(message(&["learning_rate=nan"]), "ppo.learning_rate = NaN: wanted a finite number, such as 0.001");
         assert_eq!(message(&["epochs"]), "\"epochs\": wanted key=value, as in ppo.learning_rate=1e-3");
         assert!(parse("a = ", "x.toml").unwrap_err().to_string().starts_with("x.toml is not valid TOML"));

@@ -65,6 +65,7 @@ const TASKS: &[Task] = &[
                     activation: Act::Tanh,
                     continuous: false,
                     memory: None,
+                    image: None,
                 },
                 g,
             )

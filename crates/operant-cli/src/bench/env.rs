@@ -1,6 +1,6 @@
 //! `operant bench env`: environment steps per second.
 
-use crate::output::{Failure, grouped, print};
+use crate::output::{Failure, count, grouped, print};
 use clap::ValueEnum;
 use operant::device::{self, CpuPool, alloc};
 use operant::env::{self, ActionsBuf, AutoReset, Options, RowBuf, Seeds};
@@ -15,10 +15,10 @@ pub(super) struct Args {
     /// Short name or Gymnasium id (see `operant list`).
     name: String,
     /// Environments stepped together.
-    #[arg(long, default_value_t = 8192)]
+    #[arg(long, default_value_t = 8192, value_parser = count::<usize>, allow_negative_numbers = true)]
     num_envs: usize,
     /// Threads that step them.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = count::<usize>, allow_negative_numbers = true)]
     threads: usize,
     /// Use all threads even where one is faster: shows what sharing a step costs.
     #[arg(long)]
@@ -36,7 +36,7 @@ pub(super) struct Args {
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = parse_setting)]
     settings: Vec<(String, f64)>,
     /// Seed of the envs and of the actions.
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, value_parser = count::<u64>, allow_negative_numbers = true)]
     seed: u64,
     /// Print one JSON object.
     #[arg(long)]

@@ -1,6 +1,6 @@
 //! `operant bench nn`: a network's forward pass, and forward + backward + optimiser step.
 
-use crate::output::{Failure, grouped, print};
+use crate::output::{Failure, count, grouped, print};
 use clap::ValueEnum;
 use operant::device::{self, CpuPool, alloc};
 use operant::lanes::Backend;
@@ -20,19 +20,19 @@ pub(super) struct Args {
     #[arg(long, value_enum, default_value_t = Choice::Mlp)]
     net: Choice,
     /// Rows of a batch; each network has its own default.
-    #[arg(long)]
+    #[arg(long, value_parser = count::<usize>, allow_negative_numbers = true)]
     batch: Option<usize>,
     /// f32, bf16, f16, or auto: the fastest that this CPU was measured to have.
     #[arg(long, default_value = "f32")]
     precision: String,
     /// Threads that share a batch.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = count::<usize>, allow_negative_numbers = true)]
     threads: usize,
     /// Instruction set of kernels: avx512, avx2, portable; the widest if absent.
     #[arg(long)]
     backend: Option<String>,
     /// Rows of a tile; chosen by the plan if absent.
-    #[arg(long)]
+    #[arg(long, value_parser = count::<usize>, allow_negative_numbers = true)]
     tile_rows: Option<usize>,
     /// How long to measure each of forward and training.
     #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
@@ -105,6 +105,7 @@ impl Choice {
                     activation: Act::Tanh,
                     continuous: false,
                     memory: None,
+                    image: None,
                 },
                 8192,
             ),

@@ -1,6 +1,6 @@
 //! `operant bench ppo`: env steps per second of whole iterations, and where the time goes.
 
-use crate::output::{Failure, grouped, print};
+use crate::output::{Failure, count, grouped, print};
 use clap::ValueEnum;
 use operant::algo::Report;
 use operant::config::{self, Table};
@@ -17,19 +17,19 @@ pub(super) struct Args {
     #[arg(long, value_enum, default_value_t = Recipe::Purejaxrl)]
     recipe: Recipe,
     /// Envs stepped together [default: the recipe's].
-    #[arg(long)]
+    #[arg(long, value_parser = count::<usize>, allow_negative_numbers = true)]
     num_envs: Option<usize>,
     /// Steps of each env between updates [default: the recipe's].
-    #[arg(long)]
+    #[arg(long, value_parser = count::<usize>, allow_negative_numbers = true)]
     num_steps: Option<usize>,
     /// Threads.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = count::<usize>, allow_negative_numbers = true)]
     threads: usize,
     /// What matrix products read: f32, bf16, f16 or auto.
     #[arg(long, default_value = "f32")]
     precision: String,
     /// How long to measure, and to wait until the env is solved.
-    #[arg(long, default_value_t = 3.0)]
+    #[arg(long, default_value_t = 3.0, allow_negative_numbers = true)]
     seconds: f64,
     /// Change a setting: `--set ppo.update_epochs=1`. Repeatable.
     #[arg(long, value_name = "KEY=VALUE")]

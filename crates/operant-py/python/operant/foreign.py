@@ -38,6 +38,7 @@ class Observations:
         self.size = int(flatdim(space))
         if self.size == 0:
             raise ValueError(f"observation space {space} has no numbers; wanted at least 1")
+        self.image = _image(space)
 
     def batch(self, observations: Any, count: int) -> FloatArray:
         """``[N, size]`` of N observations side by side."""
@@ -60,6 +61,20 @@ class Observations:
         if len(shape) == len(wanted) + 1 and shape[1:] == wanted:
             return _flatten(self.space, observations, shape[0]), True
         raise ValueError(f"observations of shape {shape}, wanted {wanted} or {('N', *wanted)}")
+
+
+def _image(space: spaces.Space[Any]) -> tuple[int, int, int, bool, bool] | None:
+    """Height, width, channels, whether channels come first and whether numbers are bytes, for a Box of rank 3.
+
+    The shorter of the first and the last axis is that of channels; of two as long it is the last.
+    """
+    if not isinstance(space, spaces.Box) or len(space.shape) != 3:
+        return None
+    first, middle, last = (int(size) for size in space.shape)
+    is_bytes = np.dtype(space.dtype) == np.uint8
+    if first < last:
+        return middle, last, first, True, is_bytes
+    return first, middle, last, False, is_bytes
 
 
 def _check_observation(space: spaces.Space[Any]) -> None:
@@ -149,6 +164,7 @@ class HostEnvs:
         self.observations = Observations(envs.single_observation_space)
         self.actions = Actions(envs.single_action_space)
         self.obs_size = self.observations.size
+        self.image = self.observations.image
         self.choices = self.actions.choices
         self.bounds = self.actions.bounds
         self.name = f"gymnasium/{_name(envs)}"

@@ -47,10 +47,11 @@ class Network:
         return self._engine.precision()[0]
 
     def __call__(self, obs: npt.ArrayLike) -> dict[str, FloatArray]:
-        """Outputs for observations ``[N, inputs]``, or for one observation ``[inputs]``."""
+        """Outputs for observations ``[N, inputs]``, or for one observation ``[inputs]``; images in their own shape."""
         rows = np.asarray(obs, dtype=np.float32)
-        if rows.ndim == 1:
-            return {name: output[0] for name, output in self._engine.forward(rows[np.newaxis]).items()}
+        if rows.ndim == 1 or (rows.ndim == 3 and rows.size == self._engine.inputs and "image" in self.architecture):
+            rows = rows.reshape(1, -1)
+            return {name: output[0] for name, output in self._engine.forward(rows).items()}
         return self._engine.forward(np.ascontiguousarray(rows.reshape(len(rows), int(np.prod(rows.shape[1:])))))
 
     def state_dict(self) -> dict[str, FloatArray]:

@@ -73,7 +73,7 @@ class PPO:
     ``precision``, ``until``), of ``[ppo]`` (``num_steps``, ``minibatch_size``, ``update_epochs``, ``learning_rate``,
     ``anneal_lr``, ``gamma``, ``gae_lambda``, ``clip_coef``, ``ent_coef``, ``vf_coef``, ``max_grad_norm``,
     ``target_kl``, ``normalize_obs``, ``normalize_reward`` …) and of ``[network]`` (``hidden``, ``activation``,
-    ``memory``, ``memory_size``); :attr:`settings` has them all with their values. Stable-Baselines3's names work too:
+    ``memory``, ``memory_size``, ``encoder``); :attr:`settings` has them all with their values. Stable-Baselines3's names work too:
     ``n_steps``, ``batch_size``, ``n_epochs``, ``clip_range`` and so on, and CleanRL's ``num_minibatches``.
 
     For a registered env, what is not given comes from the tuned settings that are shipped for it. For envs that the
@@ -99,7 +99,8 @@ class PPO:
             run_dir: keep the run here: settings, metrics, checkpoints, and what ``operant monitor`` watches. Must not
                 hold a run yet; :meth:`resume` goes on with one. None for a temporary folder.
             env_kwargs: parameters of the env, if it is a name or a function.
-            checkpoint: ``every`` (iterations), ``every_s`` (seconds) and ``keep`` of the run's checkpoints.
+            checkpoint: ``every`` (iterations), ``every_s`` (seconds), ``improved_s`` (least seconds before another for a
+                better return) and ``keep`` of the run's checkpoints.
             **settings: see above.
         """
         values = _by_name(settings)
@@ -570,4 +571,5 @@ def _network_of(actor: _operant.Actor) -> dict[str, Any]:
     memory = description.get("memory")
     found = {"hidden": description["hidden"], "activation": description["activation"]}
     found |= {"normalize_obs": actor.normalizes, "memory": memory["kind"] if memory else "none"}
+    found["encoder"] = "conv" if description.get("image") else "flat"
     return found | ({"memory_size": memory["size"]} if memory else {})

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+from typing import Any
+
 import gymnasium
 import numpy as np
 import operant
@@ -20,3 +24,12 @@ def test_lunar_lander_trains(continuous: bool) -> None:
     after = model.evaluate(20)
     assert after["mean_return"] > before
     envs.close()
+
+
+def test_the_readme_solves_it() -> None:
+    readme = Path(__file__).parents[4] / "README.md"
+    blocks = re.findall(r"```python\n(.*?)```", readme.read_text(encoding="utf-8"), flags=re.DOTALL)
+    [block] = [block for block in blocks if "LunarLander" in block]
+    names: dict[str, Any] = {}
+    exec(compile(block, str(readme), "exec"), names)
+    assert names["model"].metrics["return"] >= 200

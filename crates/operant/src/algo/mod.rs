@@ -9,7 +9,7 @@ pub mod ppo;
 mod scratch;
 
 pub use curiosity::Curiosity;
-pub use policy::{ActionsMut, Actor, Head, MemoryName, NetworkSettings, OBS_LIMIT, Policy};
+pub use policy::{ActionsMut, Actor, EncoderName, Head, MemoryName, NetworkSettings, OBS_LIMIT, Policy};
 
 use crate::config::Table;
 use crate::data::Episodes;
@@ -194,6 +194,8 @@ pub struct Entry {
     pub defaults: fn() -> Table,
     /// Reads its table in full, for messages and for the resolved config.
     pub resolve: fn(&Table) -> Result<Table>,
+    /// Keys of its table that a run may change on the way; the others shape what a checkpoint holds.
+    pub may_change: &'static [&'static str],
     /// Builds it.
     pub build: fn(Build) -> Result<Box<dyn Algorithm>>,
 }

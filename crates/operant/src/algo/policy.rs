@@ -5,7 +5,7 @@ use crate::env::{ActionSpace, Spec};
 use crate::error::{Error, Result};
 use crate::lanes::Backend;
 use crate::nn::dist::{DiagGaussian, Draws, Factored};
-use crate::nn::nets::{Architecture, MemoryKind, MemoryLayer, Net};
+use crate::nn::nets::{Architecture, Image, ImageEncoder, MemoryKind, MemoryLayer, Net};
 use crate::nn::{Act, Feed, Metadata, Node, Options, Params, Plan};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -22,7 +22,24 @@ pub struct NetworkSettings {
     pub memory: MemoryName,
     /// Numbers of its output.
     pub memory_size: usize,
+    /// What sees an image first: conv (convolutions), flat (nothing), or auto (conv where both sides have 8 pixels or more).
+    pub encoder: EncoderName,
 }
+
+/// What sees an observation first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EncoderName {
+    /// Convolutions for images of 8 × 8 pixels or more, where the network has no memory.
+    Auto,
+    /// Nothing: an image is numbers side by side.
+    Flat,
+    /// Convolutions.
+    Conv,
+}
+
+/// Pixels of the smallest side for which `auto` takes convolutions.
+const LEAST_SIDE: usize = 8;
 
 /// Which layer with a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,13 +55,19 @@ pub enum MemoryName {
 
 impl Default for NetworkSettings {
     fn default() -> Self {
-        Self { hidden: vec![64, 64], activation: Act::Tanh, memory: MemoryName::None, memory_size: 64 }
+        Self {
+            hidden: vec![64, 64],
+            activation: Act::Tanh,
+            memory: MemoryName::None,
+            memory_size: 64,
+            encoder: EncoderName::Auto,
+        }
     }
 }
 
 impl NetworkSettings {
-    /// The network for an env.
-    pub fn architecture(&self, spec: &Spec) -> Result<Architecture> {
+    /// The network for an env, whose observations may be images.
+    pub fn architecture(&self, spec: &Spec, image: Option<Image>) -> Result<Architecture> {
         if self.hidden.is_empty() || self.hidden.iter().any(|size| !(1..=65_536).contains(size)) {
             return Err(Error::Invalid(format!(
                 "network.hidden = {:?}: wanted one or more sizes of 1..=65536, as in [64, 64]",
@@ -68,7 +91,26 @@ impl NetworkSettings {
             activation: self.activation,
             continuous,
             memory,
+            image: self.encoder(image)?,
         })
+    }
+
+    fn encoder(&self, image: Option<Image>) -> Result<Option<ImageEncoder>> {
+        let remembers = self.memory != MemoryName::None;
+        match (self.encoder, image) {
+            (EncoderName::Flat, _) => Ok(None),
+            (EncoderName::Auto, image) => {
+                let large = |image: &Image| image.height.min(image.width) >= LEAST_SIDE;
+                Ok(image.filter(large).filter(|_| !remembers).map(ImageEncoder::small))
+            }
+            (EncoderName::Conv, _) if remembers => Err(Error::Invalid(
+                "network.encoder = conv beside network.memory: wanted one of them; flat goes with a memory".into(),
+            )),
+            (EncoderName::Conv, Some(image)) => Ok(Some(ImageEncoder::small(image))),
+            (EncoderName::Conv, None) => {
+                Err(Error::Invalid("network.encoder = conv: this env shows no image; wanted flat or auto".into()))
+            }
+        }
     }
 }
 
@@ -148,9 +190,15 @@ pub struct Actor {
 const MAX_STATES: usize = 2;
 
 impl Actor {
-    /// For up to `rows` observations at once.
+    /// For up to `rows` observations at once. What the network gives and what the head takes is compared here, once and for all.
     pub fn new(net: &Net, head: Head, rows: usize, options: &Options) -> Result<Self> {
         let (logits, value) = (net.outputs[0].1, net.outputs[1].1);
+        let row = vec![0.0; net.graph.shape(logits).iter().product()];
+        match (&head, net.log_std) {
+            (Head::Choices(heads), _) => Factored::new(&row, heads, None, options.backend).map(drop)?,
+            (Head::Gaussian(dims), Some(_)) => DiagGaussian::new(&row, &row, *dims, options.backend).map(drop)?,
+            (Head::Gaussian(_), None) => return Err(Error::Invalid("a network without log_std".into())),
+        }
         let (after, memory_size) = net.memory.as_ref().map_or((Vec::new(), 0), |m| (m.after.clone(), m.size));
         let outputs: Vec<Node> = [logits, value].into_iter().chain(after.iter().copied()).collect();
         let plan = Plan::inference(&net.graph, &outputs, rows, options)?;
@@ -233,8 +281,7 @@ impl Actor {
     ) {
         match (&self.head, actions) {
             (Head::Choices(heads), ActionsMut::Choices(actions)) => {
-                let dist = Factored::new(self.logits(), heads, legal, self.backend);
-                dist.expect("an env has a legal action in every state").sample(draws, actions, log_prob);
+                Factored::checked(self.logits(), heads, legal, self.backend).sample(draws, actions, log_prob);
             }
             (Head::Gaussian(dims), ActionsMut::Numbers(actions)) => {
                 self.gaussian(params, *dims).sample(draws, actions, log_prob);
@@ -247,8 +294,7 @@ impl Actor {
     pub fn mode(&self, params: &Params, legal: Option<&[u8]>, actions: ActionsMut<'_>) {
         match (&self.head, actions) {
             (Head::Choices(heads), ActionsMut::Choices(actions)) => {
-                let dist = Factored::new(self.logits(), heads, legal, self.backend);
-                dist.expect("an env has a legal action in every state").mode(actions);
+                Factored::checked(self.logits(), heads, legal, self.backend).mode(actions);
             }
             (Head::Gaussian(dims), ActionsMut::Numbers(actions)) => self.gaussian(params, *dims).mode(actions),
             _ => unreachable!("actions are of the head's kind"),

@@ -21,7 +21,7 @@ use crate::env::{Actions, Row, Seeds, VecEnv};
 use crate::error::{Error, Result};
 use crate::lanes::Backend;
 use crate::nn::dist::Draws;
-use crate::nn::nets::{Architecture, Net};
+use crate::nn::nets::{Architecture, Image, Net};
 use crate::nn::ops::{PPO_STATISTICS, PpoCoefficients, PpoTargets};
 use crate::nn::{
     Feed, Gradients, Graph, LossScale, Metadata, Node, Optimizer, Options, Params, Plan, Precision, Schedule, Wanted,
@@ -44,6 +44,7 @@ pub const ENTRY: Entry = Entry {
     summary: "proximal policy optimisation: discrete, multi-discrete, masked and continuous actions",
     defaults: config::defaults::<Settings>,
     resolve: |table| Ok(config::to_table(&read(table)?)),
+    may_change: settings::MAY_CHANGE,
     build: |build| Ok(Box::new(Ppo::new(build)?)),
 };
 
@@ -169,7 +170,9 @@ impl Ppo {
         let settings = read(&settings)?;
         let (spec, n) = (env.spec().clone(), env.num_envs());
         settings.check(n)?;
-        let architecture = network.architecture(&spec)?;
+        // Running statistics bring bytes to size too.
+        let image = env.image().map(|image| Image { bytes: image.bytes && !settings.normalize_obs, ..image });
+        let architecture = network.architecture(&spec, image)?;
         let (net, head) = (architecture.build()?, Head::new(&spec));
         let params = net.graph.params(seed)?;
         let options = Options { pool: Arc::clone(&pool), precision, seed, ..Options::default() };

@@ -45,6 +45,7 @@ use crate::device::CpuPool;
 use crate::error::{Error, Result};
 use crate::lanes::rng::HostRng;
 use crate::lanes::{Backend, Block, Column, Columns, Lanes, Rng, Scalar};
+use crate::nn::nets::Image;
 use std::sync::Arc;
 
 /// An action in every lane.
@@ -223,6 +224,10 @@ pub enum Seeds<'a> {
 pub trait VecEnv: Send {
     /// What each env is.
     fn spec(&self) -> &Spec;
+    /// How observations are images, if they are.
+    fn image(&self) -> Option<Image> {
+        None
+    }
     /// N.
     fn num_envs(&self) -> usize;
     /// Begins episodes in all envs, or where `which` is not 0, and writes `obs` and `legal` of all envs. Panics if `which`

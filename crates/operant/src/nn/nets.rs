@@ -4,6 +4,7 @@
 use super::graph::{Graph, Node};
 use super::init::Init;
 use super::op::Act;
+use super::ops::Conv2d;
 use super::params::Params;
 use super::recurrent::Memory;
 use super::saved::{self, Metadata};
@@ -41,6 +42,9 @@ pub enum Architecture {
         /// A layer with a state between the observation and both networks.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         memory: Option<MemoryLayer>,
+        /// Convolutions between the observation, which is an image then, and all else.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        image: Option<ImageEncoder>,
     },
     /// A shared trunk with a value and an advantage stream; output `q [B, actions]`.
     Dueling {
@@ -68,6 +72,33 @@ pub enum Architecture {
         /// Value outputs.
         value: usize,
     },
+}
+
+/// An observation that is an image, its numbers side by side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Image {
+    /// H, rows of pixels.
+    pub height: usize,
+    /// W, pixels of a row.
+    pub width: usize,
+    /// C, numbers of a pixel.
+    pub channels: usize,
+    /// Whether it lies as `[C, H, W]`; else as `[H, W, C]`.
+    pub channels_first: bool,
+    /// Whether numbers are 0 to 255: they are then divided by 255.
+    pub bytes: bool,
+}
+
+/// Convolutions of 3×3 pixels with stride 2 and a border of 1, each with a ReLU behind it: `encoder.0`, `encoder.2` …, as
+/// torch.nn.Sequential counts them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ImageEncoder {
+    /// What it sees.
+    pub image: Image,
+    /// Channels that each convolution gives.
+    pub features: Vec<usize>,
 }
 
 /// A layer that carries a state from step to step.
@@ -135,9 +166,16 @@ impl Architecture {
         let mut g = Graph::new();
         let (mut log_std, mut memory) = (None, None);
         let (input, outputs) = match self {
-            Self::ActorCritic { inputs, hidden, actions, activation, continuous, memory: layer } => {
+            Self::ActorCritic { inputs, hidden, actions, activation, continuous, memory: layer, image } => {
                 let x = g.input("obs", steps.into_iter().chain([*inputs]).collect::<Vec<_>>());
                 let mut h = x;
+                if let Some(image) = image {
+                    if layer.is_some() {
+                        let text = "a network with convolutions and a memory: wanted one of them";
+                        return Err(Error::Invalid(text.into()));
+                    }
+                    h = image.add(&mut g, x, *inputs)?;
+                }
                 if let Some(layer) = layer {
                     (h, memory) = layer.add(&mut g, x, steps).map(|(h, memory)| (h, Some(memory)))?;
                 }
@@ -211,6 +249,60 @@ impl Architecture {
     }
 }
 
+impl Image {
+    /// Numbers of an image.
+    pub fn len(&self) -> usize {
+        self.height * self.width * self.channels
+    }
+
+    /// Whether it has no pixel or no channel.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Sides at which the convolutions of [`ImageEncoder::small`] end.
+const SMALL_SIDE: usize = 6;
+
+impl ImageEncoder {
+    /// Convolutions until both sides have at most 6 pixels: the first gives 16 channels, the others 32.
+    pub fn small(image: Image) -> Self {
+        let (mut side, mut features) = (image.height.max(image.width), Vec::new());
+        while side > SMALL_SIDE {
+            side = side.div_ceil(2);
+            features.push(if features.is_empty() { 16 } else { 32 });
+        }
+        Self { image, features }
+    }
+
+    fn add(&self, g: &mut Graph, x: Node, inputs: usize) -> Result<Node> {
+        let Image { height, width, channels, channels_first, bytes } = self.image;
+        if self.image.is_empty() || self.image.len() != inputs {
+            let text = format!("an image of {height} x {width} x {channels} in observations of {inputs} numbers");
+            return Err(Error::Invalid(text));
+        }
+        let mut h = x;
+        if bytes {
+            h = g.scale(h, 1.0 / 255.0)?;
+        }
+        if channels_first && channels > 1 {
+            let planes = g.reshape(h, [channels, height * width])?;
+            let plane = |c: usize| {
+                let plane = g.slice_axis(planes, 0, c, 1)?;
+                g.reshape(plane, [height * width, 1])
+            };
+            let planes = (0..channels).map(plane).collect::<Result<Vec<_>>>()?;
+            h = g.concat(&planes)?;
+        }
+        h = g.reshape(h, [height, width, channels])?;
+        for (i, &outputs) in self.features.iter().enumerate() {
+            h = g.conv2d(&format!("encoder.{}", 2 * i), h, Conv2d::new(outputs, 3).stride(2).padding(1))?;
+            h = g.relu(h)?;
+        }
+        g.flatten(h)
+    }
+}
+
 impl MemoryLayer {
     fn add(&self, g: &mut Graph, x: Node, steps: Option<usize>) -> Result<(Node, NetMemory)> {
         let h0 = g.input("h0", [self.size]);
@@ -278,4 +370,79 @@ pub fn dueling(g: &mut Graph, x: Node, hidden: &[usize], stream: usize, actions:
     };
     let (value, advantage) = (head("value", 1)?, head("advantage", actions)?);
     g.dueling(value, advantage)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nn::{Feed, Options, Plan};
+
+    fn network(image: Image) -> Architecture {
+        Architecture::ActorCritic {
+            inputs: image.len(),
+            hidden: vec![8],
+            actions: 3,
+            activation: Act::Tanh,
+            continuous: false,
+            memory: None,
+            image: Some(ImageEncoder::small(image)),
+        }
+    }
+
+    fn logits(image: Image, pixels: &[f32]) -> Vec<f32> {
+        let net = network(image).build().unwrap();
+        let params = net.graph.params(7).unwrap();
+        let logits = net.outputs[0].1;
+        let mut plan = Plan::inference(&net.graph, &[logits], 2, &Options::default()).unwrap();
+        plan.forward(&params, 2, &[Feed::Real(pixels)]);
+        plan.output(logits).to_vec()
+    }
+
+    #[test]
+    fn an_image_is_the_same_whichever_way_it_lies() {
+        let image = Image { height: 10, width: 13, channels: 3, channels_first: false, bytes: false };
+        let len = image.len();
+        let last: Vec<f32> = (0..2 * len).map(|i| (i * 37 % 256) as f32).collect();
+        // [C, H, W] of the same pixels, one image after the other.
+        let pixels = image.height * image.width;
+        let first: Vec<f32> =
+            (0..2 * len).map(|i| last[i / len * len + i % len % pixels * image.channels + i % len / pixels]).collect();
+        let scaled: Vec<f32> = last.iter().map(|x| x * (1.0 / 255.0)).collect();
+        let wanted = logits(image, &scaled);
+        assert!(wanted.iter().all(|x| x.is_finite()) && wanted[..3] != wanted[3..]);
+        assert_eq!(logits(Image { bytes: true, ..image }, &last), wanted);
+        assert_eq!(logits(Image { bytes: true, channels_first: true, ..image }, &first), wanted);
+    }
+
+    #[test]
+    fn encoders_shrink_images_and_are_described() {
+        let of = |side: usize| Image { height: side, width: 8, channels: 1, channels_first: false, bytes: true };
+        assert_eq!(ImageEncoder::small(of(8)).features, [16]);
+        assert_eq!(ImageEncoder::small(of(16)).features, [16, 32]);
+        assert_eq!(ImageEncoder::small(of(84)).features, [16, 32, 32, 32]);
+        let description = network(of(16));
+        assert_eq!(Architecture::from_json(&description.to_json()).unwrap(), description);
+        let names: Vec<String> = description
+            .build()
+            .unwrap()
+            .graph
+            .params(0)
+            .unwrap()
+            .specs()
+            .iter()
+            .map(|spec| spec.name.clone())
+            .collect();
+        assert!(names.contains(&"encoder.2.weight".to_owned()) && !names.contains(&"encoder.4.weight".to_owned()));
+        let wrong = Architecture::ActorCritic {
+            inputs: 5,
+            hidden: vec![8],
+            actions: 2,
+            activation: Act::Tanh,
+            continuous: false,
+            memory: None,
+            image: Some(ImageEncoder::small(of(8))),
+        };
+        let message = wrong.build().unwrap_err().to_string();
+        assert!(message.contains("8 x 8 x 1 in observations of 5 numbers"), "{message}");
+    }
 }

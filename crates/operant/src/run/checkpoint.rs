@@ -10,6 +10,8 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
 
 const MANIFEST: &str = "manifest.json";
 const PREFIX: &str = "step-";
@@ -24,11 +26,43 @@ struct Manifest {
     parts: BTreeMap<String, (u64, String)>,
 }
 
+/// What is noted about a checkpoint, and how it is written.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Mark {
+    /// Mean return over the last episodes.
+    pub mean_return: Option<f64>,
+    /// Whether it is the best so far.
+    pub is_best: bool,
+    /// Whether to wait until the disk has it.
+    pub synced: bool,
+}
+
 /// The checkpoints of a run.
 #[derive(Clone, Debug)]
 pub struct Checkpoints {
     folder: PathBuf,
     keep: usize,
+}
+
+/// Held while files of a run are written that must be whole.
+static WRITING: Mutex<()> = Mutex::new(());
+
+fn writing() -> MutexGuard<'static, ()> {
+    WRITING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits until no checkpoint or small file is being written, for `limit` at most; none is begun as long as the guard lives. For a process
+/// that is about to end.
+pub fn pause_writing(limit: Duration) -> Option<MutexGuard<'static, ()>> {
+    let deadline = Instant::now() + limit;
+    loop {
+        match WRITING.try_lock() {
+            Ok(guard) => return Some(guard),
+            Err(TryLockError::Poisoned(guard)) => return Some(guard.into_inner()),
+            Err(TryLockError::WouldBlock) if Instant::now() >= deadline => return None,
+            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(1)),
+        }
+    }
 }
 
 /// FNV-1a, 64 bits: tells damaged bytes from whole ones; it guards against accidents, not against malice.
@@ -41,11 +75,11 @@ fn cannot(what: &str, path: &Path, error: &std::io::Error) -> Error {
     Error::Io(format!("can't {what} {}: {error}; check that the folder exists and has room", path.display()))
 }
 
-fn write_synced(path: &Path, bytes: &[u8]) -> Result<()> {
+fn write_file(path: &Path, bytes: &[u8], synced: bool) -> Result<()> {
     let write = || {
         let mut file = File::create(path)?;
         file.write_all(bytes)?;
-        file.sync_all()
+        if synced { file.sync_all() } else { Ok(()) }
     };
     write().map_err(|error| cannot("write", path, &error))
 }
@@ -59,10 +93,17 @@ fn sync_folder(path: &Path) {
 
 /// Replaces a small file whole.
 pub fn replace_file(path: &Path, bytes: &[u8]) -> Result<()> {
+    let _whole = writing();
+    replace(path, bytes, true)
+}
+
+fn replace(path: &Path, bytes: &[u8], synced: bool) -> Result<()> {
     let beside = path.with_extension(format!("{}.part", std::process::id()));
-    write_synced(&beside, bytes)?;
+    write_file(&beside, bytes, synced)?;
     fs::rename(&beside, path).map_err(|error| cannot("write", path, &error))?;
-    path.parent().into_iter().for_each(sync_folder);
+    if synced {
+        path.parent().into_iter().for_each(sync_folder);
+    }
     Ok(())
 }
 
@@ -93,33 +134,37 @@ impl Checkpoints {
         self.list().into_iter().find(|held| held == name.trim())
     }
 
-    /// Writes a checkpoint, and takes away those that need not stay. `is_best` marks it as the best so far.
-    pub fn save(&self, step: u64, mean_return: Option<f64>, is_best: bool, parts: &Parts) -> Result<String> {
+    /// Writes a checkpoint, and takes away those that need not stay; the best so far always does.
+    pub fn save(&self, step: u64, mark: Mark, parts: &Parts) -> Result<String> {
+        let _whole = writing();
         let name = format!("{PREFIX}{step:012}");
         let beside = self.folder.join(format!("{name}.{}.part", std::process::id()));
         fs::create_dir_all(&beside).map_err(|error| cannot("make", &beside, &error))?;
-        let written = self.write(&beside, &name, step, mean_return, parts);
+        let written = self.write(&beside, &name, step, mark, parts);
         if written.is_err() {
             // What was written in part is of no use to anyone.
             let _ = fs::remove_dir_all(&beside);
         }
         written?;
-        if is_best {
-            replace_file(&self.folder.join("best"), name.as_bytes())?;
+        if mark.is_best {
+            replace(&self.folder.join("best"), name.as_bytes(), mark.synced)?;
         }
         self.thin_out(&name);
         Ok(name)
     }
 
-    fn write(&self, beside: &Path, name: &str, step: u64, mean_return: Option<f64>, parts: &Parts) -> Result<()> {
+    fn write(&self, beside: &Path, name: &str, step: u64, mark: Mark, parts: &Parts) -> Result<()> {
+        let Mark { mean_return, synced, .. } = mark;
         let mut manifest = Manifest { version: 1, step, mean_return, parts: BTreeMap::new() };
         for (part, bytes) in parts {
-            write_synced(&beside.join(part), bytes)?;
+            write_file(&beside.join(part), bytes, synced)?;
             manifest.parts.insert(part.clone(), (bytes.len() as u64, checksum(bytes)));
         }
         let text = serde_json::to_vec_pretty(&manifest).expect("names and numbers are JSON");
-        write_synced(&beside.join(MANIFEST), &text)?;
-        sync_folder(beside);
+        write_file(&beside.join(MANIFEST), &text, synced)?;
+        if synced {
+            sync_folder(beside);
+        }
         let target = self.folder.join(name);
         // A run that was resumed from an older checkpoint comes by here again: the one of that name steps aside first, and
         // goes only when the new one is in place.
@@ -129,7 +174,9 @@ impl Checkpoints {
             fs::rename(&target, &aside).map_err(|error| cannot("replace", &target, &error))?;
         }
         fs::rename(beside, &target).map_err(|error| cannot("write", &target, &error))?;
-        sync_folder(&self.folder);
+        if synced {
+            sync_folder(&self.folder);
+        }
         if replaced {
             let _ = fs::remove_dir_all(&aside);
         }
@@ -190,7 +237,7 @@ impl Checkpoints {
         Ok(parts)
     }
 
-    /// The name to resume from: the one given, or the newest.
+    /// The name of a checkpoint: the one given, `best`, or the newest (`last`).
     pub fn pick(&self, name: Option<&str>) -> Result<String> {
         let names = self.list();
         match name {
@@ -200,13 +247,13 @@ impl Checkpoints {
                     self.folder.display()
                 ))
             }),
+            None | Some("last") => names.into_iter().next_back().ok_or_else(|| {
+                Error::Saved(format!("{} holds no checkpoint; start the run again", self.folder.display()))
+            }),
             Some(name) if names.iter().any(|held| held == name) => Ok(name.to_owned()),
             Some(name) => {
                 Err(Error::unknown("checkpoint", name, names.iter().map(String::as_str), "see the ckpt folder"))
             }
-            None => names.into_iter().next_back().ok_or_else(|| {
-                Error::Saved(format!("{} holds no checkpoint; start the run again", self.folder.display()))
-            }),
         }
     }
 }
@@ -226,19 +273,24 @@ mod tests {
         Parts::from([("a.bin".into(), text.as_bytes().to_vec()), ("b.bin".into(), vec![7; 100])])
     }
 
+    fn mark(is_best: bool) -> Mark {
+        Mark { is_best, synced: true, ..Mark::default() }
+    }
+
     #[test]
     fn newest_and_best_stay() {
         let run = folder("checkpoints");
         let checkpoints = Checkpoints::new(&run, 2);
         for (step, best) in [(10, false), (20, true), (30, false), (40, false), (50, false)] {
-            checkpoints.save(step, Some(step as f64), best, &parts(&step.to_string())).unwrap();
+            checkpoints.save(step, mark(best), &parts(&step.to_string())).unwrap();
         }
         assert_eq!(checkpoints.list(), ["step-000000000020", "step-000000000040", "step-000000000050"]);
         assert_eq!(checkpoints.pick(Some("best")).unwrap(), "step-000000000020");
         assert_eq!(checkpoints.pick(None).unwrap(), "step-000000000050");
+        assert_eq!(checkpoints.pick(Some("last")).unwrap(), "step-000000000050");
         assert_eq!(checkpoints.load("step-000000000050").unwrap(), parts("50"));
         // Written again, as after a resume.
-        checkpoints.save(50, None, false, &parts("again")).unwrap();
+        checkpoints.save(50, mark(false), &parts("again")).unwrap();
         assert_eq!(checkpoints.load("step-000000000050").unwrap(), parts("again"));
         let message = checkpoints.pick(Some("step-00000000005")).unwrap_err().to_string();
         assert!(message.contains("did you mean"), "{message}");
@@ -250,12 +302,12 @@ mod tests {
     fn going_on_from_an_older_one_leaves_the_later_ones() {
         let run = folder("older");
         let checkpoints = Checkpoints::new(&run, 2);
-        (1..=4).for_each(|step| drop(checkpoints.save(10 * step, None, step == 1, &parts("old")).unwrap()));
-        let name = checkpoints.save(15, None, false, &parts("new")).unwrap();
+        (1..=4).for_each(|step| drop(checkpoints.save(10 * step, mark(step == 1), &parts("old")).unwrap()));
+        let name = checkpoints.save(15, mark(false), &parts("new")).unwrap();
         assert_eq!(checkpoints.list(), ["step-000000000010", "step-000000000015"]);
         assert_eq!((checkpoints.pick(None).unwrap(), checkpoints.load(&name).unwrap()), (name.clone(), parts("new")));
         let only = Checkpoints::new(&run, 1);
-        let name = only.save(5, None, false, &parts("newest")).unwrap();
+        let name = only.save(5, mark(false), &parts("newest")).unwrap();
         assert_eq!((only.pick(None).unwrap(), only.load(&name).unwrap()), (name.clone(), parts("newest")));
         fs::remove_dir_all(&run).unwrap();
     }
@@ -264,7 +316,7 @@ mod tests {
     fn damage_is_named_and_the_one_before_is_offered() {
         let run = folder("damage");
         let checkpoints = Checkpoints::new(&run, 3);
-        (1..=2).for_each(|step| drop(checkpoints.save(step, None, false, &parts("whole")).unwrap()));
+        (1..=2).for_each(|step| drop(checkpoints.save(step, mark(false), &parts("whole")).unwrap()));
         let newest = checkpoints.path("step-000000000002");
         fs::write(newest.join("a.bin"), "whale").unwrap();
         let message = checkpoints.load("step-000000000002").unwrap_err().to_string();
@@ -280,6 +332,20 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_written_while_writing_is_paused() {
+        let run = folder("paused");
+        let checkpoints = Checkpoints::new(&run, 3);
+        let paused = pause_writing(Duration::from_secs(60)).unwrap();
+        assert!(pause_writing(Duration::ZERO).is_none());
+        let saver = std::thread::spawn(move || checkpoints.save(1, mark(true), &parts("x")).unwrap());
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(!run.join("ckpt").exists(), "{run:?}");
+        drop(paused);
+        assert_eq!(saver.join().unwrap(), Checkpoints::new(&run, 3).best().unwrap());
+        fs::remove_dir_all(&run).unwrap();
+    }
+
+    #[test]
     fn a_part_written_folder_is_no_checkpoint() {
         let run = folder("part");
         let checkpoints = Checkpoints::new(&run, 3);
@@ -287,7 +353,7 @@ mod tests {
         assert!(checkpoints.list().is_empty());
         let message = checkpoints.pick(None).unwrap_err().to_string();
         assert!(message.contains("holds no checkpoint"), "{message}");
-        checkpoints.save(1, None, false, &parts("x")).unwrap();
+        checkpoints.save(1, mark(false), &parts("x")).unwrap();
         assert!(!run.join("ckpt/step-000000000009.1.part").exists());
         fs::remove_dir_all(&run).unwrap();
     }

@@ -60,13 +60,15 @@ pub struct CheckpointSettings {
     pub every: u64,
     /// Seconds between checkpoints; 0 for none by time.
     pub every_s: f64,
+    /// Least seconds before another checkpoint because the mean return over 100 episodes is the best so far; 0 for none.
+    pub improved_s: f64,
     /// How many stay, beside the best.
     pub keep: usize,
 }
 
 impl Default for CheckpointSettings {
     fn default() -> Self {
-        Self { every: 0, every_s: 10.0, keep: 3 }
+        Self { every: 0, every_s: 10.0, improved_s: 2.0, keep: 3 }
     }
 }
 
@@ -120,6 +122,16 @@ impl Config {
         Self::from_table(table)
     }
 
+    /// Settings from a file, over the shipped ones of its algorithm and env: a file may hold a few keys or, as a `run.toml` does, all.
+    pub fn from_file(table: Table) -> Result<Self> {
+        let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
+        let env = table.get("env").and_then(|env| env.get("name"));
+        match (text(table.get("algo")), text(env)) {
+            (Some(algo), Some(env)) => Self::resolve(&algo, &env, table),
+            _ => Self::from_table(table),
+        }
+    }
+
     /// Settings that stand alone, as a `run.toml` holds them.
     pub fn from_text(text: &str, origin: &str) -> Result<Self> {
         Self::from_table(config::parse(text, origin)?)
@@ -170,9 +182,10 @@ impl Config {
         if !matches!(device.as_str(), "cpu" | "auto") {
             return Err(Error::unknown("device", device, ["cpu", "auto"], "this build runs on cpu"));
         }
-        if self.checkpoint.every_s.is_nan() || self.checkpoint.every_s < 0.0 {
-            let got = self.checkpoint.every_s;
-            return Err(Error::Invalid(format!("checkpoint.every_s = {got}: wanted 0 (never) or more seconds")));
+        for (key, got) in [("every_s", self.checkpoint.every_s), ("improved_s", self.checkpoint.improved_s)] {
+            if got.is_nan() || got < 0.0 {
+                return Err(Error::Invalid(format!("checkpoint.{key} = {got}: wanted 0 (never) or more seconds")));
+            }
         }
         self.precision().map(drop)
     }
@@ -236,6 +249,18 @@ mod tests {
         assert_eq!(Config::from_text(&config.to_text(), "run.toml").unwrap(), config);
         assert_eq!((config.settings.seed, config.settings.steps), (7, 2_000_000));
         assert_eq!(config.env_params, [("gravity".to_owned(), 3.0)]);
+    }
+
+    #[test]
+    fn a_file_lies_over_the_shipped_settings() {
+        let file = |text: &str| Config::from_file(config::parse(text, "mine.toml").unwrap());
+        let shipped = over(&[]).unwrap();
+        let mine = file("algo = \"ppo\"\nseed = 9\n[env]\nname = \"CartPole-v1\"\n[ppo]\ngamma = 0.5").unwrap();
+        let wanted = over(&["seed=9", "ppo.gamma=0.5"]).unwrap();
+        assert_eq!(mine, wanted);
+        assert_ne!(shipped.own, (algo::find("ppo").unwrap().defaults)(), "the shipped file says something");
+        assert_eq!(file(&wanted.to_text()).unwrap(), wanted, "a resolved file repeats its run");
+        assert_eq!(file("seed = 1").unwrap_err().to_string(), "no algo: wanted its name, as in algo = \"…\"");
     }
 
     #[test]

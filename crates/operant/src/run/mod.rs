@@ -3,25 +3,28 @@
 //! A run is its folder: `run.toml` (resolved settings), `metrics.jsonl`, `events.jsonl`, a TensorBoard file, `live.ring`, `ckpt/`, `final.json`. The loop
 //! knows algorithms only as [`Algorithm`], so that each new one finds all of this in place.
 
+mod changed;
 mod checkpoint;
 mod config;
 mod eval;
 mod profile;
+mod saving;
 mod shipped;
 
-pub use checkpoint::{Checkpoints, replace_file};
+pub use checkpoint::{Checkpoints, Mark, pause_writing, replace_file};
 pub use config::{CheckpointSettings, Config, Settings, TelemetrySettings, Until};
 pub use eval::{Evaluation, Play, evaluate};
 pub use profile::{Line, Profile};
 pub use shipped::SHIPPED;
 
-use crate::algo::{self, Algorithm, Build, Parts, Phase, Report, part};
-use crate::data::Episodes;
+use crate::algo::{self, Algorithm, Build, Phase, Report};
 use crate::device::{self, CpuPool};
 use crate::env::{self, Spec, VecEnv};
 use crate::error::{Error, Result};
 use crate::lanes::{Backend, Math, Width};
-use crate::telemetry::{Board, Drops, Episode, EventKind, Jsonl, Metric, RingSink, Rules, Sink, Slot, Tensorboard};
+use crate::telemetry::{
+    Board, Drops, Episode, EventKind, Jsonl, Metric, RingSink, Rules, Sink, Slot, Tensorboard, cut_back,
+};
 use profile::Profiler;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -83,18 +86,6 @@ pub struct Summary {
     pub checkpoint: String,
     /// Telemetry that did not arrive.
     pub samples_dropped: u64,
-}
-
-/// What a checkpoint keeps for the loop.
-#[derive(Serialize, Deserialize)]
-struct Kept {
-    seconds: f64,
-    cpu_seconds: f64,
-    best: Option<f64>,
-    solved_step: Option<u64>,
-    solved_s: Option<f64>,
-    solved_return: Option<f64>,
-    episodes: Vec<f64>,
 }
 
 /// Slots of the numbers that the loop itself reports.
@@ -292,18 +283,23 @@ impl Run {
     pub fn resume(checkpoint: Option<&str>, start: Start) -> Result<Self> {
         let config = Self::config_of(&start.folder)?;
         let lock = Lock::take(&start.folder)?;
-        let pool = build_pool(&config);
-        let env = build_env(&config, &pool)?;
-        let spec = env.spec().clone();
         let checkpoints = Checkpoints::new(&start.folder, config.checkpoint.keep);
         let name = checkpoints.pick(checkpoint)?;
         let parts = checkpoints.load(&name)?;
+        let then = parts.get("run.toml").and_then(|text| std::str::from_utf8(text).ok());
+        let then = then.and_then(|text| Config::from_text(text, "run.toml").ok());
+        let changes = then.map_or(Ok(None), |then| changed::describe(&then, &config, &name))?;
+        let pool = build_pool(&config);
+        let env = build_env(&config, &pool)?;
+        let spec = env.spec().clone();
         let mut algorithm = build_algorithm(&config, env, pool)?;
         algorithm.load(&parts)?;
+        // What cannot be taken back is there twice, which is no reason not to go on.
+        let twice = cut_back(&start.folder, algorithm.steps()).err();
         let mut run = Self::new(config, spec, algorithm, start, lock);
         run.restore(&parts)?;
-        if parts.get("run.toml").is_some_and(|then| then != run.config.to_text().as_bytes()) {
-            run.board.event(EventKind::Note, run.algorithm.steps(), "run.toml has changed since this checkpoint");
+        for note in changes.into_iter().chain(twice.map(|error| error.to_string())) {
+            run.board.event(EventKind::Note, run.algorithm.steps(), note);
         }
         run.board.event(EventKind::Resumed, run.algorithm.steps(), format!("from {name}"));
         Ok(run)
@@ -472,7 +468,8 @@ impl Run {
         if let Some(reason) = self.report.diverged.take() {
             self.board.event(EventKind::Diverged, steps, reason.as_str());
             let held = self.checkpoints.list();
-            let last = held.last().map_or("there is no checkpoint".into(), |name| format!("last checkpoint: {name}"));
+            let last =
+                held.last().map_or("it came to no checkpoint".into(), |name| format!("last good checkpoint: {name}"));
             return Err(Error::Diverged(format!("{reason} at step {steps}; {last}; lower the learning rate")));
         }
         Ok(steps)
@@ -491,16 +488,7 @@ impl Run {
         if end.is_some() {
             return end;
         }
-        let CheckpointSettings { every, every_s, .. } = self.config.checkpoint;
-        let by_count = every > 0 && self.iterations - self.saved.0 >= every;
-        if by_count || (every_s > 0.0 && self.seconds() - self.saved.1 >= every_s) {
-            // A full disk costs a checkpoint, not the run: the next one may find room.
-            if let Err(error) = self.save() {
-                let text = error.to_string();
-                self.board.event(EventKind::Note, steps, format!("no checkpoint: {text}"));
-                (self.saved, self.save_failure) = ((self.iterations, self.seconds()), Some(text));
-            }
-        }
+        self.save_if_due();
         None
     }
 
@@ -565,49 +553,6 @@ impl Run {
             });
         }
         board.sample(steps, seconds);
-    }
-
-    /// Writes a checkpoint.
-    pub fn save(&mut self) -> Result<String> {
-        let steps = self.algorithm.steps();
-        let episodes = &self.report.episodes;
-        let mean = (episodes.count() > 0).then(|| episodes.mean_return());
-        let is_best = episodes.is_full() && mean.is_some_and(|mean| self.best.is_none_or(|best| mean > best));
-        if is_best {
-            self.best = mean;
-        }
-        let seconds = self.seconds();
-        let kept = Kept {
-            seconds,
-            cpu_seconds: self.cpu_seconds(),
-            best: self.best,
-            solved_step: self.solved.map(|solved| solved.step),
-            solved_s: self.solved.map(|solved| solved.seconds),
-            solved_return: self.solved.map(|solved| solved.mean_return),
-            episodes: episodes.to_numbers(),
-        };
-        let mut parts = self.algorithm.save();
-        parts.insert("run.json".into(), serde_json::to_vec(&kept).expect("numbers are JSON"));
-        parts.insert("run.toml".into(), self.config.to_text().into_bytes());
-        let name = self.checkpoints.save(steps, mean, is_best, &parts)?;
-        (self.saved, self.save_failure) = ((self.iterations, seconds), None);
-        self.board.event(EventKind::Checkpoint, steps, name.as_str());
-        Ok(name)
-    }
-
-    fn restore(&mut self, parts: &Parts) -> Result<()> {
-        let damaged = || Error::Saved("checkpoint's run.json does not fit this run; take another".into());
-        let kept: Kept = serde_json::from_slice(part(parts, "run.json")?).map_err(|_| damaged())?;
-        self.report.episodes = Episodes::from_numbers(&kept.episodes).ok_or_else(damaged)?;
-        self.before = (kept.seconds, kept.cpu_seconds);
-        self.saved = (0, kept.seconds);
-        self.looked = (kept.seconds, device::cpu_seconds());
-        self.best = kept.best;
-        self.solved = (|| {
-            let (step, seconds, mean_return) = (kept.solved_step?, kept.solved_s?, kept.solved_return?);
-            Some(Solved { step, seconds, mean_return })
-        })();
-        Ok(())
     }
 
     fn cpu_seconds(&self) -> f64 {

@@ -1,13 +1,15 @@
 //! Progress for people: one line that overwrites itself on a terminal, a plain line every few seconds elsewhere.
 //! Alerts and failed sinks get lines of their own; how a run ended is for its command to say.
 
-use super::{Event, EventKind, Metric, Sample, Sink};
+use super::{Event, EventKind, Metric, Rule, Sample, Sink};
 use crate::error::{Error, Result};
 use std::fmt::Write as _;
 use std::io::Write;
 
 /// Seconds of the run between plain lines.
 const PLAIN_SECONDS: f64 = 5.0;
+/// Least seconds between two warnings of the same rule: one that comes and goes must not fill the screen.
+const ALERT_SECONDS: f64 = 30.0;
 /// Columns of the narrowest terminal in use; a longer line would wrap and could not be overwritten.
 const COLUMNS: usize = 79;
 
@@ -42,6 +44,8 @@ pub struct Console {
     /// Whether `newest` was drawn, and the run's seconds when a plain line was last written.
     drawn: bool,
     plain_at: f64,
+    /// When the last warning of each rule was shown, in seconds since 1970, and whether its end is still to be told.
+    alerts: [(f64, bool); Rule::ALL.len()],
     line: String,
 }
 
@@ -49,7 +53,8 @@ impl Console {
     /// Shows progress towards `total_steps`, if there is such a number.
     pub fn new(out: Box<dyn Write + Send>, style: Style, total_steps: Option<u64>) -> Self {
         let (places, newest, line) = ([None; 3], None, String::with_capacity(256));
-        Self { out, style, total_steps, places, newest, drawn: true, plain_at: f64::NEG_INFINITY, line }
+        let alerts = [(f64::NEG_INFINITY, false); Rule::ALL.len()];
+        Self { out, style, total_steps, places, newest, drawn: true, plain_at: f64::NEG_INFINITY, alerts, line }
     }
 
     /// On standard output: in place on a terminal, as plain lines in a pipe or file.
@@ -100,6 +105,22 @@ impl Console {
         }
         if missed > 0 {
             let _ = write!(line, " · {missed} missed");
+        }
+    }
+
+    /// Whether a warning, or the end of one that was shown, gets a line.
+    fn shows(&mut self, event: &Event) -> bool {
+        match event.kind {
+            EventKind::Alert(rule) => {
+                let (shown, open) = &mut self.alerts[rule as usize];
+                *open = event.unix_time - *shown >= ALERT_SECONDS;
+                if *open {
+                    *shown = event.unix_time;
+                }
+                *open
+            }
+            EventKind::Cleared(rule) => std::mem::take(&mut self.alerts[rule as usize].1),
+            _ => true,
         }
     }
 
@@ -161,7 +182,7 @@ impl Sink for Console {
             EventKind::Note => "note",
             _ => return Ok(()),
         };
-        if self.style == Style::Quiet {
+        if self.style == Style::Quiet || !self.shows(event) {
             return Ok(());
         }
         self.drawn = false;
@@ -217,7 +238,6 @@ pub fn duration(text: &mut String, seconds: f64) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Rule;
     use super::*;
     use std::sync::{Arc, Mutex};
 
@@ -271,6 +291,22 @@ mod tests {
         sample(&mut console, 2_000_000, 75.0, &[f64::NAN, 26_700.0, f64::NAN]);
         console.finish().unwrap();
         assert_eq!(screen.take(), "\r2,000,000 steps (100 %) · 26.7 k SPS · 1 m 15 s\x1b[K\n");
+    }
+
+    #[test]
+    fn a_warning_that_comes_and_goes_is_shown_now_and_then() {
+        let (screen, mut console) = console(Style::Plain, None);
+        let mut event = |kind, unix_time: f64| {
+            console.event(&Event { kind, step: 0, unix_time, text: format!("at {unix_time}") }).unwrap();
+        };
+        let (kl, entropy) = (Rule::KlBlowUp, Rule::EntropyCollapse);
+        for second in 0..35 {
+            event(EventKind::Alert(kl), f64::from(second));
+            event(EventKind::Cleared(kl), f64::from(second) + 0.5);
+        }
+        event(EventKind::Alert(entropy), 31.0);
+        let wanted = "warning: at 0\ncleared: at 0.5\nwarning: at 30\ncleared: at 30.5\nwarning: at 31\n";
+        assert_eq!(screen.take(), wanted);
     }
 
     #[test]

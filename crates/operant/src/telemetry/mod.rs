@@ -8,6 +8,7 @@
 
 pub mod alerts;
 pub mod console;
+mod cut;
 mod drain;
 mod event;
 pub mod jsonl;
@@ -23,6 +24,7 @@ mod tests;
 
 pub use alerts::{Alerts, Rule, Rules};
 pub use console::Console;
+pub use cut::cut_back;
 pub use event::{Event, EventKind, unix_time};
 pub use jsonl::Jsonl;
 pub use ring::{RingReader, RingSink};

@@ -61,6 +61,37 @@ fn event_head(out: &mut Vec<u8>, wall_time: f64, step: u64) {
     varint(out, step);
 }
 
+/// The step in the head of an [`event_head`].
+fn event_step(data: &[u8]) -> Option<u64> {
+    let varint = data.get(1 + 8..)?.strip_prefix(&[2 << 3])?;
+    let mut step = 0;
+    for (i, byte) in varint.iter().take(10).enumerate() {
+        step |= u64::from(byte & 0x7f) << (7 * i);
+        if byte & 0x80 == 0 {
+            return Some(step);
+        }
+    }
+    None
+}
+
+/// The whole records of a file whose step is at most `step`.
+pub(super) fn records_until(bytes: &[u8], step: u64) -> Vec<u8> {
+    let mut kept = Vec::with_capacity(bytes.len());
+    let mut rest = bytes;
+    while let Some((length, _)) = rest.split_first_chunk() {
+        let Some(end) = usize::try_from(u64::from_le_bytes(*length)).ok().and_then(|length| length.checked_add(16))
+        else {
+            break;
+        };
+        let Some((record, after)) = rest.split_at_checked(end) else { break };
+        if event_step(&record[12..end - 4]).is_some_and(|at| at <= step) {
+            kept.extend_from_slice(record);
+        }
+        rest = after;
+    }
+    kept
+}
+
 /// A sink that writes an event file into the run's folder; each process of a run writes a file of its own.
 pub struct Tensorboard {
     path: PathBuf,
@@ -169,7 +200,7 @@ impl Sink for Tensorboard {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::tests::{METRICS, folder};
     use super::*;
 
@@ -182,7 +213,7 @@ mod tests {
     }
 
     /// Splits a file into the data of its records, with the masks undone and the checksums compared.
-    fn records(mut bytes: &[u8]) -> Vec<Vec<u8>> {
+    pub(in super::super) fn records(mut bytes: &[u8]) -> Vec<Vec<u8>> {
         let mut found = Vec::new();
         let unmask =
             |word: &[u8]| u32::from_le_bytes(word.try_into().unwrap()).wrapping_sub(0xa282_ead8).rotate_left(15);

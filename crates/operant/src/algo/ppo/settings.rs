@@ -57,6 +57,27 @@ pub struct Settings {
     pub curiosity_coef: f64,
 }
 
+/// Keys that a run may change on the way.
+pub(super) const MAY_CHANGE: &[&str] = &[
+    "minibatch_size",
+    "update_epochs",
+    "learning_rate",
+    "anneal_lr",
+    "gamma",
+    "gae_lambda",
+    "norm_adv",
+    "clip_coef",
+    "anneal_clip",
+    "clip_vloss",
+    "ent_coef",
+    "anneal_ent",
+    "vf_coef",
+    "max_grad_norm",
+    "target_kl",
+    "adam_eps",
+    "curiosity_coef",
+];
+
 /// Which optimiser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -42,8 +42,9 @@ impl<'a> Factored<'a> {
         Ok(Self { logits, heads, width, legal, backend })
     }
 
-    /// From what [`Factored::new`] has accepted before.
-    pub(super) fn checked(logits: &'a [f32], heads: &'a [usize], legal: Option<&'a [u8]>, backend: Backend) -> Self {
+    /// From sizes that [`Factored::new`] has accepted before, and masks with a legal action in every row and head.
+    pub(crate) fn checked(logits: &'a [f32], heads: &'a [usize], legal: Option<&'a [u8]>, backend: Backend) -> Self {
+        debug_assert!(Self::new(logits, heads, legal, backend).is_ok());
         Self { logits, heads, width: heads.iter().sum(), legal, backend }
     }
 

@@ -1,0 +1,90 @@
+//! Ctrl-C, SIGTERM and SIGHUP while a run goes on: the first asks it to stop after its iteration, the second ends it at once.
+//!
+//! Invariant: the process never ends while a checkpoint or a small file of the run is being written.
+
+use crate::output::{Failure, shell};
+use operant::run::{Checkpoints, pause_writing};
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+/// Signals closer than this are one: `timeout` sends two, to the process and to its group.
+const SAME: Duration = Duration::from_millis(100);
+/// How long the end waits for a disk that does not answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// What a shell expects of a process that Ctrl-C ended.
+const EXIT_CODE: i32 = 130;
+
+/// What the user has asked for so far.
+pub(crate) struct Interrupt {
+    stop: Arc<AtomicBool>,
+    folder: Arc<OnceLock<PathBuf>>,
+}
+
+impl Interrupt {
+    /// Listens from now on; `silent` where another part of the program has the screen.
+    pub(crate) fn listen(silent: bool) -> Result<Self, Failure> {
+        let (stop, folder) = (Arc::new(AtomicBool::new(false)), Arc::new(OnceLock::new()));
+        let own = Self { stop: Arc::clone(&stop), folder: Arc::clone(&folder) };
+        let mut first = None;
+        let handler = move || {
+            // A run that the monitor's screen was asked to stop has been asked once.
+            let asked = stop.swap(true, Ordering::Relaxed);
+            let now = Instant::now();
+            let first = *first.get_or_insert(now);
+            match folder.get() {
+                Some(folder) if !asked => say(&stopping(folder), silent),
+                Some(_) if first != now && now - first < SAME => {}
+                folder => {
+                    let _whole = pause_writing(PATIENCE);
+                    if let Some(folder) = folder {
+                        say(&stopped(folder), silent);
+                    }
+                    std::process::exit(EXIT_CODE);
+                }
+            }
+        };
+        ctrlc::set_handler(handler).map_err(|error| Failure::Run(format!("can't listen for Ctrl-C: {error}")))?;
+        Ok(own)
+    }
+
+    /// Whether to stop, for others to set too.
+    pub(crate) fn flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.stop)
+    }
+
+    /// Notes that a run goes on in this folder; before, there is nothing to save.
+    pub(crate) fn run_in(&self, folder: &Path) {
+        // There is one run in a process.
+        let _ = self.folder.set(folder.to_owned());
+    }
+}
+
+fn last_checkpoint(folder: &Path) -> Option<String> {
+    Checkpoints::new(folder, 1).list().pop()
+}
+
+fn stopping(folder: &Path) -> String {
+    let kept = last_checkpoint(folder).map_or("there is no checkpoint yet".into(), |name| format!("{name} is kept"));
+    format!("stopping after this iteration; Ctrl-C again stops at once ({kept})")
+}
+
+fn stopped(folder: &Path) -> String {
+    match last_checkpoint(folder) {
+        Some(name) => format!("stopped at once: {name} is kept\nnext: operant train --resume {}", shell(folder)),
+        None => "stopped at once, before the first checkpoint".into(),
+    }
+}
+
+/// Says it in place of the progress line, which is drawn again below.
+fn say(text: &str, silent: bool) {
+    if silent {
+        return;
+    }
+    let mut out = std::io::stderr();
+    let clear = if out.is_terminal() { "\r\x1b[K" } else { "" };
+    // Standard error may be closed; there is nobody left to tell.
+    let _ = out.write_all(format!("{clear}{text}\n").as_bytes());
+}
