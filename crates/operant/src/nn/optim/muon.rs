@@ -104,7 +104,15 @@ impl Scratch {
         let [a, b, c] = QUINTIC;
         for _ in 0..ITERATIONS {
             let transposed = Right::Transposed(from);
-            backend.run_fast(Product { left: from, right: transposed, inner: n, factor: 1.0, plus: None, out: gram, panel });
+            backend.run_fast(Product {
+                left: from,
+                right: transposed,
+                inner: n,
+                factor: 1.0,
+                plus: None,
+                out: gram,
+                panel,
+            });
             let right = Right::Plain(gram);
             let plus = Some((b, &*gram));
             backend.run_fast(Product { left: gram, right, inner: m, factor: c, plus, out: quintic, panel });
