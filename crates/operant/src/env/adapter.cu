@@ -1,6 +1,7 @@
 /* N envs on a GPU around an env's printed functions: what env/lane_vec.rs does on the CPU. Defined before this text:
    STATE OBS ACTIONS CHOICES (0 unless masked), LIMIT (0 for none), AUTORESET (one of the three below), DRAWS (whether a
-   step draws random numbers), BLOCK (threads), ENV_STEP ENV_RESET ENV_OBSERVE ENV_LEGAL, random_action(dim, word).
+   step draws random numbers), BLOCK (threads), the sizes of the arguments, ENV_STEP ENV_RESET ENV_OBSERVE ENV_LEGAL,
+   random_action(dim, word).
    One thread per env. State lies in columns, [STATE + 6, pitch] words, so that a warp reads whole lines. */
 #define SAME_STEP 0
 #define NEXT_STEP 1
@@ -27,7 +28,7 @@ struct Envs {
     uint32_t count, pitch, first_env, unused;
 };
 
-/* Where results go; a null pointer is not written. Episodes that end write the last four but legal. */
+/* Where results go, by row numbers t * N + env. What only ended episodes write is not written if final_obs is null. */
 struct Row {
     float *obs, *reward;
     uint8_t *terminated, *truncated;
@@ -60,11 +61,20 @@ struct RolloutArgs {
     uint32_t steps, first_step; /* first_step: how many actions each env's stream has given */
 };
 
+static_assert(sizeof(ResetArgs) == RESET_BYTES && sizeof(StepArgs) == STEP_BYTES && sizeof(RolloutArgs) == ROLLOUT_BYTES,
+              "env/cuda_vec.rs has the same structs");
+
 /* What the adapter keeps of one env. */
 struct Own {
     int32_t elapsed, episode, pending;
     float returned;
     int32_t seed[2];
+};
+
+/* Episodes of one env that ended in this launch. */
+struct Ended {
+    uint32_t episodes, length;
+    int64_t returned;
 };
 
 struct Step {
@@ -97,55 +107,55 @@ FN int32_t load_action(const StepArgs &a, size_t k) {
     }
 }
 
-/* One observation of each thread as rows of memory. Rows of 1, 2 and 4 numbers are one store; others go through shared
-   memory, so that a warp writes whole lines. All threads of a warp come here. */
-FN void store_obs(float *to, uint32_t i, uint32_t count, const float *obs) {
-    if (to == nullptr) return;
+/* One observation of each thread as rows of memory, from row `at` on; `here` is 0 in threads beyond the last env. Rows of 1,
+   2 and 4 numbers are one store; others go through shared memory, so that a warp writes whole lines. All threads of a
+   warp come here. */
+FN void store_obs(float *to, uint32_t at, int here, const float *obs) {
 #if OBS == 1
-    if (i < count) to[i] = obs[0];
+    if (here) to[at] = obs[0];
 #elif OBS == 2
-    if (i < count) ((float2 *)to)[i] = make_float2(obs[0], obs[1]);
+    if (here) ((float2 *)to)[at] = make_float2(obs[0], obs[1]);
 #elif OBS == 4
-    if (i < count) ((float4 *)to)[i] = make_float4(obs[0], obs[1], obs[2], obs[3]);
+    if (here) ((float4 *)to)[at] = make_float4(obs[0], obs[1], obs[2], obs[3]);
 #elif OBS * BLOCK <= 12288
     __shared__ float staged[OBS * BLOCK];
     const uint32_t lane = threadIdx.x % 32;
+    const uint32_t numbers = OBS * __popc(__ballot_sync(0xFFFFFFFFu, here));
     float *mine = staged + (threadIdx.x - lane) * OBS;
     __syncwarp();
 #pragma unroll
     for (int k = 0; k < OBS; k++) mine[lane * OBS + k] = obs[k];
     __syncwarp();
-    const size_t first = (size_t)(i - lane) * OBS, end = (size_t)count * OBS;
+    float *first = to + (size_t)(at - lane) * OBS;
 #pragma unroll
     for (int k = 0; k < OBS; k++)
-        if (first + k * 32 + lane < end) to[first + k * 32 + lane] = mine[k * 32 + lane];
+        if (k * 32 + lane < numbers) first[k * 32 + lane] = mine[k * 32 + lane];
 #else
-    if (i < count)
-        for (int k = 0; k < OBS; k++) to[(size_t)i * OBS + k] = obs[k];
+    if (here)
+        for (int k = 0; k < OBS; k++) to[(size_t)at * OBS + k] = obs[k];
 #endif
 }
 
-FN void store_obs_alone(float *to, uint32_t i, const float *obs) {
-#pragma unroll
-    for (int k = 0; k < OBS; k++) to[(size_t)i * OBS + k] = obs[k];
-}
-
-FN void store_legal(uint8_t *to, uint32_t i, const int32_t *s) {
+FN void store_legal(uint8_t *to, uint32_t at, const int32_t *s) {
 #if CHOICES > 0
     uint8_t legal[CHOICES];
     ENV_LEGAL(s, legal);
 #pragma unroll
-    for (int k = 0; k < CHOICES; k++) to[(size_t)i * CHOICES + k] = legal[k];
+    for (int k = 0; k < CHOICES; k++) to[(size_t)at * CHOICES + k] = legal[k];
 #endif
 }
 
-/* One step of one env with auto-reset. Writes what only ended episodes write; leaves the observation in obs. */
-FN Step advance(const Envs &envs, const Row &row, uint32_t i, int32_t *s, Own &own, const int32_t *action, float *obs,
-                Totals &ended, const int seeds_loaded) {
-    const uint32_t env = envs.first_env + i;
+FN void store_step(const Row &row, uint32_t at, const Step &step) {
+    row.reward[at] = step.reward;
+    row.terminated[at] = (uint8_t)step.terminated;
+    row.truncated[at] = (uint8_t)step.truncated;
+}
+
+/* The step proper. Tells whether the env is to be reset, and whether its episode ended. */
+FN Step take_step(const Envs &envs, uint32_t env, int32_t *s, Own &own, const int32_t *action, int &resets, int &done) {
     Step step;
     /* Saturates: a count that wrapped would never reach the limit. */
-    own.elapsed = own.elapsed == 2147483647 ? own.elapsed : own.elapsed + 1;
+    own.elapsed = min(own.elapsed, 2147483646) + 1;
 #if AUTORESET == NEXT_STEP
     const int restarts = own.pending == 1;
     int32_t before[STATE];
@@ -162,58 +172,48 @@ FN Step advance(const Envs &envs, const Row &row, uint32_t i, int32_t *s, Own &o
         step.terminated = step.truncated = 0;
     }
 #endif
-    const int done = step.terminated | step.truncated;
+    done = step.terminated | step.truncated;
     own.returned += step.reward;
-    ENV_OBSERVE(s, obs);
-    if (done) {
-        if (row.final_obs != nullptr) store_obs_alone(row.final_obs, i, obs);
-        if (row.episode_return != nullptr) row.episode_return[i] = own.returned;
-        if (row.episode_length != nullptr) row.episode_length[i] = own.elapsed;
-        ended.episodes += 1;
-        ended.length += (uint32_t)own.elapsed;
-        ended.returned += __float2ll_rn(own.returned * 1048576.0f);
-    }
 #if AUTORESET == SAME_STEP
-    const int resets = done;
+    resets = done;
 #elif AUTORESET == NEXT_STEP
-    const int resets = restarts;
+    resets = restarts;
     own.pending = done;
 #else
-    const int resets = 0;
+    resets = 0;
 #endif
-    if (resets) {
-        if (!seeds_loaded) {
-            own.seed[0] = load_own(envs, SEED, i);
-            own.seed[1] = load_own(envs, SEED + 1, i);
-        }
-        own.episode += 1;
-        ENV_RESET(own.seed, env, own.episode, s);
-        ENV_OBSERVE(s, obs);
-        own.elapsed = 0;
-        own.returned = 0.0f;
-    }
     return step;
 }
 
-FN void store_step(const Row &row, uint32_t i, const Step &step) {
-    row.reward[i] = step.reward;
-    row.terminated[i] = (uint8_t)step.terminated;
-    row.truncated[i] = (uint8_t)step.truncated;
+/* What only ended episodes write. */
+FN void note_end(const Row &row, uint32_t at, const int32_t *s, const Own &own, Ended &ended) {
+    if (row.final_obs != nullptr) {
+        float last[OBS];
+        ENV_OBSERVE(s, last);
+#pragma unroll
+        for (int k = 0; k < OBS; k++) row.final_obs[(size_t)at * OBS + k] = last[k];
+        row.episode_return[at] = own.returned;
+        row.episode_length[at] = own.elapsed;
+    }
+    ended.episodes += 1;
+    ended.length += (uint32_t)own.elapsed;
+    ended.returned += __float2ll_rn(own.returned * 1048576.0f);
 }
 
-FN void add_totals(const Envs &envs, const Totals &ended) {
+FN void add_totals(const Envs &envs, const Ended &ended) {
     Totals *slot = envs.totals + (blockIdx.x * (BLOCK / 32) + threadIdx.x / 32) % TOTALS_SLOTS;
-    atomicAdd(&slot->episodes, ended.episodes);
-    atomicAdd(&slot->length, ended.length);
+    atomicAdd(&slot->episodes, (uint64_t)ended.episodes);
+    atomicAdd(&slot->length, (uint64_t)ended.length);
     atomicAdd((uint64_t *)&slot->returned, (uint64_t)ended.returned);
 }
 
 extern "C" __global__ void __launch_bounds__(BLOCK) reset(const ResetArgs a) {
     const Envs &envs = a.envs;
     const uint32_t i = blockIdx.x * BLOCK + threadIdx.x;
+    const int here = i < envs.count;
     int32_t s[STATE];
     float obs[OBS];
-    if (i < envs.count) {
+    if (here) {
         if (a.seeded != 2 && (a.which == nullptr || a.which[i] != 0)) {
             int32_t seed[2] = {load_own(envs, SEED, i), load_own(envs, SEED + 1, i)};
             int32_t episode = load_own(envs, EPISODE, i) + 1;
@@ -237,12 +237,15 @@ extern "C" __global__ void __launch_bounds__(BLOCK) reset(const ResetArgs a) {
         ENV_OBSERVE(s, obs);
         store_legal(a.row.legal, i, s);
     }
-    store_obs(a.row.obs, i, envs.count, obs);
+    store_obs(a.row.obs, i, here, obs);
 }
 
+/* One step. Bytes per env beside the row's: the state read and written, elapsed and returned likewise, the action, and
+   the episode read; the rest only where an episode ended. */
 extern "C" __global__ void __launch_bounds__(BLOCK) step(const StepArgs a) {
     const Envs &envs = a.envs;
     const uint32_t i = blockIdx.x * BLOCK + threadIdx.x;
+    const int here = i < envs.count;
     int32_t s[STATE], action[ACTIONS];
     float obs[OBS];
 #if __CUDA_ARCH__ >= 900
@@ -250,7 +253,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) step(const StepArgs a) {
     asm volatile("griddepcontrol.launch_dependents;");
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
-    if (i < envs.count) {
+    if (here) {
         Own own;
         load_state(envs, i, s);
         own.elapsed = load_own(envs, ELAPSED, i);
@@ -260,32 +263,37 @@ extern "C" __global__ void __launch_bounds__(BLOCK) step(const StepArgs a) {
 #if DRAWS
         own.seed[0] = load_own(envs, SEED, i);
         own.seed[1] = load_own(envs, SEED + 1, i);
-#endif
-#if DRAWS || AUTORESET != DISABLED
         own.episode = load_own(envs, EPISODE, i);
 #endif
 #if AUTORESET == NEXT_STEP
         own.pending = load_own(envs, PENDING, i);
 #endif
-#if AUTORESET != DISABLED
-        const int32_t episode = own.episode;
-#endif
-        Totals ended = {0, 0, 0, 0};
-        const Step step = advance(envs, a.row, i, s, own, action, obs, ended, DRAWS);
+        int resets, done;
+        const Step step = take_step(envs, envs.first_env + i, s, own, action, resets, done);
+        if (done) {
+            Ended ended = {0, 0, 0};
+            note_end(a.row, i, s, own, ended);
+            add_totals(envs, ended);
+        }
+        if (resets) {
+            const int32_t seed[2] = {load_own(envs, SEED, i), load_own(envs, SEED + 1, i)};
+            const int32_t episode = load_own(envs, EPISODE, i) + 1;
+            ENV_RESET(seed, envs.first_env + i, episode, s);
+            own.elapsed = 0;
+            own.returned = 0.0f;
+            store_own(envs, EPISODE, i, episode);
+        }
         store_state(envs, i, s);
         store_own(envs, ELAPSED, i, own.elapsed);
         store_own(envs, RETURNED, i, bits(own.returned));
 #if AUTORESET == NEXT_STEP
         store_own(envs, PENDING, i, own.pending);
 #endif
-#if AUTORESET != DISABLED
-        if (own.episode != episode) store_own(envs, EPISODE, i, own.episode);
-#endif
         store_step(a.row, i, step);
         store_legal(a.row.legal, i, s);
-        if (ended.episodes != 0) add_totals(envs, ended);
+        ENV_OBSERVE(s, obs);
     }
-    store_obs(a.row.obs, i, envs.count, obs);
+    store_obs(a.row.obs, i, here, obs);
 }
 
 /* Philox4x32-10, as lanes/rng.rs has it. */
@@ -306,18 +314,19 @@ FN void philox(uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3, uint64_t seed
 }
 
 /* Many steps with random actions, the state in registers all along. The actions of an env are the words, in order, of
-   the stream (seed, env, episode 2^32 - 1, step 0). */
+   the stream (seed, env, episode 2^32 - 1, step 0). A warp draws first states for all its envs that have none in store
+   as soon as one needs it: most episodes then begin without a draw. */
 extern "C" __global__ void __launch_bounds__(BLOCK) rollout(const RolloutArgs a) {
     const Envs &envs = a.envs;
     const uint32_t i = blockIdx.x * BLOCK + threadIdx.x;
     const int here = i < envs.count;
-    /* Threads beyond the last env step along with it and write nothing of their own. */
+    /* Threads beyond the last env step along with it and write nothing. */
     const uint32_t from = here ? i : envs.count - 1;
-    int32_t s[STATE], action[ACTIONS];
+    const uint32_t env = envs.first_env + from;
+    int32_t s[STATE], first[STATE], action[ACTIONS];
     float obs[OBS];
     Own own;
-    Row row = a.row;
-    Totals ended = {0, 0, 0, 0};
+    Ended ended = {0, 0, 0};
     load_state(envs, from, s);
     own.elapsed = load_own(envs, ELAPSED, from);
     own.returned = from_bits(load_own(envs, RETURNED, from));
@@ -325,36 +334,47 @@ extern "C" __global__ void __launch_bounds__(BLOCK) rollout(const RolloutArgs a)
     own.pending = load_own(envs, PENDING, from);
     own.seed[0] = load_own(envs, SEED, from);
     own.seed[1] = load_own(envs, SEED + 1, from);
-    uint32_t words[4];
+    int stored = 0;
+    uint32_t words[4] = {0, 0, 0, 0};
     uint32_t drawn = a.first_step * ACTIONS;
     if (drawn % 4 != 0) {
-        philox(drawn / 4, 0, 0xFFFFFFFFu, envs.first_env + from, a.seed, words);
+        philox(drawn / 4, 0, 0xFFFFFFFFu, env, a.seed, words);
         for (uint32_t k = 0; k < drawn % 4; k++) words[0] = words[1], words[1] = words[2], words[2] = words[3];
     }
-    if (!here) row.final_obs = nullptr, row.episode_return = nullptr, row.episode_length = nullptr;
+    uint32_t at = i;
 #pragma unroll 1
     for (uint32_t t = 0; t < a.steps; t++) {
 #pragma unroll
         for (int k = 0; k < ACTIONS; k++) {
-            if (drawn % 4 == 0) philox(drawn / 4, 0, 0xFFFFFFFFu, envs.first_env + from, a.seed, words);
+            if (drawn % 4 == 0) philox(drawn / 4, 0, 0xFFFFFFFFu, env, a.seed, words);
             action[k] = random_action(k, words[0]);
             words[0] = words[1], words[1] = words[2], words[2] = words[3];
             drawn++;
         }
-        const Step step = advance(envs, row, from, s, own, action, obs, ended, 1);
-        if (here) {
-            store_step(row, i, step);
-            store_legal(row.legal, i, s);
+        int resets, done;
+        const Step step = take_step(envs, env, s, own, action, resets, done);
+        if (done && here) note_end(a.row, at, s, own, ended);
+#if AUTORESET != DISABLED
+        if (__any_sync(0xFFFFFFFFu, resets && !stored)) {
+            if (!stored) ENV_RESET(own.seed, env, own.episode + 1, first);
+            stored = 1;
         }
-        store_obs(row.obs, i, envs.count, obs);
-        row.obs += (size_t)envs.count * OBS;
-        row.reward += envs.count;
-        row.terminated += envs.count;
-        row.truncated += envs.count;
-        row.legal += (size_t)envs.count * CHOICES;
-        if (row.final_obs != nullptr) row.final_obs += (size_t)envs.count * OBS;
-        if (row.episode_return != nullptr) row.episode_return += envs.count;
-        if (row.episode_length != nullptr) row.episode_length += envs.count;
+        if (resets) {
+#pragma unroll
+            for (int c = 0; c < STATE; c++) s[c] = first[c];
+            own.episode += 1;
+            own.elapsed = 0;
+            own.returned = 0.0f;
+            stored = 0;
+        }
+#endif
+        ENV_OBSERVE(s, obs);
+        if (here) {
+            store_step(a.row, at, step);
+            store_legal(a.row.legal, at, s);
+        }
+        store_obs(a.row.obs, at, here, obs);
+        at += envs.count;
     }
     if (here) {
         store_state(envs, i, s);

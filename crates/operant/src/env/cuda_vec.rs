@@ -99,6 +99,13 @@ struct RolloutArgs {
     first_step: u32,
 }
 
+/// Bytes of the arguments of `reset`, `step` and `rollout`: the printed code holds its own structs to them.
+pub(super) const ARGS_BYTES: [(&str, usize); 3] = [
+    ("RESET_BYTES", size_of::<ResetArgs>()),
+    ("STEP_BYTES", size_of::<StepArgs>()),
+    ("ROLLOUT_BYTES", size_of::<RolloutArgs>()),
+];
+
 impl Params for ResetArgs {}
 impl Params for StepArgs {}
 impl Params for RolloutArgs {}
@@ -252,6 +259,13 @@ impl CudaVec {
     /// waited for.
     pub fn rollout(&mut self, seed: u64, first_step: u32, out: &DeviceRow) -> Result<()> {
         self.assert_fits(out);
+        // Kernels number rows in 32 bits.
+        if out.rows() * self.num_envs > u32::MAX as usize {
+            let (rows, num_envs) = (out.rows(), self.num_envs);
+            return Err(Error::Invalid(format!(
+                "{rows} steps of {num_envs} envs in one rollout: wanted less than 2^32 in all"
+            )));
+        }
         let (envs, row) = (self.pointers(), out.at(0));
         let args = RolloutArgs { envs, row, seed, steps: out.rows() as u32, first_step };
         self.kernels.rollout.launch(self.blocks(), self.shape.block, &args)

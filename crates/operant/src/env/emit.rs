@@ -4,6 +4,7 @@
 //! `<name>_reset(seed, env, episode, s)`, `<name>_step(seed, env, episode, t, s, a, reward) -> terminated`,
 //! `<name>_observe(s, obs)` and `<name>_legal(s, legal)`. Actions come as 32-bit words too.
 
+use super::cuda_vec::ARGS_BYTES;
 use super::{Action, ActionSpace, AutoReset, Env};
 use crate::lanes::{Block, CUDA_PRELUDE, Columns, Float, Lanes, Mask, PRELUDE, Recording, Rng, Sym};
 use std::fmt::Write as _;
@@ -51,7 +52,7 @@ pub fn cuda_source<E: Env>(env: &E, shape: &Shape) -> String {
         ("BLOCK", shape.block as usize),
     ];
     let mut text = format!("{CUDA_PRELUDE}\n{}\n{functions}\n", Recording::functions());
-    for (key, value) in numbers {
+    for (key, value) in numbers.into_iter().chain(ARGS_BYTES) {
         let _ = writeln!(text, "#define {key} {value}");
     }
     for part in ["STEP", "RESET", "OBSERVE", "LEGAL"] {

@@ -3,6 +3,7 @@
 use super::shipped;
 use crate::algo::{self, NetworkSettings};
 use crate::config::{self, Table, Value};
+use crate::device::Device;
 use crate::env;
 use crate::error::{Error, Result};
 use crate::nn::Precision;
