@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::lanes::Math;
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::marker::PhantomData;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// What a GPU is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +46,8 @@ pub struct Gpu {
     device: c_int,
     context: Handle,
     pub(super) stream: Handle,
+    /// While a graph is recorded: what it launches, to be kept as long as the graph.
+    pub(super) recording: Mutex<Option<Vec<Module>>>,
 }
 
 // SAFETY: the driver's functions may be called from any thread; what they need of the thread, the context, is set before.
@@ -103,7 +105,8 @@ impl Gpu {
             return Err(report::unusable(&[report::gpu_missing(index, gpus.len())]));
         }
         let (info, device) = info(driver, index as c_int)?;
-        let mut gpu = Self { driver, info, device, context: std::ptr::null_mut(), stream: std::ptr::null_mut() };
+        let none = std::ptr::null_mut();
+        let mut gpu = Self { driver, info, device, context: none, stream: none, recording: Mutex::new(None) };
         // SAFETY: the pointers are live; what is created is destroyed in `drop`.
         unsafe {
             driver.check("use the GPU", (driver.call.cuDevicePrimaryCtxRetain)(&mut gpu.context, device))?;
@@ -280,6 +283,12 @@ impl<P: Params> Kernel<P> {
             attributes: attributes.as_mut_ptr(),
             attribute_count: attributes.len() as u32,
         };
+        if let Ok(mut recording) = gpu.recording.lock()
+            && let Some(modules) = &mut *recording
+            && !modules.iter().any(|module| Arc::ptr_eq(&module.0, &self.module.0))
+        {
+            modules.push(self.module.clone());
+        }
         let mut arguments = [std::ptr::from_ref(params).cast_mut().cast::<c_void>()];
         // SAFETY: the function is live and takes one argument of P's size (checked by `Module::kernel`), which is copied.
         let status = unsafe {

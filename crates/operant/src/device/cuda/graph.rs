@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::driver::{Handle, THREAD_LOCAL};
-use super::gpu::Gpu;
+use super::gpu::{Gpu, Module};
 use crate::error::Result;
 use std::sync::Arc;
 
@@ -10,6 +10,8 @@ use std::sync::Arc;
 pub struct Graph {
     gpu: Arc<Gpu>,
     handle: Handle,
+    /// The code that it launches. Its buffers are the caller's to keep: without them it is a fault on the GPU.
+    _modules: Vec<Module>,
 }
 
 // SAFETY: as for `Gpu`.
@@ -29,7 +31,10 @@ impl Graph {
         // SAFETY: the stream is live.
         let status = unsafe { (driver.call.cuStreamBeginCapture_v2)(gpu.stream, THREAD_LOCAL) };
         driver.check("begin a graph", status)?;
+        let modules = |now| gpu.recording.lock().map(|mut recording| std::mem::replace(&mut *recording, now));
+        let _ = modules(Some(Vec::new()));
         let recorded = body();
+        let modules = modules(None).ok().flatten().unwrap_or_default();
         let mut graph = std::ptr::null_mut();
         // SAFETY: the capture has begun; it is ended also when the body failed.
         let ended = unsafe { (driver.call.cuStreamEndCapture)(gpu.stream, &mut graph) };
@@ -45,7 +50,7 @@ impl Graph {
             let _ = unsafe { (driver.call.cuGraphDestroy)(graph) };
         }
         built?;
-        Ok(Self { gpu: gpu.clone(), handle })
+        Ok(Self { gpu: gpu.clone(), handle, _modules: modules })
     }
 
     /// Starts all of it after all work that came before.
