@@ -43,7 +43,12 @@ pub(crate) fn run(words: &[String]) -> Result<(), Failure> {
     }
     stages.run("cargo test", || {
         let words = ["test", "--workspace", "--no-fail-fast", "--"];
-        count(cargo(&words).args(&filters), Tally::of_cargo, &[0])
+        let mut test = cargo(&words);
+        if let Some(python) = &python {
+            // Where the tests find the compiler of kernels.
+            test.env("VIRTUAL_ENV", python.venv.folder());
+        }
+        count(test.args(&filters), Tally::of_cargo, &[0])
     });
     match &python {
         Some(python) => {

@@ -19,7 +19,15 @@ fn algorithms() -> Vec<&'static str> {
     operant::algo::ALGORITHMS.iter().map(|entry| entry.name).collect()
 }
 /// Devices that environments run on.
-const DEVICES: &[&str] = &["cpu"];
+const DEVICES: &[&str] = &["cpu", "cuda"];
+
+/// Devices that one environment runs on: only lane code can be printed as kernels.
+fn devices(entry: &Entry) -> &'static [&'static str] {
+    match entry.door() {
+        env::Door::Lanes => DEVICES,
+        env::Door::Host => &DEVICES[..1],
+    }
+}
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     match &args.name {
@@ -59,7 +67,7 @@ fn table() -> String {
             or_none(spec.time_limit),
             or_none(spec.solved_at),
             entry.door().name().to_owned(),
-            DEVICES.join(" "),
+            devices(entry).join(" "),
         ]
     });
     let rows: Vec<[String; 8]> = std::iter::once(header.map(str::to_owned)).chain(rows).collect();
@@ -117,7 +125,7 @@ fn in_full(entry: &Entry) -> String {
     let _ = writeln!(text, "solved at: {} (mean return of 100 episodes)", or_none(spec.solved_at));
     let _ = writeln!(text, "reference: {}", spec.reference);
     let _ = writeln!(text, "door: {}", entry.door().name());
-    let _ = writeln!(text, "devices: {}", DEVICES.join(" "));
+    let _ = writeln!(text, "devices: {}", devices(entry).join(" "));
     let params = entry.params();
     if !params.is_empty() {
         let _ = writeln!(text, "\nparameters (set with --set name=value, or as keywords in Python)");
@@ -164,7 +172,7 @@ fn as_json(entry: &Entry) -> Value {
         "time_limit": spec.time_limit,
         "solved_at": spec.solved_at,
         "door": entry.door().name(),
-        "devices": DEVICES,
+        "devices": devices(entry),
         "algorithms": algorithms(),
         "params": params,
     })

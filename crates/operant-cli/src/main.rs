@@ -2,6 +2,7 @@
 
 mod bench;
 mod compare;
+mod doctor;
 mod eval;
 mod export;
 mod format;
@@ -59,6 +60,8 @@ enum Verb {
     Bench(bench::Args),
     /// Show environments, algorithms and devices, or one environment in full.
     List(list::Args),
+    /// Say whether a GPU can be used here, what was found and what is missing.
+    Doctor(doctor::Args),
 }
 
 fn main() -> ExitCode {
@@ -74,6 +77,7 @@ fn main() -> ExitCode {
         Verb::Export(args) => export::run(&args).map(done),
         Verb::Bench(args) => bench::run(&args).map(done),
         Verb::List(args) => list::run(&args).map(done),
+        Verb::Doctor(args) => doctor::run(&args).map(done),
     };
     match result {
         Ok(code) => code,

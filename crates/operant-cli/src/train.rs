@@ -26,7 +26,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", conflicts_with = "resume")]
     config: Option<PathBuf>,
     /// Go on with a run from its last checkpoint.
-    #[arg(long, value_name = "RUN", conflicts_with_all = ["algo", "env", "set", "seed", "num_envs", "steps", "precision", "until", "run_dir", "dry_run", "threads"])]
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["algo", "env", "set", "seed", "num_envs", "steps", "device", "precision", "until", "run_dir", "dry_run", "threads"])]
     resume: Option<PathBuf>,
     /// With --resume: the checkpoint to go on from: best, last or its name [default: last].
     #[arg(long, value_name = "NAME", requires = "resume")]
@@ -46,6 +46,9 @@ pub(crate) struct Args {
     /// Threads; 0 for all.
     #[arg(long, value_parser = count::<u64>, allow_negative_numbers = true)]
     threads: Option<u64>,
+    /// Where it runs: cpu or auto.
+    #[arg(long)]
+    device: Option<String>,
     /// What matrix products read: f32, bf16, f16 or auto.
     #[arg(long)]
     precision: Option<String>,
@@ -96,7 +99,7 @@ impl Args {
                 config::insert(&mut over, key, Value::Integer(value))?;
             }
         }
-        for (key, text) in [("precision", &self.precision), ("until", &self.until)] {
+        for (key, text) in [("device", &self.device), ("precision", &self.precision), ("until", &self.until)] {
             if let Some(text) = text {
                 config::insert(&mut over, key, Value::String(text.clone()))?;
             }

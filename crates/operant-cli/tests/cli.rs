@@ -145,8 +145,38 @@ fn mistakes_get_a_message_and_exit_code_2() {
 }
 
 #[test]
+fn doctor_says_what_is_missing_and_a_gpu_that_cannot_be_used_fails_alike() {
+    let report = json(&["doctor", "--json"]);
+    let shown = text(&operant(&["doctor"]));
+    let usable = report["usable"].as_bool().unwrap();
+    assert!(shown.starts_with(if usable { "cuda: can be used" } else { "cuda: cannot be used here" }), "{shown}");
+    for name in ["driver", "NVRTC", "cuBLASLt", "cuDNN", "kept in"] {
+        assert!(shown.contains(name), "{name} in {shown}");
+    }
+    for problem in report["problems"].as_array().unwrap() {
+        assert!(shown.contains(problem.as_str().unwrap()), "{shown}");
+    }
+    let gpus = report["gpus"].as_array().unwrap().len();
+    let missing = format!("cuda:{}", gpus + 7);
+    let train = ["train", "ppo", "cartpole", "--device", &missing];
+    for words in [&["bench", "env", "cartpole", "--device", &missing][..], &train] {
+        let (code, message) = failure(words);
+        assert!(
+            code == 1 && message.contains("cuda cannot be used here") && message.contains("(operant doctor)"),
+            "{message}"
+        );
+        let first = report["problems"][0].as_str();
+        assert!(first.is_none_or(|problem| message.contains(problem)) || gpus > 0, "{message}");
+    }
+    let (code, message) = failure(&["bench", "env", "cartpole", "--device", "cud"]);
+    assert!(code == 2 && message.contains("unknown device \"cud\"; did you mean \"cuda\"?"), "{message}");
+}
+
+#[test]
 fn help_is_there_for_every_verb() {
-    for arguments in [&["--help"][..], &["bench", "--help"], &["bench", "env", "--help"], &["list", "--help"]] {
+    for arguments in
+        [&["--help"][..], &["bench", "--help"], &["bench", "env", "--help"], &["list", "--help"], &["doctor", "--help"]]
+    {
         assert!(text(&operant(arguments)).contains("Usage:"));
     }
     assert!(text(&operant(&["--version"])).starts_with("operant "));

@@ -1,6 +1,7 @@
 //! Specs and parameters as dictionaries: what `env_info` gives and what the Python side builds spaces from.
 
 use crate::error::raise;
+use operant::device::cuda;
 use operant::env::{self, ActionSpace, Channel, Entry, Param, REGISTRY, Spec};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -19,6 +20,13 @@ pub(crate) fn env_info<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, 
     let info = describe(py, &entry.spec(), &entry.params())?;
     info.set_item("door", entry.door().name())?;
     Ok(info)
+}
+
+/// What of CUDA was found, as JSON. Libraries are looked for in these folders too.
+#[pyfunction]
+pub(crate) fn doctor(py: Python<'_>, folders: Vec<std::path::PathBuf>) -> String {
+    folders.iter().for_each(|folder| cuda::add_folder(folder));
+    py.detach(|| cuda::Report::look().to_json().to_string())
 }
 
 /// The env of this short name or id.

@@ -33,7 +33,7 @@ mod _operant {
     #[pymodule_export]
     use super::actor::Actor;
     #[pymodule_export]
-    use super::describe::{env_info, list_envs};
+    use super::describe::{doctor, env_info, list_envs};
     #[pymodule_export]
     use super::engine::Engine;
     #[pymodule_export]

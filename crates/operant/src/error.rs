@@ -21,6 +21,8 @@ pub enum Error {
     Io(String),
     /// Envs that could not be stepped.
     Env(String),
+    /// A GPU, or a library for it, that is missing or failed.
+    Device(String),
     /// Training that met a number that is not finite.
     Diverged(String),
 }
@@ -48,6 +50,7 @@ impl fmt::Display for Error {
         | Self::Saved(text)
         | Self::Io(text)
         | Self::Env(text)
+        | Self::Device(text)
         | Self::Diverged(text)) = self;
         f.write_str(text)
     }

@@ -1,8 +1,9 @@
 //! `operant bench env`: environment steps per second.
 
+use super::env_cuda;
 use crate::output::{Failure, count, grouped, print};
 use clap::ValueEnum;
-use operant::device::{self, CpuPool, alloc};
+use operant::device::{self, CpuPool, Device, alloc};
 use operant::env::{self, ActionsBuf, AutoReset, Options, RowBuf, Seeds};
 use operant::lanes::rng::HostRng;
 use operant::lanes::{Backend, Math, Width};
@@ -16,7 +17,16 @@ pub(super) struct Args {
     name: String,
     /// Environments stepped together.
     #[arg(long, default_value_t = 8192, value_parser = count::<usize>, allow_negative_numbers = true)]
-    num_envs: usize,
+    pub(super) num_envs: usize,
+    /// Where they live: cpu, cuda or cuda:i.
+    #[arg(long, default_value = "cpu")]
+    device: String,
+    /// On a GPU: `rollout`, many steps per launch with actions drawn in the kernel, or `step`, one call per step.
+    #[arg(long, value_enum, default_value_t = Form::Rollout)]
+    pub(super) form: Form,
+    /// On a GPU: steps per launch of a rollout, or calls of `step` per graph; chosen by size if not given.
+    #[arg(long)]
+    pub(super) horizon: Option<usize>,
     /// Threads that step them.
     #[arg(long, default_value_t = 1, value_parser = count::<usize>, allow_negative_numbers = true)]
     threads: usize,
@@ -31,16 +41,23 @@ pub(super) struct Args {
     math: MathArg,
     /// How long to measure.
     #[arg(long, default_value_t = 2.0, allow_negative_numbers = true)]
-    seconds: f64,
+    pub(super) seconds: f64,
     /// Set a parameter of the env: `--set gravity=3.7`. Repeatable.
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = parse_setting)]
     settings: Vec<(String, f64)>,
     /// Seed of the envs and of the actions.
     #[arg(long, default_value_t = 0, value_parser = count::<u64>, allow_negative_numbers = true)]
-    seed: u64,
+    pub(super) seed: u64,
     /// Print one JSON object.
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
+}
+
+/// How steps are launched on a GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Form {
+    Rollout,
+    Step,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -73,7 +90,7 @@ fn parse_setting(text: &str) -> Result<(String, f64), String> {
 
 /// Batches of actions made before the clock starts and used in turn: making them is not what is measured. As many as
 /// stay in cache, where a policy would have left them.
-fn action_batches(num_envs: usize) -> usize {
+pub(super) fn action_batches(num_envs: usize) -> usize {
     (1usize << 17).div_ceil(num_envs).clamp(4, 64)
 }
 
@@ -100,10 +117,14 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         backend: Backend::new(width, math),
         autoreset: AutoReset::SameStep,
         always_split: args.split,
+        device: Device::named(&args.device)?,
         ..Options::new(args.num_envs)
     };
     let settings: Vec<(&str, f64)> = args.settings.iter().map(|(name, value)| (name.as_str(), *value)).collect();
     let mut envs = entry.build(&settings, &options)?;
+    if let Some(envs) = envs.on_gpu() {
+        return env_cuda::run(args, envs, &options);
+    }
     let spec = envs.spec().clone();
     let mut rng = HostRng::new(args.seed, u32::MAX, 0, 0);
     let batches: Vec<ActionsBuf> =
@@ -146,6 +167,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     if args.json {
         let report = json!({
             "env": spec.name,
+            "device": "cpu",
             "num_envs": args.num_envs,
             "threads": args.threads,
             "lanes": lanes,

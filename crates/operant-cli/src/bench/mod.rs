@@ -1,6 +1,7 @@
 //! `operant bench`: the benchmarks are commands of the product.
 
 mod env;
+mod env_cuda;
 mod nn;
 mod ppo;
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from operant import nn
 from operant._operant import __version__, list_envs
+from operant.devices import doctor
 from operant.ppo import PPO
 from operant.registration import register_envs
 from operant.single import OperantEnv
@@ -29,6 +30,7 @@ __all__ = [
     "PPO",
     "UnknownEnvError",
     "__version__",
+    "doctor",
     "env_info",
     "list_envs",
     "make_vec",

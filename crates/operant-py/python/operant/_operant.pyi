@@ -13,6 +13,9 @@ def list_envs() -> list[str]:
 def env_info(name: str, /) -> dict[str, Any]:
     """All that is known of one environment with its default parameters."""
 
+def doctor(folders: list[str]) -> str:
+    """What of CUDA was found, as JSON. Libraries are looked for in these folders too."""
+
 def ppo_settings() -> dict[str, dict[str, Any]]:
     """The keys that there are, with their defaults: those of the top level under "", then by table."""
 

@@ -1,7 +1,8 @@
-//! The machine: worker threads, matrix products, allocation counting, CPU time, spans of time, and a line that describes it all.
+//! The machine: worker threads, matrix products, GPUs, allocation counting, CPU time, spans of time, and a line that describes it all.
 
 mod aligned;
 pub mod alloc;
+pub mod cuda;
 pub mod gemm;
 mod machine;
 mod pool;
@@ -11,3 +12,39 @@ pub use aligned::Aligned;
 pub use machine::{available_bytes, cpu_seconds, describe, resident_bytes, threads_available};
 pub use pool::{CpuPool, thread_number};
 pub use spans::{Span, Spans, Total};
+
+use crate::error::{Error, Result};
+use std::sync::Arc;
+
+/// Where envs and networks live.
+#[derive(Clone, Debug, Default)]
+pub enum Device {
+    /// The CPU's memory and threads.
+    #[default]
+    Cpu,
+    /// A GPU's.
+    Cuda(Arc<cuda::Gpu>),
+}
+
+impl Device {
+    /// The device of this name: `cpu`, `cuda` (the first GPU) or `cuda:i`. A GPU that cannot be used says what is missing.
+    pub fn named(name: &str) -> Result<Self> {
+        let index = match name.split_once(':') {
+            _ if name == "cpu" => return Ok(Self::Cpu),
+            _ if name == "cuda" => Some(0),
+            Some(("cuda", index)) => index.parse().ok(),
+            _ => None,
+        };
+        let known = ["cpu", "cuda", "cuda:0"];
+        let index = index.ok_or_else(|| Error::unknown("device", name, known, "cpu, cuda or cuda:i"))?;
+        cuda::Gpu::open(index).map(Self::Cuda)
+    }
+
+    /// As a word for reports.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Cpu => "cpu".into(),
+            Self::Cuda(gpu) => format!("cuda:{}", gpu.info().index),
+        }
+    }
+}

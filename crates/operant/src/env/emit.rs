@@ -4,8 +4,9 @@
 //! `<name>_reset(seed, env, episode, s)`, `<name>_step(seed, env, episode, t, s, a, reward) -> terminated`,
 //! `<name>_observe(s, obs)` and `<name>_legal(s, legal)`. Actions come as 32-bit words too.
 
-use super::{Action, Env};
-use crate::lanes::{Block, Columns, Float, Lanes, Mask, PRELUDE, Recording, Rng, Sym};
+use super::cuda_vec::ARGS_BYTES;
+use super::{Action, ActionSpace, AutoReset, Env};
+use crate::lanes::{Block, CUDA_PRELUDE, Columns, Float, Lanes, Mask, PRELUDE, Recording, Rng, Sym};
 use std::fmt::Write as _;
 
 type I = <Sym as Lanes>::I;
@@ -15,6 +16,71 @@ type M = <Sym as Lanes>::M;
 /// Prelude, elementary functions and the env's four functions.
 pub fn c_source<E: Env>(env: &E) -> String {
     format!("{PRELUDE}\n{}\n{}", Recording::functions(), c_functions(env))
+}
+
+/// What of a vector env its kernels are compiled for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Time limit in steps.
+    pub time_limit: Option<u32>,
+    /// What happens after an episode's last step.
+    pub autoreset: AutoReset,
+    /// Threads per block, a multiple of 32.
+    pub block: u32,
+}
+
+/// The kernels of a vector env of this env: `reset`, `step` and `rollout` of `adapter.cu`.
+pub fn cuda_source<E: Env>(env: &E, shape: &Shape) -> String {
+    let (spec, functions) = (env.spec(), c_functions(env));
+    let name = spec.name;
+    let step = functions.split(&format!("FN int {name}_step(")).nth(1).unwrap_or_default();
+    let step = step.split(&format!("FN void {name}_observe(")).next().unwrap_or_default();
+    let body = step.split_once("(void)a;").map_or("", |(_, body)| body);
+    let autoreset = match shape.autoreset {
+        AutoReset::SameStep => 0,
+        AutoReset::NextStep => 1,
+        AutoReset::Disabled => 2,
+    };
+    let numbers = [
+        ("STATE", <E::State<Sym> as Columns<Sym>>::COLUMNS.len()),
+        ("OBS", <E::Obs<Sym> as Block<F>>::LEN),
+        ("ACTIONS", E::ACTION_DIMS),
+        ("CHOICES", spec.legal_width()),
+        ("LIMIT", shape.time_limit.map_or(0, |limit| limit.min(i32::MAX as u32) as usize)),
+        ("AUTORESET", autoreset),
+        ("DRAWS", usize::from(body.contains("seed["))),
+        ("BLOCK", shape.block as usize),
+    ];
+    let mut text = format!("{CUDA_PRELUDE}\n{}\n{functions}\n", Recording::functions());
+    for (key, value) in numbers.into_iter().chain(ARGS_BYTES) {
+        let _ = writeln!(text, "#define {key} {value}");
+    }
+    for part in ["STEP", "RESET", "OBSERVE", "LEGAL"] {
+        let _ = writeln!(text, "#define ENV_{part} {name}_{}", part.to_lowercase());
+    }
+    text.push_str(&random_action(&spec.action));
+    text.push_str(include_str!("adapter.cu"));
+    text
+}
+
+/// A uniformly random action from a random word, as `ActionsBuf::random` draws them; the remainder of 2³² by the number of
+/// choices is not taken away, which a test of 2³² draws would show.
+fn random_action(space: &ActionSpace) -> String {
+    let mut text = "FN int32_t random_action(int dim, uint32_t word) {\n    switch (dim) {\n".to_owned();
+    for dim in 0..space.dims() {
+        let choice = |n: usize| format!("(int32_t)__umulhi(word, {n}u)");
+        let value = match space {
+            ActionSpace::Discrete(n) => choice(*n),
+            ActionSpace::MultiDiscrete(n) => choice(n[dim]),
+            ActionSpace::Box(channels) => {
+                let (low, span) = (channels[dim].low, channels[dim].high - channels[dim].low);
+                format!("bits({low:?}f + {span:?}f * ((float)(word >> 8) * 5.9604645e-8f))")
+            }
+        };
+        let _ = writeln!(text, "    case {dim}: return {value};");
+    }
+    text.push_str("    default: return 0;\n    }\n}\n");
+    text
 }
 
 /// The env's functions alone.

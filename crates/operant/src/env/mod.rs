@@ -9,6 +9,8 @@ mod actions;
 mod canvas;
 mod cartpole;
 pub mod check;
+mod cuda_row;
+mod cuda_vec;
 mod draw;
 pub mod emit;
 mod gridworld;
@@ -30,6 +32,8 @@ pub use acrobot::Acrobot;
 pub use actions::{Actions, ActionsBuf};
 pub use canvas::{Canvas, Color};
 pub use cartpole::CartPole;
+pub use cuda_row::{DeviceActions, DeviceRow};
+pub use cuda_vec::{CudaVec, Totals};
 pub use gridworld::GridWorld;
 pub use host_vec::HostVec;
 pub use lane_vec::LaneVec;
@@ -41,7 +45,7 @@ pub use registry::{Door, Entry, REGISTRY, find};
 pub use row::{Row, RowBuf};
 pub use spec::{ActionSpace, Channel, Spec};
 
-use crate::device::CpuPool;
+use crate::device::{CpuPool, Device};
 use crate::error::{Error, Result};
 use crate::lanes::rng::HostRng;
 use crate::lanes::{Backend, Block, Column, Columns, Lanes, Rng, Scalar};
@@ -175,6 +179,8 @@ pub enum AutoReset {
 pub struct Options {
     /// How many envs, N.
     pub num_envs: usize,
+    /// Where they live.
+    pub device: Device,
     /// The threads that step them.
     pub pool: Arc<CpuPool>,
     /// The lanes that step them (host envs have one).
@@ -259,4 +265,8 @@ pub trait VecEnv: Send {
     fn params(&self) -> Vec<Param>;
     /// Sets a parameter for all envs, from the next step on; refuses one that changes the spec.
     fn set_param(&mut self, name: &str, value: f64) -> Result<()>;
+    /// The same envs for those who keep rows and actions in the GPU's memory, if that is where the envs live.
+    fn on_gpu(&mut self) -> Option<&mut CudaVec> {
+        None
+    }
 }

@@ -1,7 +1,7 @@
 //! The list of environments. One line here brings an env to the command line, Python, the tests and the docs.
 
-use super::{AutoReset, Env, HostEnv, HostVec, LaneVec, MAX_ENVS, Options, Param, Params, Spec, VecEnv, emit};
-use crate::device::CpuPool;
+use super::{AutoReset, CudaVec, Env, HostEnv, HostVec, LaneVec, MAX_ENVS, Options, Param, Params, Spec, VecEnv, emit};
+use crate::device::{CpuPool, Device};
 use crate::error::{Error, Result};
 use crate::lanes::{Backend, Math, Width};
 use std::sync::Arc;
@@ -54,6 +54,8 @@ type Settings<'a> = [(&'a str, f64)];
 type Build = fn(&Settings<'_>, &Options) -> Result<Box<dyn VecEnv>>;
 /// Prints an env as C.
 type Print = fn(&Settings<'_>) -> Result<String>;
+/// Prints an env's kernels as CUDA C.
+type PrintKernels = fn(&Settings<'_>, &emit::Shape) -> Result<String>;
 
 /// A registered env: how to describe, build and print it.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +65,7 @@ pub struct Entry {
     params: fn() -> Vec<Param>,
     build: Build,
     source: Option<Print>,
+    kernels: Option<PrintKernels>,
 }
 
 fn with_params<E: Params + Default>(params: &[(&str, f64)]) -> Result<E> {
@@ -78,8 +81,15 @@ impl Entry {
             door: Door::Lanes,
             spec: || E::default().spec(),
             params: || E::default().params(),
-            build: |params, options| Ok(Box::new(LaneVec::new(with_params::<E>(params)?, options)?)),
+            build: |params, options| {
+                let env = with_params::<E>(params)?;
+                Ok(match &options.device {
+                    Device::Cpu => Box::new(LaneVec::new(env, options)?),
+                    Device::Cuda(gpu) => Box::new(CudaVec::new(env, gpu, options)?),
+                })
+            },
             source: Some(|params| Ok(emit::c_source(&with_params::<E>(params)?))),
+            kernels: Some(|params, shape| Ok(emit::cuda_source(&with_params::<E>(params)?, shape))),
         }
     }
 
@@ -89,8 +99,18 @@ impl Entry {
             door: Door::Host,
             spec: || E::default().spec(),
             params: || E::default().params(),
-            build: |params, options| Ok(Box::new(HostVec::new(with_params::<E>(params)?, options)?)),
+            build: |params, options| {
+                let env = with_params::<E>(params)?;
+                if let Device::Cuda(_) = options.device {
+                    let name = env.spec().name;
+                    return Err(Error::Invalid(format!(
+                        "{name} is ordinary Rust and has no kernel for a GPU; run it with --device cpu (operant list)"
+                    )));
+                }
+                Ok(Box::new(HostVec::new(env, options)?))
+            },
             source: None,
+            kernels: None,
         }
     }
 
@@ -121,6 +141,11 @@ impl Entry {
         (self.build)(params, options)
     }
 
+    /// The env's kernels as CUDA C, if it is over lanes.
+    pub fn cuda_source(&self, params: &[(&str, f64)], shape: &emit::Shape) -> Result<Option<String>> {
+        self.kernels.map(|print| print(params, shape)).transpose()
+    }
+
     /// The env as C, if it is over lanes.
     pub fn c_source(&self, params: &[(&str, f64)]) -> Result<Option<String>> {
         self.source.map(|source| source(params)).transpose()
@@ -132,6 +157,7 @@ impl Options {
     pub fn new(num_envs: usize) -> Self {
         Self {
             num_envs,
+            device: Device::Cpu,
             pool: Arc::new(CpuPool::new(1)),
             backend: Backend::new(Width::Auto, Math::Strict),
             autoreset: AutoReset::default(),

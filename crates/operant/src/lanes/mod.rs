@@ -26,7 +26,7 @@ pub use dispatch::{Backend, Kernel, Math, Width};
 pub use double::Double;
 pub use portable::Portable;
 pub use rng::Rng;
-pub use sym::{PRELUDE, Recording, Sym};
+pub use sym::{CUDA_PRELUDE, PRELUDE, Recording, Sym};
 pub use vectors::Vectors;
 
 use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Sub};

@@ -49,6 +49,9 @@ enum Node {
 /// The C functions behind the recorded operations, in strict mode. `FN` is the qualifier of a device function.
 pub const PRELUDE: &str = include_str!("prelude.c");
 
+/// The same functions in CUDA C; the macro `FAST` says whether they may round otherwise.
+pub const CUDA_PRELUDE: &str = include_str!("prelude.cu");
+
 type Function = fn(F) -> F;
 
 /// The elementary functions that recorded code calls, themselves printed from [`math`].

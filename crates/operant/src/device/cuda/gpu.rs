@@ -1,0 +1,314 @@
+//! A GPU: its primary context, which other libraries of this process share, and one stream of work.
+//!
+//! Everything is done in the order of that stream. Launching allocates nothing.
+#![allow(unsafe_code)]
+
+use super::driver::{
+    CAPABILITY_MAJOR, CAPABILITY_MINOR, Driver, Handle, L2_BYTES, LOCAL_BYTES, LaunchAttribute, LaunchConfig,
+    MULTIPROCESSORS, NON_BLOCKING, REGISTERS, driver,
+};
+use super::nvrtc::{self, nvrtc};
+use super::{cache, report};
+use crate::error::{Error, Result};
+use crate::lanes::Math;
+use std::ffi::{CStr, CString, c_int, c_void};
+use std::marker::PhantomData;
+use std::sync::{Arc, Mutex};
+
+/// What a GPU is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GpuInfo {
+    /// Its number: the i of `cuda:i`.
+    pub index: usize,
+    /// As NVIDIA calls it.
+    pub name: String,
+    /// Compute capability, major and minor.
+    pub capability: (i32, i32),
+    /// Multiprocessors.
+    pub multiprocessors: usize,
+    /// Memory, in bytes.
+    pub memory_bytes: usize,
+    /// Second-level cache, in bytes.
+    pub l2_bytes: usize,
+}
+
+impl GpuInfo {
+    /// The architecture for which kernels are compiled.
+    pub fn arch(&self) -> String {
+        format!("sm_{}{}", self.capability.0, self.capability.1)
+    }
+}
+
+/// A GPU that can be used.
+pub struct Gpu {
+    pub(super) driver: &'static Driver,
+    info: GpuInfo,
+    device: c_int,
+    context: Handle,
+    pub(super) stream: Handle,
+    /// While a graph is recorded: what it launches, to be kept as long as the graph.
+    pub(super) recording: Mutex<Option<Vec<Module>>>,
+}
+
+// SAFETY: the driver's functions may be called from any thread; what they need of the thread, the context, is set before.
+unsafe impl Send for Gpu {}
+// SAFETY: as above.
+unsafe impl Sync for Gpu {}
+
+impl std::fmt::Debug for Gpu {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Gpu").field(&self.info).finish()
+    }
+}
+
+/// The GPUs that the driver shows.
+pub(super) fn list(driver: &Driver) -> Result<Vec<GpuInfo>> {
+    let mut count = 0;
+    // SAFETY: the pointer is to a live int.
+    driver.check("count GPUs", unsafe { (driver.call.cuDeviceGetCount)(&mut count) })?;
+    (0..count).map(|index| info(driver, index).map(|(info, _)| info)).collect()
+}
+
+fn info(driver: &Driver, index: c_int) -> Result<(GpuInfo, c_int)> {
+    let (mut device, mut memory_bytes, mut name) = (0, 0, [0u8; 256]);
+    // SAFETY: all pointers are live; the name has 256 bytes, of which the driver ends the text with a zero.
+    unsafe {
+        driver.check("find the GPU", (driver.call.cuDeviceGet)(&mut device, index))?;
+        driver.check("name the GPU", (driver.call.cuDeviceGetName)(name.as_mut_ptr().cast(), 255, device))?;
+        driver.check("ask for memory", (driver.call.cuDeviceTotalMem_v2)(&mut memory_bytes, device))?;
+    }
+    let attribute = |which| -> Result<i32> {
+        let mut value = 0;
+        // SAFETY: the pointer is to a live int.
+        driver.check("describe the GPU", unsafe { (driver.call.cuDeviceGetAttribute)(&mut value, which, device) })?;
+        Ok(value)
+    };
+    let name = CStr::from_bytes_until_nul(&name).map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let info = GpuInfo {
+        index: index as usize,
+        name,
+        capability: (attribute(CAPABILITY_MAJOR)?, attribute(CAPABILITY_MINOR)?),
+        multiprocessors: attribute(MULTIPROCESSORS)? as usize,
+        memory_bytes,
+        l2_bytes: attribute(L2_BYTES)? as usize,
+    };
+    Ok((info, device))
+}
+
+impl Gpu {
+    /// GPU number `index`, or what is missing and how to get it.
+    pub fn open(index: usize) -> Result<Arc<Self>> {
+        let driver = driver().map_err(|error| report::unusable(&[report::driver_missing(&error)]))?;
+        nvrtc().map_err(|error| report::unusable(&[report::nvrtc_missing(&error)]))?;
+        let gpus = list(driver)?;
+        if index >= gpus.len() {
+            return Err(report::unusable(&[report::gpu_missing(index, gpus.len())]));
+        }
+        let (info, device) = info(driver, index as c_int)?;
+        let none = std::ptr::null_mut();
+        let mut gpu = Self { driver, info, device, context: none, stream: none, recording: Mutex::new(None) };
+        // SAFETY: the pointers are live; what is created is destroyed in `drop`.
+        unsafe {
+            driver.check("use the GPU", (driver.call.cuDevicePrimaryCtxRetain)(&mut gpu.context, device))?;
+            gpu.bind()?;
+            driver.check("create a stream", (driver.call.cuStreamCreate)(&mut gpu.stream, NON_BLOCKING))?;
+        }
+        Ok(Arc::new(gpu))
+    }
+
+    /// What it is.
+    pub fn info(&self) -> &GpuInfo {
+        &self.info
+    }
+
+    /// One line: name, capability, memory, driver.
+    pub fn describe(&self) -> String {
+        let GpuInfo { name, capability: (major, minor), memory_bytes, .. } = &self.info;
+        let version = self.driver.version;
+        let (cuda, nvrtc) = (report::version(version), nvrtc().map_or((0, 0), |nvrtc| nvrtc.version));
+        format!(
+            "{name}, compute capability {major}.{minor}, {:.0} GB, driver for CUDA {cuda}, NVRTC {}.{}",
+            *memory_bytes as f64 / 1e9,
+            nvrtc.0,
+            nvrtc.1
+        )
+    }
+
+    /// Makes this GPU the one that this thread's calls are for.
+    pub(super) fn bind(&self) -> Result<()> {
+        // SAFETY: the context is retained as long as `self`.
+        self.driver.check("switch to the GPU", unsafe { (self.driver.call.cuCtxSetCurrent)(self.context) })
+    }
+
+    /// Free and total memory, in bytes.
+    pub fn memory(&self) -> Result<(usize, usize)> {
+        self.bind()?;
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: the pointers are live.
+        let status = unsafe { (self.driver.call.cuMemGetInfo_v2)(&mut free, &mut total) };
+        self.driver.check("ask for free memory", status)?;
+        Ok((free, total))
+    }
+
+    /// Waits for all work, and tells of the first fault in it.
+    pub fn synchronize(&self) -> Result<()> {
+        self.bind()?;
+        // SAFETY: the stream is live.
+        self.driver.check("finish its work", unsafe { (self.driver.call.cuStreamSynchronize)(self.stream) })
+    }
+
+    /// Compiles kernels for this GPU, or takes them from the cache. `name` is for messages and file names.
+    pub fn load(self: &Arc<Self>, name: &str, source: &str, math: Math) -> Result<Module> {
+        let (arch, compiler) = (self.info.arch(), nvrtc().map_err(Error::Device)?);
+        let (major, minor) = compiler.version;
+        let key = format!("{arch}\nNVRTC {major}.{minor}\n{}\n{source}", nvrtc::options(math).join(" "));
+        let cubin = cache::cached(name, &key, || compiler.compile(name, source, &arch, math))?;
+        self.bind()?;
+        let mut handle = std::ptr::null_mut();
+        // SAFETY: the machine code is whole (checked by the cache) and is copied by the call.
+        let status = unsafe { (self.driver.call.cuModuleLoadData)(&mut handle, cubin.as_ptr().cast()) };
+        self.driver.check(&format!("load the kernels of {name}"), status)?;
+        Ok(Module(Arc::new(Loaded { gpu: self.clone(), handle })))
+    }
+}
+
+impl Drop for Gpu {
+    fn drop(&mut self) {
+        if self.bind().is_ok() && !self.stream.is_null() {
+            // SAFETY: the stream is live and not used again.
+            let _ = unsafe { (self.driver.call.cuStreamDestroy_v2)(self.stream) };
+        }
+        if !self.context.is_null() {
+            // SAFETY: it was retained once.
+            let _ = unsafe { (self.driver.call.cuDevicePrimaryCtxRelease_v2)(self.device) };
+        }
+    }
+}
+
+/// Compiled kernels on a GPU.
+#[derive(Debug, Clone)]
+pub struct Module(Arc<Loaded>);
+
+struct Loaded {
+    gpu: Arc<Gpu>,
+    handle: Handle,
+}
+
+// SAFETY: as for `Gpu`.
+unsafe impl Send for Loaded {}
+// SAFETY: as for `Gpu`.
+unsafe impl Sync for Loaded {}
+
+impl std::fmt::Debug for Loaded {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Loaded")
+    }
+}
+
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        if self.gpu.bind().is_ok() {
+            // SAFETY: the module is live and its kernels, which keep it, are gone.
+            let _ = unsafe { (self.gpu.driver.call.cuModuleUnload)(self.handle) };
+        }
+    }
+}
+
+/// The one argument of a kernel: a `#[repr(C)]` struct of numbers and device pointers, the same as in CUDA C.
+pub trait Params: Copy {}
+
+/// A kernel whose argument is a `P`.
+#[derive(Debug)]
+pub struct Kernel<P> {
+    module: Module,
+    function: Handle,
+    params: PhantomData<fn(P)>,
+}
+
+// SAFETY: as for `Gpu`; the function lives as long as its module.
+unsafe impl<P> Send for Kernel<P> {}
+// SAFETY: as above.
+unsafe impl<P> Sync for Kernel<P> {}
+
+impl Module {
+    /// The kernel of this name, which takes one `P`.
+    pub fn kernel<P: Params>(&self, name: &str) -> Result<Kernel<P>> {
+        let Loaded { gpu, handle } = &*self.0;
+        let driver = gpu.driver;
+        gpu.bind()?;
+        let text = CString::new(name).map_err(|_| Error::Device(format!("kernel \"{name}\": not a name")))?;
+        let mut function = std::ptr::null_mut();
+        // SAFETY: the module is live and the name is a C string.
+        let status = unsafe { (driver.call.cuModuleGetFunction)(&mut function, *handle, text.as_ptr()) };
+        driver.check(&format!("find the kernel {name}"), status)?;
+        // A launch copies as many bytes as the kernel's argument has: a smaller P would be read beyond its end.
+        let (mut offset, mut size) = (0, 0);
+        // SAFETY: the function is live; asking for an argument that it does not have is an error and no more.
+        let one = unsafe {
+            (driver.call.cuFuncGetParamInfo)(function, 0, &mut offset, &mut size) == 0
+                && size == size_of::<P>()
+                && (driver.call.cuFuncGetParamInfo)(function, 1, &mut offset, &mut size) != 0
+        };
+        if !one {
+            let wanted = size_of::<P>();
+            return Err(Error::Device(format!("kernel {name} does not take one argument of {wanted} bytes")));
+        }
+        Ok(Kernel { module: self.clone(), function, params: PhantomData })
+    }
+}
+
+impl<P: Params> Kernel<P> {
+    /// Starts `blocks` × `threads` threads after all work that came before.
+    pub fn launch(&self, blocks: u32, threads: u32, params: &P) -> Result<()> {
+        self.start(blocks, threads, params, &mut [])
+    }
+
+    /// Starts while the work before is still ending: the kernel itself waits for it (`griddepcontrol.wait`). The same as
+    /// [`launch`](Self::launch) on GPUs before compute capability 9.0.
+    pub fn launch_early(&self, blocks: u32, threads: u32, params: &P) -> Result<()> {
+        if self.module.0.gpu.info.capability < (9, 0) {
+            return self.launch(blocks, threads, params);
+        }
+        self.start(blocks, threads, params, &mut [LaunchAttribute::programmatic()])
+    }
+
+    fn start(&self, blocks: u32, threads: u32, params: &P, attributes: &mut [LaunchAttribute]) -> Result<()> {
+        let gpu = &self.module.0.gpu;
+        gpu.bind()?;
+        let config = LaunchConfig {
+            grid: [blocks, 1, 1],
+            block: [threads, 1, 1],
+            shared_bytes: 0,
+            stream: gpu.stream,
+            attributes: attributes.as_mut_ptr(),
+            attribute_count: attributes.len() as u32,
+        };
+        if let Ok(mut recording) = gpu.recording.lock()
+            && let Some(modules) = &mut *recording
+            && !modules.iter().any(|module| Arc::ptr_eq(&module.0, &self.module.0))
+        {
+            modules.push(self.module.clone());
+        }
+        let mut arguments = [std::ptr::from_ref(params).cast_mut().cast::<c_void>()];
+        // SAFETY: the function is live and takes one argument of P's size (checked by `Module::kernel`), which is copied.
+        let status = unsafe {
+            let extra = std::ptr::null_mut();
+            (gpu.driver.call.cuLaunchKernelEx)(&config, self.function, arguments.as_mut_ptr(), extra)
+        };
+        gpu.driver.check("launch a kernel", status)
+    }
+
+    /// Registers per thread, and bytes of slow local memory per thread (0 unless registers did not suffice).
+    pub fn resources(&self) -> Result<(i32, i32)> {
+        let driver = self.module.0.gpu.driver;
+        let (mut registers, mut local) = (0, 0);
+        // SAFETY: the function and the pointers are live.
+        unsafe {
+            driver
+                .check("ask of a kernel", (driver.call.cuFuncGetAttribute)(&mut registers, REGISTERS, self.function))?;
+            driver
+                .check("ask of a kernel", (driver.call.cuFuncGetAttribute)(&mut local, LOCAL_BYTES, self.function))?;
+        }
+        Ok((registers, local))
+    }
+}

@@ -1,0 +1,152 @@
+//! Memory of a GPU: allocated when things are built, freed when they are dropped.
+#![allow(unsafe_code)]
+
+use super::driver::OUT_OF_MEMORY;
+use super::gpu::Gpu;
+use crate::error::{Error, Result};
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+/// An address in a GPU's memory, as kernels take it; 0 is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct DevicePtr(u64);
+
+impl DevicePtr {
+    /// No address: a kernel leaves out what it would write there.
+    pub const NONE: Self = Self(0);
+
+    /// The address `bytes` further on.
+    pub fn offset(self, bytes: usize) -> Self {
+        Self(self.0 + bytes as u64)
+    }
+
+    /// As a number, for other libraries.
+    pub fn address(self) -> u64 {
+        self.0
+    }
+}
+
+/// What buffers hold.
+///
+/// # Safety
+/// Any bits are a value, and there is no padding.
+pub unsafe trait Element: Copy + Default + 'static {}
+// SAFETY: numbers.
+unsafe impl Element for u8 {}
+// SAFETY: numbers.
+unsafe impl Element for i32 {}
+// SAFETY: numbers.
+unsafe impl Element for u32 {}
+// SAFETY: numbers.
+unsafe impl Element for i64 {}
+// SAFETY: numbers.
+unsafe impl Element for u64 {}
+// SAFETY: numbers.
+unsafe impl Element for f32 {}
+// SAFETY: numbers.
+unsafe impl Element for f64 {}
+
+/// `len` elements in a GPU's memory.
+#[derive(Debug)]
+pub struct Buffer<T> {
+    gpu: Arc<Gpu>,
+    pointer: DevicePtr,
+    len: usize,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T: Element> Buffer<T> {
+    /// Zeroed memory for `len` elements. `what` it is and the `setting` to lower are for the message if there is none.
+    pub fn new(gpu: &Arc<Gpu>, len: usize, what: &str, setting: &str) -> Result<Self> {
+        gpu.bind()?;
+        // An empty buffer has an address too: kernels tell buffers from none by it.
+        let bytes = len.saturating_mul(size_of::<T>()).max(1);
+        let mut address = 0;
+        // SAFETY: the pointer is to a live u64.
+        let status = unsafe { (gpu.driver.call.cuMemAlloc_v2)(&mut address, bytes) };
+        if status == OUT_OF_MEMORY {
+            let (free, total) = gpu.memory().unwrap_or((0, gpu.info().memory_bytes));
+            return Err(Error::Device(format!(
+                "no GPU memory for {what}: asked for {}, {} of {} are free on {}; lower {setting}",
+                size(bytes),
+                size(free),
+                size(total),
+                gpu.info().name
+            )));
+        }
+        gpu.driver.check(&format!("allocate {what}"), status)?;
+        let buffer = Self { gpu: gpu.clone(), pointer: DevicePtr(address), len, of: PhantomData };
+        buffer.zero()?;
+        Ok(buffer)
+    }
+
+    /// How many elements.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Where it lies.
+    pub fn pointer(&self) -> DevicePtr {
+        self.pointer
+    }
+
+    /// Sets all bits to 0, in the order of the stream.
+    pub fn zero(&self) -> Result<()> {
+        self.gpu.bind()?;
+        let (call, bytes) = (&self.gpu.driver.call, self.len * size_of::<T>());
+        // SAFETY: the buffer has that many bytes.
+        let status = unsafe { (call.cuMemsetD8Async)(self.pointer.0, 0, bytes, self.gpu.stream) };
+        self.gpu.driver.check("clear memory", status)
+    }
+
+    /// Copies from the host to the front of the buffer, whose elements may be of another kind.
+    pub fn upload<U: Element>(&self, from: &[U]) -> Result<()> {
+        let bytes = size_of_val(from);
+        assert!(bytes <= self.len * size_of::<T>(), "{bytes} bytes for a buffer of {}", self.len * size_of::<T>());
+        self.gpu.bind()?;
+        let call = &self.gpu.driver.call;
+        // SAFETY: both sides have that many bytes, and the wait below keeps `from` alive until they are copied.
+        let status =
+            unsafe { (call.cuMemcpyHtoDAsync_v2)(self.pointer.0, from.as_ptr().cast(), bytes, self.gpu.stream) };
+        self.gpu.driver.check("copy to the GPU", status)?;
+        self.gpu.synchronize()
+    }
+
+    /// Copies elements from `first` on to the host, after all work that came before.
+    pub fn download(&self, first: usize, to: &mut [T]) -> Result<()> {
+        assert!(first + to.len() <= self.len, "{} elements from {first} on of {}", to.len(), self.len);
+        self.gpu.bind()?;
+        let (call, from) = (&self.gpu.driver.call, self.pointer.offset(first * size_of::<T>()));
+        // SAFETY: both sides have that many bytes, any bits are a T, and the wait below ends the copy.
+        let status =
+            unsafe { (call.cuMemcpyDtoHAsync_v2)(to.as_mut_ptr().cast(), from.0, size_of_val(to), self.gpu.stream) };
+        self.gpu.driver.check("copy from the GPU", status)?;
+        self.gpu.synchronize()
+    }
+}
+
+impl<T> Drop for Buffer<T> {
+    fn drop(&mut self) {
+        // Work that uses it may be under way; freeing waits for that.
+        if self.gpu.bind().is_ok() {
+            // SAFETY: it was allocated once and is not used again.
+            let _ = unsafe { (self.gpu.driver.call.cuMemFree_v2)(self.pointer.0) };
+        }
+    }
+}
+
+/// Bytes as people read them.
+pub(super) fn size(bytes: usize) -> String {
+    let bytes = bytes as f64;
+    match bytes {
+        _ if bytes >= 1e9 => format!("{:.1} GB", bytes / 1e9),
+        _ if bytes >= 1e6 => format!("{:.1} MB", bytes / 1e6),
+        _ => format!("{bytes} bytes"),
+    }
+}

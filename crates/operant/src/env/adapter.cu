@@ -1,0 +1,387 @@
+/* N envs on a GPU around an env's printed functions: what env/lane_vec.rs does on the CPU. Defined before this text:
+   STATE OBS ACTIONS CHOICES (0 unless masked), LIMIT (0 for none), AUTORESET (one of the three below), DRAWS (whether a
+   step draws random numbers), BLOCK (threads), the sizes of the arguments, ENV_STEP ENV_RESET ENV_OBSERVE ENV_LEGAL,
+   random_action(dim, word).
+   One thread per env. State lies in columns, [STATE + 6, pitch] words, so that a warp reads whole lines. */
+#define SAME_STEP 0
+#define NEXT_STEP 1
+#define DISABLED 2
+
+/* The adapter's own columns, after the env's. */
+#define ELAPSED (STATE + 0)
+#define RETURNED (STATE + 1)
+#define EPISODE (STATE + 2)
+#define PENDING (STATE + 3)
+#define SEED (STATE + 4)
+
+/* Episodes that ended: integers, so that the order of additions does not show. */
+struct Totals {
+    uint64_t episodes, length;
+    int64_t returned; /* in units of 2^-20 */
+    uint64_t unused;
+};
+#define TOTALS_SLOTS 1024
+
+struct Envs {
+    int32_t *words;
+    Totals *totals; /* [TOTALS_SLOTS] */
+    uint32_t count, pitch, first_env, unused;
+};
+
+/* Where results go, by row numbers t * N + env. What only ended episodes write is not written if final_obs is null. */
+struct Row {
+    float *obs, *reward;
+    uint8_t *terminated, *truncated;
+    float *final_obs, *episode_return;
+    int32_t *episode_length;
+    uint8_t *legal;
+};
+
+struct ResetArgs {
+    Envs envs;
+    Row row;
+    const uint8_t *which;  /* [N] or null for all */
+    const uint64_t *seeds; /* [N] or null */
+    uint64_t seed;
+    uint32_t seeded, unused; /* 0: the next episode; 1: episode 0 of seed or seeds; 2: only show the states */
+};
+
+struct StepArgs {
+    Envs envs;
+    Row row;
+    const void *actions; /* [N, ACTIONS] */
+    uint32_t kind;       /* 0: 32-bit words, 1: u8, 2: i64, 3: f64 */
+    uint32_t unused;
+};
+
+struct RolloutArgs {
+    Envs envs;
+    Row row; /* the first of `steps` rows, each after the other */
+    uint64_t seed; /* of the actions */
+    uint32_t steps, first_step; /* first_step: how many actions each env's stream has given */
+};
+
+static_assert(sizeof(ResetArgs) == RESET_BYTES && sizeof(StepArgs) == STEP_BYTES && sizeof(RolloutArgs) == ROLLOUT_BYTES,
+              "env/cuda_vec.rs has the same structs");
+
+/* What the adapter keeps of one env. */
+struct Own {
+    int32_t elapsed, episode, pending;
+    float returned;
+    int32_t seed[2];
+};
+
+/* Episodes of one env that ended in this launch. */
+struct Ended {
+    uint32_t episodes, length;
+    int64_t returned;
+};
+
+struct Step {
+    float reward;
+    int terminated, truncated;
+};
+
+FN void load_state(const Envs &envs, uint32_t i, int32_t *s) {
+#pragma unroll
+    for (int c = 0; c < STATE; c++) s[c] = envs.words[(size_t)c * envs.pitch + i];
+}
+
+FN void store_state(const Envs &envs, uint32_t i, const int32_t *s) {
+#pragma unroll
+    for (int c = 0; c < STATE; c++) envs.words[(size_t)c * envs.pitch + i] = s[c];
+}
+
+FN int32_t load_own(const Envs &envs, int column, uint32_t i) { return envs.words[(size_t)column * envs.pitch + i]; }
+
+FN void store_own(const Envs &envs, int column, uint32_t i, int32_t word) {
+    envs.words[(size_t)column * envs.pitch + i] = word;
+}
+
+FN int32_t load_action(const StepArgs &a, size_t k) {
+    switch (a.kind) {
+        case 0: return ((const int32_t *)a.actions)[k];
+        case 1: return ((const uint8_t *)a.actions)[k];
+        case 2: return (int32_t)((const int64_t *)a.actions)[k];
+        default: return bits((float)((const double *)a.actions)[k]);
+    }
+}
+
+/* One observation of each thread as rows of memory, from row `at` on; `here` is 0 in threads beyond the last env. Rows of 1,
+   2 and 4 numbers are one store; others go through shared memory, so that a warp writes whole lines. All threads of a
+   warp come here. */
+FN void store_obs(float *to, uint32_t at, int here, const float *obs) {
+#if OBS == 1
+    if (here) to[at] = obs[0];
+#elif OBS == 2
+    if (here) ((float2 *)to)[at] = make_float2(obs[0], obs[1]);
+#elif OBS == 4
+    if (here) ((float4 *)to)[at] = make_float4(obs[0], obs[1], obs[2], obs[3]);
+#elif OBS * BLOCK <= 12288
+    __shared__ float staged[OBS * BLOCK];
+    const uint32_t lane = threadIdx.x % 32;
+    const uint32_t numbers = OBS * __popc(__ballot_sync(0xFFFFFFFFu, here));
+    float *mine = staged + (threadIdx.x - lane) * OBS;
+    __syncwarp();
+#pragma unroll
+    for (int k = 0; k < OBS; k++) mine[lane * OBS + k] = obs[k];
+    __syncwarp();
+    float *first = to + (size_t)(at - lane) * OBS;
+#pragma unroll
+    for (int k = 0; k < OBS; k++)
+        if (k * 32 + lane < numbers) first[k * 32 + lane] = mine[k * 32 + lane];
+#else
+    if (here)
+        for (int k = 0; k < OBS; k++) to[(size_t)at * OBS + k] = obs[k];
+#endif
+}
+
+FN void store_legal(uint8_t *to, uint32_t at, const int32_t *s) {
+#if CHOICES > 0
+    uint8_t legal[CHOICES];
+    ENV_LEGAL(s, legal);
+#pragma unroll
+    for (int k = 0; k < CHOICES; k++) to[(size_t)at * CHOICES + k] = legal[k];
+#endif
+}
+
+FN void store_step(const Row &row, uint32_t at, const Step &step) {
+    row.reward[at] = step.reward;
+    row.terminated[at] = (uint8_t)step.terminated;
+    row.truncated[at] = (uint8_t)step.truncated;
+}
+
+/* The step proper. Tells whether the env is to be reset, and whether its episode ended. */
+FN Step take_step(const Envs &envs, uint32_t env, int32_t *s, Own &own, const int32_t *action, int &resets, int &done) {
+    Step step;
+    /* Saturates: a count that wrapped would never reach the limit. */
+    own.elapsed = min(own.elapsed, 2147483646) + 1;
+#if AUTORESET == NEXT_STEP
+    const int restarts = own.pending == 1;
+    int32_t before[STATE];
+#pragma unroll
+    for (int c = 0; c < STATE; c++) before[c] = s[c];
+#endif
+    step.terminated = ENV_STEP(own.seed, env, own.episode, own.elapsed, s, action, &step.reward);
+    step.truncated = LIMIT > 0 && own.elapsed >= LIMIT;
+#if AUTORESET == NEXT_STEP
+    if (restarts) {
+#pragma unroll
+        for (int c = 0; c < STATE; c++) s[c] = before[c];
+        step.reward = 0.0f;
+        step.terminated = step.truncated = 0;
+    }
+#endif
+    done = step.terminated | step.truncated;
+    own.returned += step.reward;
+#if AUTORESET == SAME_STEP
+    resets = done;
+#elif AUTORESET == NEXT_STEP
+    resets = restarts;
+    own.pending = done;
+#else
+    resets = 0;
+#endif
+    return step;
+}
+
+/* What only ended episodes write. */
+FN void note_end(const Row &row, uint32_t at, const int32_t *s, const Own &own, Ended &ended) {
+    if (row.final_obs != nullptr) {
+        float last[OBS];
+        ENV_OBSERVE(s, last);
+#pragma unroll
+        for (int k = 0; k < OBS; k++) row.final_obs[(size_t)at * OBS + k] = last[k];
+        row.episode_return[at] = own.returned;
+        row.episode_length[at] = own.elapsed;
+    }
+    ended.episodes += 1;
+    ended.length += (uint32_t)own.elapsed;
+    ended.returned += __float2ll_rn(own.returned * 1048576.0f);
+}
+
+FN void add_totals(const Envs &envs, const Ended &ended) {
+    Totals *slot = envs.totals + (blockIdx.x * (BLOCK / 32) + threadIdx.x / 32) % TOTALS_SLOTS;
+    atomicAdd(&slot->episodes, (uint64_t)ended.episodes);
+    atomicAdd(&slot->length, (uint64_t)ended.length);
+    atomicAdd((uint64_t *)&slot->returned, (uint64_t)ended.returned);
+}
+
+extern "C" __global__ void __launch_bounds__(BLOCK) reset(const ResetArgs a) {
+    const Envs &envs = a.envs;
+    const uint32_t i = blockIdx.x * BLOCK + threadIdx.x;
+    const int here = i < envs.count;
+    int32_t s[STATE];
+    float obs[OBS];
+    if (here) {
+        if (a.seeded != 2 && (a.which == nullptr || a.which[i] != 0)) {
+            int32_t seed[2] = {load_own(envs, SEED, i), load_own(envs, SEED + 1, i)};
+            int32_t episode = load_own(envs, EPISODE, i) + 1;
+            if (a.seeded == 1) {
+                const uint64_t word = a.seeds == nullptr ? a.seed : a.seeds[i];
+                seed[0] = (int32_t)word;
+                seed[1] = (int32_t)(word >> 32);
+                episode = 0;
+            }
+            ENV_RESET(seed, envs.first_env + i, episode, s);
+            store_state(envs, i, s);
+            store_own(envs, SEED, i, seed[0]);
+            store_own(envs, SEED + 1, i, seed[1]);
+            store_own(envs, EPISODE, i, episode);
+            store_own(envs, ELAPSED, i, 0);
+            store_own(envs, RETURNED, i, 0);
+            store_own(envs, PENDING, i, 0);
+        } else {
+            load_state(envs, i, s);
+        }
+        ENV_OBSERVE(s, obs);
+        store_legal(a.row.legal, i, s);
+    }
+    store_obs(a.row.obs, i, here, obs);
+}
+
+/* One step. Bytes per env beside the row's: the state read and written, elapsed and returned likewise, the action, and
+   the episode read; the rest only where an episode ended. */
+extern "C" __global__ void __launch_bounds__(BLOCK) step(const StepArgs a) {
+    const Envs &envs = a.envs;
+    const uint32_t i = blockIdx.x * BLOCK + threadIdx.x;
+    const int here = i < envs.count;
+    int32_t s[STATE], action[ACTIONS];
+    float obs[OBS];
+#if __CUDA_ARCH__ >= 900
+    /* The next step's blocks may take their places while this one ends; they wait here before they read. */
+    asm volatile("griddepcontrol.launch_dependents;");
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+    if (here) {
+        Own own;
+        load_state(envs, i, s);
+        own.elapsed = load_own(envs, ELAPSED, i);
+        own.returned = from_bits(load_own(envs, RETURNED, i));
+#pragma unroll
+        for (int k = 0; k < ACTIONS; k++) action[k] = load_action(a, (size_t)i * ACTIONS + k);
+#if DRAWS
+        own.seed[0] = load_own(envs, SEED, i);
+        own.seed[1] = load_own(envs, SEED + 1, i);
+        own.episode = load_own(envs, EPISODE, i);
+#endif
+#if AUTORESET == NEXT_STEP
+        own.pending = load_own(envs, PENDING, i);
+#endif
+        int resets, done;
+        const Step step = take_step(envs, envs.first_env + i, s, own, action, resets, done);
+        if (done) {
+            Ended ended = {0, 0, 0};
+            note_end(a.row, i, s, own, ended);
+            add_totals(envs, ended);
+        }
+        if (resets) {
+            const int32_t seed[2] = {load_own(envs, SEED, i), load_own(envs, SEED + 1, i)};
+            const int32_t episode = load_own(envs, EPISODE, i) + 1;
+            ENV_RESET(seed, envs.first_env + i, episode, s);
+            own.elapsed = 0;
+            own.returned = 0.0f;
+            store_own(envs, EPISODE, i, episode);
+        }
+        store_state(envs, i, s);
+        store_own(envs, ELAPSED, i, own.elapsed);
+        store_own(envs, RETURNED, i, bits(own.returned));
+#if AUTORESET == NEXT_STEP
+        store_own(envs, PENDING, i, own.pending);
+#endif
+        store_step(a.row, i, step);
+        store_legal(a.row.legal, i, s);
+        ENV_OBSERVE(s, obs);
+    }
+    store_obs(a.row.obs, i, here, obs);
+}
+
+/* Philox4x32-10, as lanes/rng.rs has it. */
+FN void philox(uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3, uint64_t seed, uint32_t *words) {
+    uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+#pragma unroll
+    for (int round = 0; round < 10; round++) {
+        const uint32_t high0 = __umulhi(c0, 0xD2511F53u), low0 = c0 * 0xD2511F53u;
+        const uint32_t high1 = __umulhi(c2, 0xCD9E8D57u), low1 = c2 * 0xCD9E8D57u;
+        c0 = high1 ^ c1 ^ k0;
+        c1 = low1;
+        c2 = high0 ^ c3 ^ k1;
+        c3 = low0;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    words[0] = c0, words[1] = c1, words[2] = c2, words[3] = c3;
+}
+
+/* Many steps with random actions, the state in registers all along. The actions of an env are the words, in order, of
+   the stream (seed, env, episode 2^32 - 1, step 0). A warp draws first states for all its envs that have none in store
+   as soon as one needs it: most episodes then begin without a draw. */
+extern "C" __global__ void __launch_bounds__(BLOCK) rollout(const RolloutArgs a) {
+    const Envs &envs = a.envs;
+    const uint32_t i = blockIdx.x * BLOCK + threadIdx.x;
+    const int here = i < envs.count;
+    /* Threads beyond the last env step along with it and write nothing. */
+    const uint32_t from = here ? i : envs.count - 1;
+    const uint32_t env = envs.first_env + from;
+    int32_t s[STATE], first[STATE], action[ACTIONS];
+    float obs[OBS];
+    Own own;
+    Ended ended = {0, 0, 0};
+    load_state(envs, from, s);
+    own.elapsed = load_own(envs, ELAPSED, from);
+    own.returned = from_bits(load_own(envs, RETURNED, from));
+    own.episode = load_own(envs, EPISODE, from);
+    own.pending = load_own(envs, PENDING, from);
+    own.seed[0] = load_own(envs, SEED, from);
+    own.seed[1] = load_own(envs, SEED + 1, from);
+    int stored = 0;
+    uint32_t words[4] = {0, 0, 0, 0};
+    uint32_t drawn = a.first_step * ACTIONS;
+    if (drawn % 4 != 0) {
+        philox(drawn / 4, 0, 0xFFFFFFFFu, env, a.seed, words);
+        for (uint32_t k = 0; k < drawn % 4; k++) words[0] = words[1], words[1] = words[2], words[2] = words[3];
+    }
+    uint32_t at = i;
+#pragma unroll 1
+    for (uint32_t t = 0; t < a.steps; t++) {
+#pragma unroll
+        for (int k = 0; k < ACTIONS; k++) {
+            if (drawn % 4 == 0) philox(drawn / 4, 0, 0xFFFFFFFFu, env, a.seed, words);
+            action[k] = random_action(k, words[0]);
+            words[0] = words[1], words[1] = words[2], words[2] = words[3];
+            drawn++;
+        }
+        int resets, done;
+        const Step step = take_step(envs, env, s, own, action, resets, done);
+        if (done && here) note_end(a.row, at, s, own, ended);
+#if AUTORESET != DISABLED
+        if (__any_sync(0xFFFFFFFFu, resets && !stored)) {
+            if (!stored) ENV_RESET(own.seed, env, own.episode + 1, first);
+            stored = 1;
+        }
+        if (resets) {
+#pragma unroll
+            for (int c = 0; c < STATE; c++) s[c] = first[c];
+            own.episode += 1;
+            own.elapsed = 0;
+            own.returned = 0.0f;
+            stored = 0;
+        }
+#endif
+        ENV_OBSERVE(s, obs);
+        if (here) {
+            store_step(a.row, at, step);
+            store_legal(a.row.legal, at, s);
+        }
+        store_obs(a.row.obs, at, here, obs);
+        at += envs.count;
+    }
+    if (here) {
+        store_state(envs, i, s);
+        store_own(envs, ELAPSED, i, own.elapsed);
+        store_own(envs, RETURNED, i, bits(own.returned));
+        store_own(envs, EPISODE, i, own.episode);
+        store_own(envs, PENDING, i, own.pending);
+        if (ended.episodes != 0) add_totals(envs, ended);
+    }
+}
