@@ -25,9 +25,12 @@ pub(super) struct Args {
     /// Threads.
     #[arg(long, default_value_t = 1, value_parser = count::<usize>, allow_negative_numbers = true)]
     threads: usize,
-    /// What matrix products read: f32, bf16, f16 or auto.
-    #[arg(long, default_value = "f32")]
-    precision: String,
+    /// Where it runs: cpu, cuda or cuda:i.
+    #[arg(long, default_value = "cpu")]
+    device: String,
+    /// What matrix products read: f32, bf16, f16 or auto [default: f32, on a GPU bf16].
+    #[arg(long)]
+    precision: Option<String>,
     /// How long to measure, and to wait until the env is solved.
     #[arg(long, default_value_t = 3.0, allow_negative_numbers = true)]
     seconds: f64,
@@ -126,12 +129,14 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let (num_envs, num_steps) = args.recipe.sizes();
     let (num_envs, num_steps) = (args.num_envs.unwrap_or(num_envs), args.num_steps.unwrap_or(num_steps));
     let mut over = Table::new();
+    let usual = if args.device == "cpu" { "f32" } else { "bf16" };
     let sizes = [
         format!("num_envs={num_envs}"),
         format!("ppo.num_steps={num_steps}"),
         format!("ppo.minibatch_size={}", (num_envs.saturating_mul(num_steps) / MINIBATCHES).max(1)),
         format!("threads={}", args.threads),
-        format!("precision={}", args.precision),
+        format!("device={}", args.device),
+        format!("precision={}", args.precision.as_deref().unwrap_or(usual)),
         "steps=1e12".to_owned(),
     ];
     let words = args.recipe.settings().iter().copied().chain(sizes.iter().map(String::as_str));
@@ -149,6 +154,9 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let mut iterate = |report: &mut Report| {
         report.begin();
         algorithm.iterate(report);
+        if let Some(reason) = report.failed.take() {
+            return Err(Failure::Run(reason));
+        }
         match report.diverged.take() {
             Some(reason) => Err(Failure::Run(format!("{reason}; this recipe does not suit {}", args.env))),
             None => Ok(()),
@@ -175,7 +183,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     if args.json {
         let object = json!({
             "recipe": args.recipe.name(), "env": config.env, "num_envs": num_envs, "num_steps": num_steps,
-            "threads": threads, "precision": precision, "sps": sps, "sps_per_cpu_s": per_cpu,
+            "threads": threads, "device": config.settings.device, "precision": precision, "sps": sps, "sps_per_cpu_s": per_cpu,
             "env_share": env, "collect_share": collect - env, "learn_share": learn,
             "allocs_per_iteration": allocations, "iterations": iterations,
             "solved_s": solved.as_ref().map(|solved| solved.seconds), "solved_step": solved.as_ref().map(|solved| solved.steps),
@@ -190,7 +198,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         None => format!("not within {} s", args.seconds),
     };
     print(&format!(
-        "ppo {} {}: {num_envs} envs x {num_steps} steps, {} threads, {}\n\
+        "ppo {} {}: {num_envs} envs x {num_steps} steps, {}, {}\n\
          machine            {}\n\
          speed              {} steps/s, {} steps per CPU-second, {iterations} iterations\n\
          env                {:.1} %\n\
@@ -201,7 +209,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
          solved             {solved}\n",
         config.env,
         args.recipe.name(),
-        threads,
+        if args.device == "cpu" { format!("{threads} threads") } else { args.device.clone() },
         precision,
         device::describe(),
         grouped(sps),

@@ -4,8 +4,10 @@
 //! One iteration: collect T steps of N envs, estimate advantages, learn from them in epochs of minibatches. The rollout's
 //! columns are written in place by env and network; nothing is allocated after [`Ppo::new`].
 
+mod cuda;
 mod settings;
 
+pub use cuda::cuda_source;
 pub use settings::{OptimizerName, Settings};
 
 use super::curiosity::Bonus;
@@ -33,8 +35,6 @@ use std::time::Instant;
 
 /// Observation, two states, flags, action, log-probability, advantage, return, value, mask, factors.
 const MAX_FEEDS: usize = 11;
-/// A clip of 0 would let nothing be learned: what is annealed stays above this share.
-const LEAST_FACTOR: f32 = 1e-3;
 /// Rewards are limited to this many standard deviations once normalised.
 const REWARD_LIMIT: f32 = 10.0;
 
@@ -45,7 +45,10 @@ pub const ENTRY: Entry = Entry {
     defaults: config::defaults::<Settings>,
     resolve: |table| Ok(config::to_table(&read(table)?)),
     may_change: settings::MAY_CHANGE,
-    build: |build| Ok(Box::new(Ppo::new(build)?)),
+    build: |mut build| match build.env.on_gpu().is_some() {
+        true => Ok(Box::new(cuda::PpoCuda::new(build)?)),
+        false => Ok(Box::new(Ppo::new(build)?)),
+    },
 };
 
 fn read(table: &Table) -> Result<Settings> {
@@ -432,9 +435,7 @@ impl Ppo {
     fn learn(&mut self, report: &mut Report) {
         let steps = u64::from(self.iteration) * self.samples();
         let learning_rate = self.schedule.at(steps, self.total_steps);
-        let left = Schedule::Linear { from: 1.0, to: 0.0 }.at(steps, self.total_steps);
-        let factor = |anneal: bool| if anneal { left.max(LEAST_FACTOR) } else { 1.0 };
-        let factors = [factor(self.settings.anneal_clip), factor(self.settings.anneal_ent)];
+        let factors = self.settings.factors(steps, self.total_steps);
         let size = self.settings.minibatch_size;
         let minibatches = self.rollout.samples() / size;
         let (mut sums, mut norm, mut updates, mut epochs) = ([0.0; PPO_STATISTICS], 0.0, 0_u32, 0);
@@ -587,7 +588,7 @@ impl Ppo {
 }
 
 /// What a checkpoint holds beside weights, optimiser and envs; floats by their bits.
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 struct State {
     iteration: u32,
     obs_normaliser: Option<Vec<u64>>,

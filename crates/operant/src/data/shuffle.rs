@@ -36,6 +36,13 @@ impl Shuffle {
         }
     }
 
+    /// Its numbers, for a kernel: length, mask, shift, nothing, factors, offsets.
+    pub fn words(&self) -> [u32; 12] {
+        let [f0, f1, f2, f3] = self.factors;
+        let [o0, o1, o2, o3] = self.offsets;
+        [self.len, self.mask, self.shift, 0, f0, f1, f2, f3, o0, o1, o2, o3]
+    }
+
     /// The index at a place below n.
     #[inline]
     pub fn at(&self, place: usize) -> usize {

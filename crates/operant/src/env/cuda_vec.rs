@@ -54,7 +54,7 @@ impl<E: Env> Printed for E {
 /// `Envs` of `adapter.cu`.
 #[derive(Clone, Copy)]
 #[repr(C)]
-struct EnvsPointers {
+pub(crate) struct EnvsPointers {
     words: DevicePtr,
     totals: DevicePtr,
     count: u32,
@@ -214,11 +214,17 @@ impl CudaVec {
         &self.gpu
     }
 
+    /// The text of the env's kernels, which other kernels may go on from.
+    pub(crate) fn source(&self) -> String {
+        self.env.source(&self.shape)
+    }
+
     fn blocks(&self) -> u32 {
         self.num_envs.div_ceil(self.shape.block as usize) as u32
     }
 
-    fn pointers(&self) -> EnvsPointers {
+    /// The envs for a kernel that steps them itself.
+    pub(crate) fn pointers(&self) -> EnvsPointers {
         EnvsPointers {
             words: self.words.pointer(),
             totals: self.totals.pointer(),

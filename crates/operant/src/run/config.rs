@@ -113,8 +113,10 @@ impl Config {
     pub fn resolve(algo: &str, env: &str, over: Table) -> Result<Self> {
         let entry = algo::find(algo)?;
         let name = env::find(env).map_or_else(|_| env.to_owned(), |entry| entry.spec().name.to_owned());
-        let mut table = match shipped::find(entry.name, &name) {
-            Some(text) => config::parse(text, &format!("configs/{}/{name}.toml", entry.name))?,
+        let on_gpu = over.get("device").and_then(Value::as_str).is_some_and(|device| device.starts_with("cuda"));
+        let folder = if on_gpu { format!("{}/cuda", entry.name) } else { entry.name.to_owned() };
+        let mut table = match shipped::find(&folder, &name).or_else(|| shipped::find(entry.name, &name)) {
+            Some(text) => config::parse(text, &format!("configs/{folder}/{name}.toml"))?,
             None => Table::new(),
         };
         config::merge(&mut table, over);
@@ -180,12 +182,8 @@ impl Config {
         if *threads > 1024 {
             return Err(Error::Invalid(format!("threads = {threads}: wanted 0 (all) to 1024")));
         }
-        if device != "auto"
-            && let Device::Cuda(_) = Device::named(device)?
-        {
-            return Err(Error::Invalid(format!(
-                "device = \"{device}\": training on a GPU is not built yet; wanted cpu or auto (bench env runs there)"
-            )));
+        if device != "auto" {
+            Device::named(device)?;
         }
         for (key, got) in [("every_s", self.checkpoint.every_s), ("improved_s", self.checkpoint.improved_s)] {
             if got.is_nan() || got < 0.0 {

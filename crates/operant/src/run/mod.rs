@@ -18,7 +18,7 @@ pub use profile::{Line, Profile};
 pub use shipped::SHIPPED;
 
 use crate::algo::{self, Algorithm, Build, Phase, Report};
-use crate::device::{self, CpuPool};
+use crate::device::{self, CpuPool, Device};
 use crate::env::{self, Spec, VecEnv};
 use crate::error::{Error, Result};
 use crate::lanes::{Backend, Math, Width};
@@ -206,7 +206,12 @@ const LEFTOVERS: [&str; 5] = ["run.toml", "metrics.jsonl", "events.jsonl", "live
 
 /// The envs of a run.
 pub fn build_env(config: &Config, pool: &Arc<CpuPool>) -> Result<Box<dyn VecEnv>> {
+    let device = match config.settings.device.as_str() {
+        "auto" => Device::Cpu,
+        name => Device::named(name)?,
+    };
     let options = env::Options {
+        device,
         pool: Arc::clone(pool),
         backend: Backend::new(Width::Auto, Math::Strict),
         ..env::Options::new(config.settings.num_envs)

@@ -13,6 +13,8 @@ shipped! {
     "ppo":
         "cartpole" "mountaincar" "mountaincar_continuous" "pendulum" "acrobot" "gridworld"
         "probe_identity" "probe_delayed" "probe_truncation" "probe_masked" "probe_memory";
+    "ppo/cuda":
+        "cartpole" "acrobot";
 }
 
 /// The text for an algorithm and env.

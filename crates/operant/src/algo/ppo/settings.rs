@@ -2,7 +2,7 @@
 
 use super::super::curiosity::Curiosity;
 use crate::error::{Error, Result};
-use crate::nn::Method;
+use crate::nn::{Method, Schedule};
 use serde::{Deserialize, Serialize};
 
 /// The `[ppo]` table.
@@ -121,7 +121,17 @@ impl Default for Settings {
 /// Larger coefficients are mistakes, and leave f32.
 const MOST: f64 = 1e30;
 
+/// A clip of 0 would let nothing be learned: what is annealed stays above this share.
+const LEAST_FACTOR: f32 = 1e-3;
+
 impl Settings {
+    /// Factors of the clip and of the entropy's weight after so many steps.
+    pub(super) fn factors(&self, steps: u64, total_steps: u64) -> [f32; 2] {
+        let left = Schedule::Linear { from: 1.0, to: 0.0 }.at(steps, total_steps);
+        let factor = |anneal: bool| if anneal { left.max(LEAST_FACTOR) } else { 1.0 };
+        [factor(self.anneal_clip), factor(self.anneal_ent)]
+    }
+
     pub(super) fn check(&self, num_envs: usize) -> Result<()> {
         let rule = |holds: bool, key: &str, got: &dyn std::fmt::Display, wanted: &str| {
             if holds { Ok(()) } else { Err(Error::Invalid(format!("ppo.{key} = {got}: wanted {wanted}"))) }

@@ -21,12 +21,15 @@ pub(super) const L2_BYTES: c_int = 38;
 /// `CU_FUNC_ATTRIBUTE_…`
 pub(super) const REGISTERS: c_int = 4;
 pub(super) const LOCAL_BYTES: c_int = 3;
+pub(super) const MOST_SHARED_BYTES: c_int = 8;
 /// `CU_STREAM_NON_BLOCKING`
 pub(super) const NON_BLOCKING: c_uint = 1;
 /// `CU_STREAM_CAPTURE_MODE_THREAD_LOCAL`
 pub(super) const THREAD_LOCAL: c_int = 1;
 /// `CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION`
 const PROGRAMMATIC: c_uint = 6;
+/// `CU_LAUNCH_ATTRIBUTE_COOPERATIVE`
+const COOPERATIVE: c_uint = 2;
 /// `CUDA_ERROR_OUT_OF_MEMORY`
 pub(super) const OUT_OF_MEMORY: c_int = 2;
 
@@ -43,6 +46,11 @@ impl LaunchAttribute {
     /// The kernel may begin before the one before it ended; it waits in its own code.
     pub(super) fn programmatic() -> Self {
         Self { id: PROGRAMMATIC, pad: 0, value: [1, 0, 0, 0, 0, 0, 0, 0] }
+    }
+
+    /// All blocks run at once, so that they can wait for each other.
+    pub(super) fn cooperative() -> Self {
+        Self { id: COOPERATIVE, pad: 0, value: [1, 0, 0, 0, 0, 0, 0, 0] }
     }
 }
 
@@ -95,6 +103,7 @@ functions! {
         cuModuleUnload(Handle);
         cuModuleGetFunction(*mut Handle, Handle, *const c_char);
         cuFuncGetAttribute(*mut c_int, c_int, Handle);
+        cuFuncSetAttribute(Handle, c_int, c_int);
         cuFuncGetParamInfo(Handle, usize, *mut usize, *mut usize);
         cuLaunchKernelEx(*const LaunchConfig, Handle, *mut *mut c_void, *mut *mut c_void);
     }

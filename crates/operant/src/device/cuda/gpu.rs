@@ -5,7 +5,7 @@
 
 use super::driver::{
     CAPABILITY_MAJOR, CAPABILITY_MINOR, Driver, Handle, L2_BYTES, LOCAL_BYTES, LaunchAttribute, LaunchConfig,
-    MULTIPROCESSORS, NON_BLOCKING, REGISTERS, driver,
+    MOST_SHARED_BYTES, MULTIPROCESSORS, NON_BLOCKING, REGISTERS, driver,
 };
 use super::nvrtc::{self, nvrtc};
 use super::{cache, report};
@@ -222,6 +222,8 @@ pub trait Params: Copy {}
 pub struct Kernel<P> {
     module: Module,
     function: Handle,
+    /// Bytes of a block's shared memory that are not fixed in the kernel's text.
+    shared_bytes: u32,
     params: PhantomData<fn(P)>,
 }
 
@@ -253,11 +255,28 @@ impl Module {
             let wanted = size_of::<P>();
             return Err(Error::Device(format!("kernel {name} does not take one argument of {wanted} bytes")));
         }
-        Ok(Kernel { module: self.clone(), function, params: PhantomData })
+        Ok(Kernel { module: self.clone(), function, shared_bytes: 0, params: PhantomData })
     }
 }
 
 impl<P: Params> Kernel<P> {
+    /// The same kernel with so many bytes of `extern __shared__` memory per block.
+    pub fn with_shared(mut self, bytes: usize) -> Result<Self> {
+        let gpu = &self.module.0.gpu;
+        gpu.bind()?;
+        let bytes = i32::try_from(bytes).map_err(|_| Error::Device(format!("{bytes} bytes of shared memory")))?;
+        // SAFETY: the function is live.
+        let status = unsafe { (gpu.driver.call.cuFuncSetAttribute)(self.function, MOST_SHARED_BYTES, bytes) };
+        gpu.driver.check(&format!("have {bytes} bytes of shared memory per block"), status)?;
+        self.shared_bytes = bytes as u32;
+        Ok(self)
+    }
+
+    /// Starts blocks that wait for each other: an error unless all fit the GPU at once.
+    pub fn launch_together(&self, blocks: u32, threads: u32, params: &P) -> Result<()> {
+        self.start(blocks, threads, params, &mut [LaunchAttribute::cooperative()])
+    }
+
     /// Starts `blocks` × `threads` threads after all work that came before.
     pub fn launch(&self, blocks: u32, threads: u32, params: &P) -> Result<()> {
         self.start(blocks, threads, params, &mut [])
@@ -278,7 +297,7 @@ impl<P: Params> Kernel<P> {
         let config = LaunchConfig {
             grid: [blocks, 1, 1],
             block: [threads, 1, 1],
-            shared_bytes: 0,
+            shared_bytes: self.shared_bytes,
             stream: gpu.stream,
             attributes: attributes.as_mut_ptr(),
             attribute_count: attributes.len() as u32,

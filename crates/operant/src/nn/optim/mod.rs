@@ -105,6 +105,18 @@ impl Optimizer {
         self.steps
     }
 
+    /// Means of gradients and of their squares, laid out as the parameters; the second is empty where the method has none.
+    pub fn moments(&self) -> [&[f32]; 2] {
+        [&self.first, &self.second]
+    }
+
+    /// Goes on from moments that another device computed, after so many steps. Panics if a length is another.
+    pub fn set_moments(&mut self, [first, second]: [&[f32]; 2], steps: u64) {
+        self.first.copy_from_slice(first);
+        self.second.copy_from_slice(second);
+        self.steps = steps;
+    }
+
     /// One step against `grads`, which lie as `params.values()` do, with zeros for padding. Gradients of buffers are not looked
     /// at. Panics if a length is not that of the parameters the optimiser was made for.
     pub fn step(&mut self, params: &mut Params, grads: &[f32], learning_rate: f32) -> StepReport {

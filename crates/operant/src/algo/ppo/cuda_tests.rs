@@ -1,0 +1,80 @@
+//! Gradients of the kernels against those of the CPU's plan, tensor by tensor: learning does not prove them.
+
+use super::super::{Loss, loss_graph};
+use super::*;
+use crate::config;
+use crate::device::{CpuPool, Device};
+use crate::nn::ops::PpoCoefficients;
+use crate::nn::{Feed, Gradients, Options, Wanted};
+
+fn build(name: &str) -> PpoCuda {
+    let options = env::Options { device: Device::named("cuda").unwrap(), ..env::Options::new(1024) };
+    let settings =
+        Settings { num_steps: 16, minibatch_size: 16_384, update_epochs: 1, max_grad_norm: 0.0, ..Settings::default() };
+    PpoCuda::new(Build {
+        env: env::find(name).unwrap().build(&[], &options).unwrap(),
+        pool: Arc::new(CpuPool::new(1)),
+        seed: 3,
+        total_steps: 1 << 30,
+        gradient_stride: 0,
+        precision: Precision::Bf16,
+        network: NetworkSettings::default(),
+        settings: config::to_table(&settings),
+    })
+    .unwrap()
+}
+
+fn fetched<T: crate::device::cuda::Element>(buffer: &Buffer<T>, len: usize) -> Vec<T> {
+    let mut out = vec![T::default(); len];
+    buffer.download(0, &mut out).unwrap();
+    out
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn gradients_agree_with_the_cpu() {
+    for name in ["cartpole", "pendulum", "acrobot", "mountaincar", "mountaincar_continuous"] {
+        let mut ppo = build(name);
+        // A step or two away from the first weights, ratios leave 1 and values their old ones.
+        ppo.run(1e-3, [1.0; 2]).unwrap();
+        ppo.iteration += 1;
+        let before = ppo.fetched_params().unwrap();
+        // Means of gradients after one step whose past counts for nothing, with weights that stay: the gradient.
+        ppo.run_with(0.0, [1.0; 2], 0.0).unwrap();
+        let len = ppo.params.len();
+        let got = fetched(&ppo.buffers.mean, len);
+        let (samples, obs) = (ppo.samples(), ppo.shape.obs);
+        let mut advantage = fetched(&ppo.buffers.advantage, samples);
+        let value = fetched(&ppo.buffers.value, samples);
+        let returns: Vec<f32> = advantage.iter().zip(&value).map(|(a, v)| a + v).collect();
+        let mean = advantage.iter().map(|x| f64::from(*x)).sum::<f64>() / samples as f64;
+        let squares = advantage.iter().map(|x| (f64::from(*x) - mean).powi(2)).sum::<f64>();
+        let deviation = (squares / (samples as f64 - 1.0)).sqrt() + 1e-8;
+        advantage.iter_mut().for_each(|x| *x = ((f64::from(*x) - mean) / deviation) as f32);
+        let observed = fetched(&ppo.buffers.obs, samples * obs);
+        let log_prob = fetched(&ppo.buffers.log_prob, samples);
+        let words = fetched(&ppo.buffers.action, samples * ppo.shape.action_numbers());
+        let choices: Vec<i32> = words.iter().map(|word| *word as i32).collect();
+        let numbers: Vec<f32> = words.iter().map(|word| f32::from_bits(*word)).collect();
+        let action = if ppo.shape.continuous { Feed::Real(&numbers[..]) } else { Feed::Ints(&choices) };
+        let net = ppo.architecture.build().unwrap();
+        let Loss { graph, loss, .. } = loss_graph(&net, &ppo.head, false, 1, PpoCoefficients::default()).unwrap();
+        let wanted = Wanted { losses: vec![(loss, 1.0)], ..Wanted::default() };
+        let mut plan: Plan = Plan::new(&graph, &wanted, samples, &Options::default()).unwrap();
+        let factors = [1.0_f32; 2];
+        let feeds = [&observed[..], &[], &log_prob, &advantage, &returns, &value, &factors].map(Feed::Real);
+        let mut feeds = feeds.to_vec();
+        feeds[1] = action;
+        assert!(plan.train(&before, samples, &feeds, 1.0, Gradients::Replace).finite);
+        let wanted = plan.gradients();
+        for spec in before.specs() {
+            let norm = |x: &mut dyn Iterator<Item = f64>| x.map(|x| x * x).sum::<f64>().sqrt();
+            let error = norm(&mut spec.range().map(|i| f64::from(got[i] - wanted[i])));
+            let size = norm(&mut spec.range().map(|i| f64::from(wanted[i])));
+            // Tensors whose gradient nearly cancels are held to the size of the whole.
+            let whole = norm(&mut wanted.iter().map(|x| f64::from(*x)));
+            eprintln!("{name} {}: off by {:.1e}", spec.name, error / size);
+            assert!(error < 2e-2 * size + 2e-4 * whole, "{name} {}: {error:.2e} of {size:.2e}", spec.name);
+        }
+    }
+}
