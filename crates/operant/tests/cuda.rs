@@ -2,13 +2,16 @@
 //! missing is said. On a GPU (`cargo test --test cuda -- --ignored`, or this file's program carried there): strict mode
 //! has the CPU's bits, fast mode stays near, and rollouts, graphs, statistics and saved states agree with steps.
 
+mod drawn;
+
+use drawn::drawn;
 use operant::Error;
 use operant::device::Device;
 use operant::device::cuda::{self, Buffer, Element, Gpu, Graph, Report};
 use operant::env::emit::Shape;
 use operant::env::{
-    ActionSpace, Actions, ActionsBuf, AutoReset, CudaVec, DeviceActions, DeviceRow, Door, Entry, Options, REGISTRY,
-    RowBuf, Seeds, Spec, VecEnv,
+    Actions, ActionsBuf, AutoReset, CudaVec, DeviceActions, DeviceRow, Door, Entry, Options, REGISTRY, RowBuf, Seeds,
+    Spec, VecEnv,
 };
 use operant::lanes::rng::HostRng;
 use operant::lanes::{Backend, Math, Width};
@@ -202,34 +205,7 @@ fn every_mode_and_odd_counts_have_the_bits_of_the_cpu() {
     }
 }
 
-/// The actions that `CudaVec::rollout` draws, from the engine's own generator.
-fn drawn(spec: &Spec, seed: u64, first_env: u32, num_envs: usize, steps: usize) -> Vec<ActionsBuf> {
-    let dims = spec.action.dims();
-    let mut streams: Vec<HostRng> =
-        (0..num_envs).map(|i| HostRng::new(seed, first_env + i as u32, u32::MAX, 0)).collect();
-    let choice = |word: u32, n: usize| (u64::from(word) * n as u64 >> 32) as i32;
-    (0..steps)
-        .map(|_| {
-            let words: Vec<u32> = (0..num_envs * dims).map(|i| streams[i / dims].word()).collect();
-            let words = || words.iter().copied();
-            match &spec.action {
-                ActionSpace::Discrete(n) => ActionsBuf::Choices(words().map(|w| choice(w, *n)).collect()),
-                ActionSpace::MultiDiscrete(n) => {
-                    ActionsBuf::Choices(words().enumerate().map(|(i, w)| choice(w, n[i % dims])).collect())
-                }
-                ActionSpace::Box(channels) => {
-                    let number = |(i, w): (usize, u32)| {
-                        let (low, high) = (channels[i % dims].low, channels[i % dims].high);
-                        low + (high - low) * ((w >> 8) as f32 * (1.0 / 16_777_216.0))
-                    };
-                    ActionsBuf::Numbers(words().enumerate().map(number).collect())
-                }
-            }
-        })
-        .collect()
-}
-
-fn vec_on_gpu<'a>(envs: &'a mut Box<dyn VecEnv>) -> &'a mut CudaVec {
+fn vec_on_gpu(envs: &mut Box<dyn VecEnv>) -> &mut CudaVec {
     envs.on_gpu().expect("envs on the GPU")
 }
 

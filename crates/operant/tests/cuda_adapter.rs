@@ -2,8 +2,11 @@
 //! gives the bits of the vector env in every auto-reset mode, step by step and in rollouts. What only a GPU can show
 //! (its arithmetic, warps, shared memory) is in `cuda.rs`.
 
+mod drawn;
+
+use drawn::drawn;
 use operant::env::emit::Shape;
-use operant::env::{ActionSpace, ActionsBuf, AutoReset, Door, Entry, Options, REGISTRY, RowBuf, Seeds, Spec};
+use operant::env::{ActionsBuf, AutoReset, Door, Entry, Options, REGISTRY, RowBuf, Seeds};
 use operant::lanes::rng::HostRng;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -131,32 +134,6 @@ fn bytes_of(row: &RowBuf) -> Vec<u8> {
     bytes
 }
 
-/// The actions that a rollout draws, from the engine's own generator.
-fn drawn(spec: &Spec, steps: usize) -> Vec<ActionsBuf> {
-    let dims = spec.action.dims();
-    let mut streams: Vec<HostRng> =
-        (0..ENVS).map(|i| HostRng::new(SEED + 1, FIRST_ENV + i as u32, u32::MAX, 0)).collect();
-    let choice = |word: u32, n: usize| (u64::from(word) * n as u64 >> 32) as i32;
-    let mut actions = Vec::new();
-    for _ in 0..steps {
-        let words: Vec<u32> = (0..ENVS * dims).map(|i| streams[i / dims].word()).collect();
-        let words = words.into_iter().enumerate();
-        actions.push(match &spec.action {
-            ActionSpace::Discrete(n) => ActionsBuf::Choices(words.map(|(_, w)| choice(w, *n)).collect()),
-            ActionSpace::MultiDiscrete(n) => ActionsBuf::Choices(words.map(|(i, w)| choice(w, n[i % dims])).collect()),
-            ActionSpace::Box(channels) => ActionsBuf::Numbers(
-                words
-                    .map(|(i, w)| {
-                        let (low, high) = (channels[i % dims].low, channels[i % dims].high);
-                        low + (high - low) * ((w >> 8) as f32 * (1.0 / 16_777_216.0))
-                    })
-                    .collect(),
-            ),
-        });
-    }
-    actions
-}
-
 /// Every row of the engine's vector env, its state at the end, and the totals of what ended.
 fn expected(
     entry: &Entry,
@@ -225,7 +202,7 @@ fn run(entry: &Entry, autoreset: AutoReset) {
     let horizons = HORIZONS.map(|steps| steps.to_string());
     let output = Command::new(&program).arg("rollout").args(horizons).output().unwrap();
     assert!(output.status.success());
-    let actions = drawn(&spec, HORIZONS.iter().sum());
+    let actions = drawn(&spec, SEED + 1, FIRST_ENV, ENVS, HORIZONS.iter().sum());
     check(&format!("{name}, rollouts"), &output.stdout, &expected(entry, autoreset, &actions, true));
 }
 

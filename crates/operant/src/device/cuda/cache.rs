@@ -89,8 +89,8 @@ mod tests {
     }
 
     fn entry(folder: &Path) -> PathBuf {
-        let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
-        files.filter(|path| path.extension().is_some_and(|ext| ext == "cubin")).next().unwrap()
+        let mut files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+        files.find(|path| path.extension().is_some_and(|ext| ext == "cubin")).unwrap()
     }
 
     #[test]
