@@ -1,5 +1,5 @@
 //! CUDA. Without a GPU: every kernel of the registry compiles (NVRTC comes from PyPI, see `cargo xtask test`), and what is
-//! missing is said. On a GPU (`cargo test --test cuda -- --ignored`, or this file's program carried there): strict mode
+//! missing is said. On a GPU (`cargo test --test cuda -- --ignored --test-threads=1`, or this file's program carried there): strict mode
 //! has the CPU's bits, fast mode stays near, and rollouts, graphs, statistics and saved states agree with steps.
 
 mod drawn;
