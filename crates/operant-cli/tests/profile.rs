@@ -87,7 +87,7 @@ fn a_profile_says_where_the_time_went_and_changes_nothing() {
         assert!(names.contains(name), "{name}: {names:?}");
     }
     let (forward, backward) = (|n: &&&str| n.ends_with(" forward"), |n: &&&str| n.ends_with(" backward"));
-    assert!(names.iter().filter(backward).count() >= 6, "{names:?}");
+    assert!(names.iter().filter(backward).count() >= 3, "{names:?}");
     assert!(names.iter().filter(forward).any(|name| name.starts_with("act: ")), "{names:?}");
     assert!(names.iter().filter(forward).any(|name| name.starts_with("learn: ")), "{names:?}");
     assert_eq!(spans.iter().filter(|span| span.name == "iteration").count(), 3);

@@ -472,7 +472,6 @@ extern "C" __global__ void __launch_bounds__(64) estimate(const EstimateArgs a) 
 
 #define STATISTICS 8 /* policy loss, value loss, entropy, -ln ratio, ratio - 1 - ln ratio, clipped, the gradient's norm; one unused */
 #define LEARN_WARPS 8
-#define PAIRS (LEARN_WARPS / 2)
 #define MAX_UPDATES 256 /* epochs * minibatches of one launch */
 #define MAX_EPOCHS 16
 
@@ -659,6 +658,29 @@ FN void backward(const NetWords *net, int lane, uint32_t x0, uint32_t x1, const 
         dz[at + 1] = pack2(c[2] * slope(low_of(h2[at + 1])), c[3] * slope(high_of(h2[at + 1])));
     }
     {
+    const uint32_t b0 = turn(x0), b1 = turn(x1);
+#pragma unroll
+    for (int m = 0; m < KS; m++) {
+        uint32_t dh[4];
+        float c[4] = {0.0f, 0.0f, 0.0f, 0.0f}, c_next[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+#pragma unroll
+        for (int j = 0; j < KS / 2; j++) {
+            const uint4 w = net->w2_back[(2 * m * (KS / 2) + j) * 32 + lane];
+            const uint4 w_next = net->w2_back[((2 * m + 1) * (KS / 2) + j) * 32 + lane];
+            mma16(c, dz + 8 * j, w.x, w.y);
+            mma16(c_next, dz + 8 * j, w_next.x, w_next.y);
+            mma16(c, dz + 8 * j + 4, w.z, w.w);
+            mma16(c_next, dz + 8 * j + 4, w_next.z, w_next.w);
+        }
+        dh[0] = pack2(c[0] * slope(low_of(h1[4 * m])), c[1] * slope(high_of(h1[4 * m])));
+        dh[1] = pack2(c[2] * slope(low_of(h1[4 * m + 1])), c[3] * slope(high_of(h1[4 * m + 1])));
+        dh[2] = pack2(c_next[0] * slope(low_of(h1[4 * m + 2])), c_next[1] * slope(high_of(h1[4 * m + 2])));
+        dh[3] = pack2(c_next[2] * slope(low_of(h1[4 * m + 3])), c_next[3] * slope(high_of(h1[4 * m + 3])));
+        const uint32_t left[4] = {turn(dh[0]), turn(dh[2]), turn(dh[1]), turn(dh[3])};
+        mma16(d.first[m], left, b0, b1);
+    }
+    }
+    {
         const uint32_t b0 = turn(dy0), b1 = turn(dy1);
 #pragma unroll
         for (int m = 0; m < KS; m++) {
@@ -680,27 +702,6 @@ FN void backward(const NetWords *net, int lane, uint32_t x0, uint32_t x1, const 
 #pragma unroll
             for (int n = 0; n < NT; n++) mma16(d.w2[m][n], left, right[2 * n], right[2 * n + 1]);
         }
-    }
-    const uint32_t b0 = turn(x0), b1 = turn(x1);
-#pragma unroll
-    for (int m = 0; m < KS; m++) {
-        uint32_t dh[4];
-        float c[4] = {0.0f, 0.0f, 0.0f, 0.0f}, c_next[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-#pragma unroll
-        for (int j = 0; j < KS / 2; j++) {
-            const uint4 w = net->w2_back[(2 * m * (KS / 2) + j) * 32 + lane];
-            const uint4 w_next = net->w2_back[((2 * m + 1) * (KS / 2) + j) * 32 + lane];
-            mma16(c, dz + 8 * j, w.x, w.y);
-            mma16(c_next, dz + 8 * j, w_next.x, w_next.y);
-            mma16(c, dz + 8 * j + 4, w.z, w.w);
-            mma16(c_next, dz + 8 * j + 4, w_next.z, w_next.w);
-        }
-        dh[0] = pack2(c[0] * slope(low_of(h1[4 * m])), c[1] * slope(high_of(h1[4 * m])));
-        dh[1] = pack2(c[2] * slope(low_of(h1[4 * m + 1])), c[3] * slope(high_of(h1[4 * m + 1])));
-        dh[2] = pack2(c_next[0] * slope(low_of(h1[4 * m + 2])), c_next[1] * slope(high_of(h1[4 * m + 2])));
-        dh[3] = pack2(c_next[2] * slope(low_of(h1[4 * m + 3])), c_next[3] * slope(high_of(h1[4 * m + 3])));
-        const uint32_t left[4] = {turn(dh[0]), turn(dh[2]), turn(dh[1]), turn(dh[3])};
-        mma16(d.first[m], left, b0, b1);
     }
 }
 
@@ -886,45 +887,34 @@ extern "C" __global__ void __launch_bounds__(32 * LEARN_WARPS, 1) learn(const Le
         }
         wait_for_all(a.barrier, target);
 
-        /* Each pair of warps adds up some groups over all blocks. */
-        const int pair = warp / 2, rounds = (2 * GROUPS + PAIRS * gridDim.x - 1) / (PAIRS * gridDim.x);
+        /* Each block adds up some groups over all blocks. */
         float own_squares = 0.0f;
-#pragma unroll 1
-        for (int round = 0; round < rounds; round++) {
-            const int group = blockIdx.x + (round * PAIRS + pair) * gridDim.x;
+        int turn_of = 0;
+        for (uint32_t group = blockIdx.x; group < 2 * GROUPS; group += gridDim.x, turn_of++) {
             float2 x = make_float2(0.0f, 0.0f);
-            if (group < 2 * GROUPS) {
-#pragma unroll 8
-                for (uint32_t b = warp % 2; b < gridDim.x; b += 2) {
-                    const float2 part = __ldcg(&a.partial[((size_t)b * 2 * GROUPS + group) * 32 + lane]);
-                    x.x += part.x, x.y += part.y;
-                }
+            for (uint32_t b = warp; b < gridDim.x; b += LEARN_WARPS) {
+                const float2 part = __ldcg(&a.partial[((size_t)b * 2 * GROUPS + group) * 32 + lane]);
+                x.x += part.x, x.y += part.y;
             }
             few[warp * 32 + lane] = x;
             __syncthreads();
-            if (warp % 2 == 0 && group < 2 * GROUPS) {
-                x.x += few[(warp + 1) * 32 + lane].x, x.y += few[(warp + 1) * 32 + lane].y;
+            if (warp == 0) {
+                for (int w = 1; w < LEARN_WARPS; w++) x.x += few[w * 32 + lane].x, x.y += few[w * 32 + lane].y;
                 /* Columns without a parameter hold products of no meaning. */
                 if (place_of(group / GROUPS, group % GROUPS, lane, 0) < 0) x.x = 0.0f;
                 if (place_of(group / GROUPS, group % GROUPS, lane, 1) < 0) x.y = 0.0f;
-                sum[(round * PAIRS + pair) * 32 + lane] = x;
+                sum[turn_of * 32 + lane] = x;
                 own_squares += x.x * x.x + x.y * x.y;
             }
             __syncthreads();
         }
-        if (warp % 2 == 0) {
+        if (warp == 0) {
 #pragma unroll
             for (int other = 16; other > 0; other /= 2) own_squares += __shfl_xor_sync(0xFFFFFFFFu, own_squares, other);
-            if (lane == 0) few[pair].x = own_squares;
-        }
-        __syncthreads();
-        if (thread == 0) {
-            float x = few[0].x;
-            for (int k = 1; k < PAIRS; k++) x += few[k].x;
-            __stcg(&a.squares[blockIdx.x], x);
+            if (lane == 0) __stcg(&a.squares[blockIdx.x], own_squares);
         }
         wait_for_all(a.barrier, target);
-        if (warp % 2 == 0) {
+        if (warp == 0) {
             float all = 0.0f;
             for (uint32_t b = lane; b < gridDim.x; b += 32) all += __ldcg(&a.squares[b]);
 #pragma unroll
@@ -933,11 +923,9 @@ extern "C" __global__ void __launch_bounds__(32 * LEARN_WARPS, 1) learn(const Le
             const float shorter = a.max_norm > 0.0f && norm > a.max_norm ? a.max_norm / (norm + 1e-6f) : 1.0f;
             const float step = (float)(a.adam_step + update + 1);
             const float first_bias = -1.0f / expm1f(step * logf(a.beta1)), second_bias = -1.0f / expm1f(step * logf(a.beta2));
-#pragma unroll 1
-            for (int round = 0; round < rounds; round++) {
-                const int group = blockIdx.x + (round * PAIRS + pair) * gridDim.x;
-                if (group >= 2 * GROUPS) break;
-                const float2 gradients = sum[(round * PAIRS + pair) * 32 + lane];
+            turn_of = 0;
+            for (uint32_t group = blockIdx.x; group < 2 * GROUPS; group += gridDim.x, turn_of++) {
+                const float2 gradients = sum[turn_of * 32 + lane];
                 float weights[2];
 #pragma unroll
                 for (int k = 0; k < 2; k++) {
@@ -954,7 +942,7 @@ extern "C" __global__ void __launch_bounds__(32 * LEARN_WARPS, 1) learn(const Le
                 }
                 store_words(a.image + group / GROUPS, group / GROUPS, group % GROUPS, lane, weights[0], weights[1]);
             }
-            if (warp == 0 && blockIdx.x == 0 && update + 1 == a.epochs * a.minibatches) {
+            if (blockIdx.x == 0 && update + 1 == a.epochs * a.minibatches) {
                 if (lane < 6) {
                     float x = 0.0f;
                     for (uint32_t b = 0; b < gridDim.x; b++) x += __ldcg(&a.statistics[b * STATISTICS + lane]);

@@ -191,7 +191,6 @@ fn last_layer<R: Real, L: Vectors<R>, const C: usize, const WORDS: bool, const R
 /// The way back through a last layer of `C` outputs and the activation before it: from `dy` to the gradient `dz` before
 /// the activation, with the last weight's gradient and that of the bias before the activation.
 #[inline(always)]
-#[expect(clippy::too_many_arguments)]
 fn last_layer_back<R: Real, L: Vectors<R>, const C: usize, const WORDS: bool, const RELU: bool>(
     dy: &[R],
     weight: &[R],
@@ -276,9 +275,7 @@ fn copy_row<R: Real, L: Vectors<R>>(from: &[R], to: &mut [R]) {
     for at in (0..whole).step_by(L::LANES) {
         L::write(L::read(&from[at..]), &mut to[at..]);
     }
-    for at in whole..from.len() {
-        to[at] = from[at];
-    }
+    to[whole..from.len()].copy_from_slice(&from[whole..]);
 }
 
 impl Tower {
@@ -491,23 +488,21 @@ impl<'a, R: Real> Live<'a, R> {
         }
         let (dy, room) = room.split_at_mut(rows * outputs);
         let (x, mut room) = room.split_at_mut(rows * inputs);
-        let mut to = 0;
-        for (row, from) in self.dy.chunks_exact(outputs).enumerate().filter(|(_, dy)| is_live(dy)) {
-            dy[to * outputs..][..outputs].copy_from_slice(from);
-            x[to * inputs..][..inputs].copy_from_slice(&self.x[row * inputs..][..inputs]);
-            to += 1;
+        let live = || self.dy.chunks_exact(outputs).enumerate().filter(|(_, dy)| is_live(dy));
+        let to = dy.chunks_exact_mut(outputs).zip(x.chunks_exact_mut(inputs));
+        for ((row, from), (dy, x)) in live().zip(to) {
+            dy.copy_from_slice(from);
+            x.copy_from_slice(&self.x[row * inputs..][..inputs]);
         }
         let mut kept: [&[R]; MAX_OUTPUTS] = [&[]; MAX_OUTPUTS];
-        for l in 0..last {
+        for (l, kept) in kept.iter_mut().enumerate().take(last) {
             let len = kept_len::<WORDS>(s.layer(l).1);
             let (rows, rest) = room.split_at_mut(rows * len);
             room = rest;
-            let mut to = 0;
-            for (row, _) in self.dy.chunks_exact(outputs).enumerate().filter(|(_, dy)| is_live(dy)) {
-                copy_row::<R, L>(&self.kept[l][row * len..][..len], &mut rows[to * len..][..len]);
-                to += 1;
+            for ((row, _), to) in live().zip(rows.chunks_exact_mut(len)) {
+                copy_row::<R, L>(&self.kept[l][row * len..][..len], to);
             }
-            kept[l] = rows;
+            *kept = rows;
         }
         Self { rows, dy, x, kept }
     }

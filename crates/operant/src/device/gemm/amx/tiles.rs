@@ -434,9 +434,9 @@ pub(super) unsafe fn transpose_to_bf16(
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 unsafe fn word_pairs(rows: usize, src: *const u32, row: usize) -> [[__m512i; 16]; 2] {
-    let mut pairs = [[_mm512_setzero_si512(); 16]; 2];
+    let [mut first, mut second] = [[_mm512_setzero_si512(); 16]; 2];
     let high = _mm512_set1_epi32(0xffff_0000_u32 as i32);
-    for r in 0..16 {
+    for (r, (first, second)) in first.iter_mut().zip(&mut second).enumerate() {
         let at = src.wrapping_add(2 * r * row);
         let (even, odd) = (if 2 * r < rows { !0 } else { 0 }, if 2 * r + 1 < rows { !0 } else { 0 });
         // SAFETY: rows that are not the caller's are not read.
@@ -445,10 +445,10 @@ unsafe fn word_pairs(rows: usize, src: *const u32, row: usize) -> [[__m512i; 16]
         };
         // Bits of the first operand where the third is clear, else of the second.
         const CHOOSE: i32 = 0b1100_1010;
-        pairs[0][r] = _mm512_ternarylogic_epi32::<CHOOSE>(high, _mm512_slli_epi32::<16>(odd), even);
-        pairs[1][r] = _mm512_ternarylogic_epi32::<CHOOSE>(high, odd, _mm512_srli_epi32::<16>(even));
+        *first = _mm512_ternarylogic_epi32::<CHOOSE>(high, _mm512_slli_epi32::<16>(odd), even);
+        *second = _mm512_ternarylogic_epi32::<CHOOSE>(high, odd, _mm512_srli_epi32::<16>(even));
     }
-    pairs
+    [first, second]
 }
 
 /// # Safety
