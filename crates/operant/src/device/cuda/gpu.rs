@@ -245,12 +245,9 @@ impl Module {
         driver.check(&format!("find the kernel {name}"), status)?;
         // A launch copies as many bytes as the kernel's argument has: a smaller P would be read beyond its end.
         let (mut offset, mut size) = (0, 0);
-        // SAFETY: the function is live; asking for an argument that it does not have is an error and no more.
-        let one = unsafe {
-            (driver.call.cuFuncGetParamInfo)(function, 0, &mut offset, &mut size) == 0
-                && size == size_of::<P>()
-                && (driver.call.cuFuncGetParamInfo)(function, 1, &mut offset, &mut size) != 0
-        };
+        // SAFETY: the function and the pointers are live.
+        let status = unsafe { (driver.call.cuFuncGetParamInfo)(function, 0, &mut offset, &mut size) };
+        let one = status == 0 && size == size_of::<P>();
         if !one {
             let wanted = size_of::<P>();
             return Err(Error::Device(format!("kernel {name} does not take one argument of {wanted} bytes")));
