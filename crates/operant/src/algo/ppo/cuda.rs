@@ -224,7 +224,13 @@ impl Shape {
     fn learn_shared(&self, epochs: usize) -> usize {
         let sums = 2 * self.groups() * 32 * 8;
         let few = LEARN_WARPS * 32 * 8;
-        2 * self.net_bytes() + 2 * LEARN_WARPS * self.tile_bytes() + sums + few + epochs * 48 + LEARN_WARPS * 6 * 32 * 4
+        2 * self.net_bytes()
+            + 2 * LEARN_WARPS * self.tile_bytes()
+            + sums
+            + few
+            + epochs * 48
+            + LEARN_WARPS * 6 * 32 * 4
+            + MAX_UPDATES * 8
     }
 
     /// The text of the kernels behind that of the env's.

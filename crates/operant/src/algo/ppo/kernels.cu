@@ -779,6 +779,8 @@ extern "C" __global__ void __launch_bounds__(32 * LEARN_WARPS, 1) learn(const Le
     float2 *sum = (float2 *)(tiles + 2 * LEARN_WARPS);       /* [2, GROUPS, 32] */
     float2 *few = sum + 2 * GROUPS * 32;                     /* [LEARN_WARPS, 32] */
     Order *orders = (Order *)(few + LEARN_WARPS * 32);       /* [epochs] */
+    float *statistics_of_all = (float *)(orders + a.epochs);  /* [LEARN_WARPS, 6, 32] */
+    float2 *scales = (float2 *)(statistics_of_all + LEARN_WARPS * 6 * 32); /* [updates]: mean and 1 / deviation of advantages */
     const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32, g = lane / 4, t = lane % 4;
     const int critic = warp % 2;
     const NetWords *net = nets + critic;
@@ -791,6 +793,22 @@ extern "C" __global__ void __launch_bounds__(32 * LEARN_WARPS, 1) learn(const Le
     if (a.normalise) {
         sum_advantages(a, orders, (double2 *)sum, of_minibatch);
         wait_for_all(a.barrier, target);
+        for (uint32_t update = warp; update < a.epochs * a.minibatches; update += LEARN_WARPS) {
+            double x = 0.0, y = 0.0;
+            for (uint32_t b = lane; b < gridDim.x; b += 32) {
+                const double2 part = __ldcg(&a.sums[update * gridDim.x + b]);
+                x += part.x, y += part.y;
+            }
+#pragma unroll
+            for (int other = 16; other > 0; other /= 2) {
+                x += __shfl_xor_sync(0xFFFFFFFFu, x, other);
+                y += __shfl_xor_sync(0xFFFFFFFFu, y, other);
+            }
+            const double count = (double)of_minibatch * 16.0;
+            const float deviation = sqrtf((float)fmax((y - x * x / count) / (count - 1.0), 0.0));
+            if (lane == 0) scales[update] = make_float2((float)(x / count), 1.0f / (deviation + 1e-8f));
+        }
+        __syncthreads();
     }
 #pragma unroll 1
     for (uint32_t update = 0; update < a.epochs * a.minibatches; update++) {
@@ -805,29 +823,14 @@ extern "C" __global__ void __launch_bounds__(32 * LEARN_WARPS, 1) learn(const Le
 #else
         const float *log_std = nullptr;
 #endif
-        float mean = 0.0f, scale = 1.0f;
-        if (a.normalise) {
-            double x = 0.0, y = 0.0;
-            for (uint32_t b = lane; b < gridDim.x; b += 32) {
-                const double2 part = __ldcg(&a.sums[update * gridDim.x + b]);
-                x += part.x, y += part.y;
-            }
-#pragma unroll
-            for (int other = 16; other > 0; other /= 2) {
-                x += __shfl_xor_sync(0xFFFFFFFFu, x, other);
-                y += __shfl_xor_sync(0xFFFFFFFFu, y, other);
-            }
-            const double count = (double)of_minibatch * 16.0;
-            mean = (float)(x / count);
-            scale = 1.0f / (sqrtf((float)fmax((y - x * x / count) / (count - 1.0), 0.0)) + 1e-8f);
-        }
+        const float mean = a.normalise ? scales[update].x : 0.0f, scale = a.normalise ? scales[update].y : 1.0f;
         __syncthreads();
 
         /* Tiles: warps 2k and 2k + 1 take the same samples, one for the policy and one for the value. A tile is fetched while
            the one before it is worked on; of the next 32, each lane knows where one lies. */
         Gradients d = {};
         /* In memory, a number per lane: registers are scarce. */
-        float *statistics = (float *)(orders + a.epochs) + warp * 6 * 32 + lane;
+        float *statistics = statistics_of_all + warp * 6 * 32 + lane;
 #pragma unroll
         for (int k = 0; k < 6; k++) statistics[k * 32] = 0.0f;
         {
