@@ -46,7 +46,7 @@ pub(crate) struct Args {
     /// Threads; 0 for all.
     #[arg(long, value_parser = count::<u64>, allow_negative_numbers = true)]
     threads: Option<u64>,
-    /// Where it runs: cpu or auto.
+    /// Where it runs: cpu, cuda, cuda:i, or auto (cpu).
     #[arg(long)]
     device: Option<String>,
     /// What matrix products read: f32, bf16, f16 or auto.

@@ -162,7 +162,7 @@ fn threads_do_not_change_a_bit() {
             let mut ppo = build(env, &[words, &[threads]].concat()).unwrap();
             let mut report = Report::new(ppo.metrics().len());
             iterate(ppo.as_mut(), &mut report, 4);
-            (ppo.save(), report.values.iter().map(|x| x.to_bits()).collect::<Vec<_>>())
+            (ppo.save().unwrap(), report.values.iter().map(|x| x.to_bits()).collect::<Vec<_>>())
         });
         assert!(weights[0] == weights[1] && weights[0] == weights[2], "{env} {words:?}");
     }
@@ -174,7 +174,7 @@ fn going_on_from_a_save_changes_no_bit() {
         let mut straight = build(env, words).unwrap();
         let mut report = Report::new(straight.metrics().len());
         iterate(straight.as_mut(), &mut report, 5);
-        let saved = straight.save();
+        let saved = straight.save().unwrap();
         iterate(straight.as_mut(), &mut report, 5);
         let mut resumed = build(env, words).unwrap();
         resumed.load(&saved).unwrap();
@@ -190,7 +190,7 @@ fn seeds_differ_and_repeat() {
         let mut ppo = build("cartpole", &[seed]).unwrap();
         let mut report = Report::new(ppo.metrics().len());
         iterate(ppo.as_mut(), &mut report, 3);
-        ppo.save()
+        ppo.save().unwrap()
     };
     assert!(weights("seed=1") == weights("seed=1") && weights("seed=1") != weights("seed=2"));
 }
@@ -213,7 +213,7 @@ fn impossible_settings_say_which_rule_they_break() {
 
 #[test]
 fn a_save_of_another_run_is_refused() {
-    let parts = build("cartpole", &[]).unwrap().save();
+    let parts = build("cartpole", &[]).unwrap().save().unwrap();
     for (env, words) in
         [("cartpole", &["network.hidden=[32, 32]"][..]), ("cartpole", &["num_envs=32"]), ("pendulum", &[])]
     {

@@ -109,6 +109,9 @@ fn solve(config: &Config, seconds: f64) -> Result<Option<Solved>, Failure> {
     while start.elapsed().as_secs_f64() < seconds {
         report.begin();
         algorithm.iterate(&mut report);
+        if let Some(reason) = report.failed.take() {
+            return Err(Failure::Run(reason));
+        }
         if report.diverged.is_some() {
             return Ok(None);
         }
@@ -129,7 +132,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let (num_envs, num_steps) = args.recipe.sizes();
     let (num_envs, num_steps) = (args.num_envs.unwrap_or(num_envs), args.num_steps.unwrap_or(num_steps));
     let mut over = Table::new();
-    let usual = if args.device == "cpu" { "f32" } else { "bf16" };
+    let usual = if args.device.starts_with("cuda") { "bf16" } else { "f32" };
     let sizes = [
         format!("num_envs={num_envs}"),
         format!("ppo.num_steps={num_steps}"),
@@ -209,7 +212,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
          solved             {solved}\n",
         config.env,
         args.recipe.name(),
-        if args.device == "cpu" { format!("{threads} threads") } else { args.device.clone() },
+        if args.device.starts_with("cuda") { args.device.clone() } else { format!("{threads} threads") },
         precision,
         device::describe(),
         grouped(sps),

@@ -158,7 +158,7 @@ pub trait Algorithm: Send {
     /// The policy as it is now, for evaluation.
     fn policy(&self) -> Result<Policy>;
     /// Everything needed to go on exactly from here; the part `policy.safetensors` is a policy's file.
-    fn save(&self) -> Parts;
+    fn save(&self) -> Result<Parts>;
     /// Goes on from [`Algorithm::save`]. On an error the algorithm must not be used.
     fn load(&mut self, parts: &Parts) -> Result<()>;
 }

@@ -677,7 +677,7 @@ impl Algorithm for Ppo {
         Ok(self.current_policy())
     }
 
-    fn save(&self) -> Parts {
+    fn save(&self) -> Result<Parts> {
         let state = State {
             iteration: self.iteration,
             obs_normaliser: self.obs_normaliser.as_ref().map(|x| to_bits(x.to_numbers())),
@@ -693,7 +693,7 @@ impl Algorithm for Ppo {
             ("memory.bin".into(), self.actor.state().iter().flatten().flat_map(|x| x.to_le_bytes()).collect()),
             ("ppo.json".into(), serde_json::to_vec(&state).expect("numbers are JSON")),
         ];
-        own.into_iter().chain(bonus).collect()
+        Ok(own.into_iter().chain(bonus).collect())
     }
 
     fn load(&mut self, parts: &Parts) -> Result<()> {

@@ -29,15 +29,19 @@ pub enum Device {
 impl Device {
     /// The device of this name: `cpu`, `cuda` (the first GPU) or `cuda:i`. A GPU that cannot be used says what is missing.
     pub fn named(name: &str) -> Result<Self> {
+        Self::gpu_index(name)?.map_or(Ok(Self::Cpu), |index| cuda::Gpu::open(index).map(Self::Cuda))
+    }
+
+    /// The GPU that a name means, if it means one; says so if it means nothing. Opens nothing.
+    pub fn gpu_index(name: &str) -> Result<Option<usize>> {
         let index = match name.split_once(':') {
-            _ if name == "cpu" => return Ok(Self::Cpu),
+            _ if name == "cpu" => return Ok(None),
             _ if name == "cuda" => Some(0),
             Some(("cuda", index)) => index.parse().ok(),
             _ => None,
         };
         let known = ["cpu", "cuda", "cuda:0"];
-        let index = index.ok_or_else(|| Error::unknown("device", name, known, "cpu, cuda or cuda:i"))?;
-        cuda::Gpu::open(index).map(Self::Cuda)
+        index.map(Some).ok_or_else(|| Error::unknown("device", name, known, "cpu, cuda or cuda:i"))
     }
 
     /// As a word for reports.

@@ -183,7 +183,7 @@ impl Config {
             return Err(Error::Invalid(format!("threads = {threads}: wanted 0 (all) to 1024")));
         }
         if device != "auto" {
-            Device::named(device)?;
+            Device::gpu_index(device)?;
         }
         for (key, got) in [("every_s", self.checkpoint.every_s), ("improved_s", self.checkpoint.improved_s)] {
             if got.is_nan() || got < 0.0 {

@@ -66,24 +66,22 @@ impl Run {
         let episodes = &self.report.episodes;
         let mean = (episodes.count() > 0).then(|| episodes.mean_return());
         let is_best = episodes.is_full() && mean.is_some_and(|mean| self.best.is_none_or(|best| mean > best));
-        if is_best {
-            self.best = mean;
-        }
+        let best = if is_best { mean } else { self.best };
         let seconds = self.seconds();
         let kept = Kept {
             seconds,
             cpu_seconds: self.cpu_seconds(),
-            best: self.best,
+            best,
             solved_step: self.solved.map(|solved| solved.step),
             solved_s: self.solved.map(|solved| solved.seconds),
             solved_return: self.solved.map(|solved| solved.mean_return),
             episodes: episodes.to_numbers(),
         };
-        let mut parts = self.algorithm.save();
+        let mut parts = self.algorithm.save()?;
         parts.insert("run.json".into(), serde_json::to_vec(&kept).expect("numbers are JSON"));
         parts.insert("run.toml".into(), self.config.to_text().into_bytes());
         let name = self.checkpoints.save(steps, Mark { mean_return: mean, is_best, synced }, &parts)?;
-        (self.saved, self.save_failure) = ((self.iterations, seconds), None);
+        (self.saved, self.save_failure, self.best) = ((self.iterations, seconds), None, best);
         self.board.event(EventKind::Checkpoint, steps, if is_best { format!("{name}, best") } else { name.clone() });
         Ok(name)
     }

@@ -1,4 +1,5 @@
-//! PPO wholly on a GPU, for envs over lanes and small networks: the kernels of `kernels.cu` after those of the env.
+//! PPO wholly on a GPU, for envs over lanes and small networks: the kernels of `collect.cu` and `learn.cu` after those of
+//! the env.
 //!
 //! An iteration is six launches and one copy of a few hundred numbers to the host. What it learns is what [`Ppo`](super::Ppo)
 //! learns, with other random numbers and bf16 products; checkpoints of the two are the same.
@@ -34,7 +35,7 @@ const MOST: usize = 7;
 /// Envs from which on a warp of `collect` takes two tiles.
 const MANY_ENVS: usize = 32_768;
 
-/// `Rollout` of `kernels.cu`.
+/// `Rollout` of `collect.cu`.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct RolloutPointers {
@@ -222,7 +223,8 @@ impl Shape {
     }
 
     fn learn_shared(&self, epochs: usize) -> usize {
-        let sums = 2 * self.groups() * 32 * 8;
+        // Gradients, or before that two f64 per warp and update.
+        let sums = (2 * self.groups() * 32 * 8).max(MAX_UPDATES * LEARN_WARPS * 16);
         let few = LEARN_WARPS * 32 * 8;
         2 * self.net_bytes()
             + 2 * LEARN_WARPS * self.tile_bytes()
@@ -244,6 +246,9 @@ impl Shape {
             ("TILES", self.tiles),
             ("WARPS", self.warps),
             ("TOLD", TOLD),
+            ("LEARN_WARPS", LEARN_WARPS),
+            ("STATISTICS", STATISTICS),
+            ("MAX_EPOCHS", MAX_EPOCHS),
             ("NET_BYTES", self.net_bytes()),
             ("TILE_BYTES", self.tile_bytes()),
             ("GROUP_COUNT", self.groups()),
@@ -271,7 +276,8 @@ impl Shape {
         }
         let log_std = if self.continuous { offset("log_std")? } else { 0 };
         let _ = writeln!(text, "#define LOG_STD {log_std}");
-        text.push_str(include_str!("kernels.cu"));
+        text.push_str(include_str!("collect.cu"));
+        text.push_str(include_str!("learn.cu"));
         Ok(text)
     }
 }
@@ -397,6 +403,8 @@ pub(super) struct PpoCuda {
     schedule: Schedule,
     marks: [Event; 3],
     iteration: u32,
+    /// Steps of the optimiser so far.
+    updates: u64,
     /// Where the count of blocks that met at the barrier stands.
     barrier: u32,
     told: Vec<f32>,
@@ -433,7 +441,8 @@ fn check(settings: &Settings, num_envs: usize, precision: Precision) -> Result<(
         return Err(unserved(&format!("ppo.{key}")));
     }
     if precision != Precision::Bf16 {
-        return Err(unserved(&format!("precision = \"{}\"; bf16 has one: precision", precision.name())));
+        let got = precision.name();
+        return Err(Error::Invalid(format!("precision = \"{got}\": on a GPU wanted bf16 (--precision bf16)")));
     }
     if !num_envs.is_multiple_of(TILE) || !settings.minibatch_size.is_multiple_of(TILE) {
         return Err(Error::Invalid(format!(
@@ -466,6 +475,10 @@ impl PpoCuda {
         let shape = Shape::new(&architecture, &spec, n).map_err(|what| unserved(&what))?;
         let Some(envs) = env.on_gpu() else { return Err(Error::Invalid("envs that are not on a GPU".into())) };
         let gpu = Arc::clone(envs.gpu());
+        let (major, minor) = gpu.info().capability;
+        if major < 8 {
+            return Err(unserved(&format!("compute capability {major}.{minor}, below 8.0,")));
+        }
         let module = gpu.load(&format!("ppo-{}", spec.name), &shape.source(envs.source(), &params)?, Math::Fast)?;
         let kernels = Kernels {
             prepare: module.kernel("prepare")?,
@@ -487,6 +500,7 @@ impl PpoCuda {
             },
             marks: [Event::new(&gpu)?, Event::new(&gpu)?, Event::new(&gpu)?],
             iteration: 0,
+            updates: 0,
             barrier: 0,
             told: vec![0.0; STATISTICS + 3 * TOLD],
             heard: vec![0; TOLD],
@@ -545,17 +559,12 @@ impl PpoCuda {
         let (mut mean, mut square) = (vec![0.0; len], vec![0.0; len]);
         self.buffers.mean.download(0, &mut mean)?;
         self.buffers.square.download(0, &mut square)?;
-        optimizer.set_moments([&mean, &square], self.updates());
+        optimizer.set_moments([&mean, &square], self.updates);
         Ok(optimizer)
     }
 
     fn minibatches(&self) -> usize {
         self.samples() / self.settings.minibatch_size
-    }
-
-    /// Steps of the optimiser so far.
-    fn updates(&self) -> u64 {
-        u64::from(self.iteration) * u64::from(self.settings.update_epochs) * self.minibatches() as u64
     }
 
     /// Queues an iteration, waits for it and fetches what is told.
@@ -616,7 +625,8 @@ impl PpoCuda {
             epochs,
             minibatches,
             barrier_start: self.barrier,
-            adam_step: self.updates() as u32,
+            // Far beyond where the corrections of Adam's moments are 1.
+            adam_step: self.updates.min(1 << 30) as u32,
             learning_rate,
             clip: settings.clip_coef as f32 * factors[0],
             entropy: settings.ent_coef as f32 * factors[1],
@@ -679,6 +689,7 @@ impl Algorithm for PpoCuda {
             Ok(seconds) => {
                 report.seconds = seconds;
                 self.iteration += 1;
+                self.updates += u64::from(self.settings.update_epochs) * self.minibatches() as u64;
                 self.report(learning_rate, report);
             }
             Err(error) => report.failed = Some(error.to_string()),
@@ -712,18 +723,15 @@ impl Algorithm for PpoCuda {
         self.fetched_policy()
     }
 
-    fn save(&self) -> Parts {
+    fn save(&self) -> Result<Parts> {
         let state = State { iteration: self.iteration, ..State::default() };
-        // A GPU that failed has nothing more to give; the loop has stopped by then.
-        let policy = self.fetched_policy().map(|policy| policy.to_bytes()).unwrap_or_default();
-        let optimizer = self.fetched_optimizer().map(|optimizer| optimizer.to_bytes()).unwrap_or_default();
-        Parts::from([
-            ("policy.safetensors".into(), policy),
-            ("optimizer.safetensors".into(), optimizer),
+        Ok(Parts::from([
+            ("policy.safetensors".into(), self.fetched_policy()?.to_bytes()),
+            ("optimizer.safetensors".into(), self.fetched_optimizer()?.to_bytes()),
             ("env.bin".into(), self.env.save()),
             ("memory.bin".into(), Vec::new()),
             ("ppo.json".into(), serde_json::to_vec(&state).expect("numbers are JSON")),
-        ])
+        ]))
     }
 
     fn load(&mut self, parts: &Parts) -> Result<()> {
@@ -732,7 +740,7 @@ impl Algorithm for PpoCuda {
         self.params.from_bytes(part(parts, "policy.safetensors")?)?;
         self.optimizer.from_bytes(part(parts, "optimizer.safetensors")?)?;
         self.env.load(part(parts, "env.bin")?)?;
-        self.iteration = state.iteration;
+        (self.iteration, self.updates) = (state.iteration, self.optimizer.steps());
         self.buffers.clear()?;
         self.barrier = 0;
         self.heard.fill(0);

@@ -7,7 +7,7 @@ use crate::device::{CpuPool, Device};
 use crate::nn::ops::PpoCoefficients;
 use crate::nn::{Feed, Gradients, Options, Wanted};
 
-fn build(name: &str) -> PpoCuda {
+fn build(name: &str, network: NetworkSettings) -> PpoCuda {
     let options = env::Options { device: Device::named("cuda").unwrap(), ..env::Options::new(1024) };
     let settings =
         Settings { num_steps: 16, minibatch_size: 16_384, update_epochs: 1, max_grad_norm: 0.0, ..Settings::default() };
@@ -18,7 +18,7 @@ fn build(name: &str) -> PpoCuda {
         total_steps: 1 << 30,
         gradient_stride: 0,
         precision: Precision::Bf16,
-        network: NetworkSettings::default(),
+        network,
         settings: config::to_table(&settings),
     })
     .unwrap()
@@ -33,8 +33,19 @@ fn fetched<T: crate::device::cuda::Element>(buffer: &Buffer<T>, len: usize) -> V
 #[test]
 #[ignore = "needs a GPU"]
 fn gradients_agree_with_the_cpu() {
-    for name in ["cartpole", "pendulum", "acrobot", "mountaincar", "mountaincar_continuous"] {
-        let mut ppo = build(name);
+    let (tanh, relu) = (Act::Tanh, Act::Relu);
+    for (name, hidden, activation) in [
+        ("cartpole", 64, tanh),
+        ("cartpole", 32, relu),
+        ("pendulum", 64, tanh),
+        ("pendulum", 32, tanh),
+        ("acrobot", 64, relu),
+        ("acrobot", 32, tanh),
+        ("mountaincar", 64, tanh),
+        ("mountaincar_continuous", 64, tanh),
+    ] {
+        let network = NetworkSettings { hidden: vec![hidden; 2], activation, ..NetworkSettings::default() };
+        let mut ppo = build(name, network);
         // A step or two away from the first weights, ratios leave 1 and values their old ones.
         ppo.run(1e-3, [1.0; 2]).unwrap();
         ppo.iteration += 1;
@@ -73,8 +84,10 @@ fn gradients_agree_with_the_cpu() {
             let size = norm(&mut spec.range().map(|i| f64::from(wanted[i])));
             // Tensors whose gradient nearly cancels are held to the size of the whole.
             let whole = norm(&mut wanted.iter().map(|x| f64::from(*x)));
-            eprintln!("{name} {}: off by {:.1e}", spec.name, error / size);
-            assert!(error < 2e-2 * size + 2e-4 * whole, "{name} {}: {error:.2e} of {size:.2e}", spec.name);
+            eprintln!("{name} {hidden} {activation:?} {}: off by {:.1e}", spec.name, error / size);
+            // A rounded ReLU may be on where the exact one is off.
+            let most = if activation == relu { 6e-2 } else { 2.5e-2 };
+            assert!(error < most * size + 2e-4 * whole, "{name} {}: {error:.2e} of {size:.2e}", spec.name);
         }
     }
 }

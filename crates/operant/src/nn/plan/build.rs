@@ -283,6 +283,10 @@ fn merge_layers(graph: &Graph, uses: &[usize], mut calls: Vec<Call>) -> Vec<Call
         let Some(act) = act else { continue };
         let mut inputs = vec![calls[layers[0]].inputs[0]];
         inputs.extend(layers.iter().flat_map(|&layer| &calls[layer].inputs[1..]));
+        // Gradients of a tensor that is there twice can't be two outputs of one op.
+        if (1..inputs.len()).any(|k| inputs[..k].contains(&inputs[k])) {
+            continue;
+        }
         let types: Vec<Type> = inputs.iter().map(|&node| graph.ty(node).clone()).collect();
         let tower = Tower { act };
         if Op::outputs(&tower, &types).is_err() {
