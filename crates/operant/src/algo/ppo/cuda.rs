@@ -249,6 +249,7 @@ impl Shape {
             ("LEARN_WARPS", LEARN_WARPS),
             ("STATISTICS", STATISTICS),
             ("MAX_EPOCHS", MAX_EPOCHS),
+            ("MAX_UPDATES", MAX_UPDATES),
             ("NET_BYTES", self.net_bytes()),
             ("TILE_BYTES", self.tile_bytes()),
             ("GROUP_COUNT", self.groups()),

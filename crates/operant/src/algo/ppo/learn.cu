@@ -1,5 +1,5 @@
 /* Learning, after collect.cu: every epoch and minibatch in one launch, `learn`; `tell` gathers what the host wants to know.
-   Defined before this text too: LEARN_WARPS (of a block), STATISTICS, MAX_EPOCHS. */
+   Defined before this text too: LEARN_WARPS (of a block), STATISTICS, MAX_EPOCHS, MAX_UPDATES (epochs times minibatches). */
 
 /* STATISTICS: policy loss, value loss, entropy, -ln ratio, ratio - 1 - ln ratio, clipped, the gradient's norm; one unused. */
 
@@ -304,11 +304,12 @@ extern "C" __global__ void __launch_bounds__(32 * LEARN_WARPS, 1) learn(const Le
     extern __shared__ __align__(16) unsigned char memory[];
     NetWords *nets = (NetWords *)memory;
     TileData *tiles = (TileData *)(nets + 2);                /* [LEARN_WARPS, 2] */
-    float2 *sum = (float2 *)(tiles + 2 * LEARN_WARPS);       /* [2, GROUPS, 32] */
-    float2 *few = sum + 2 * GROUPS * 32;                     /* [LEARN_WARPS, 32] */
-    Order *orders = (Order *)(few + LEARN_WARPS * 32);       /* [epochs] */
-    float *statistics_of_all = (float *)(orders + a.epochs);  /* [LEARN_WARPS, 6, 32] */
-    float2 *scales = (float2 *)(statistics_of_all + LEARN_WARPS * 6 * 32); /* [updates]: mean and 1 / deviation of advantages */
+    Order *orders = (Order *)(tiles + 2 * LEARN_WARPS);                    /* [epochs] */
+    float *statistics_of_all = (float *)(orders + a.epochs);               /* [LEARN_WARPS, 6, 32] */
+    float2 *scales = (float2 *)(statistics_of_all + LEARN_WARPS * 6 * 32); /* [MAX_UPDATES]: mean and 1 / deviation of advantages */
+    /* Last, because sums of advantages, before there are gradients, may take more room than those. */
+    float2 *sum = scales + MAX_UPDATES;  /* [2, GROUPS, 32] */
+    float2 *few = sum + 2 * GROUPS * 32; /* [LEARN_WARPS, 32] */
     const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32, g = lane / 4, t = lane % 4;
     const int critic = warp % 2;
     const NetWords *net = nets + critic;
