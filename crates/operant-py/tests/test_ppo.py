@@ -5,6 +5,7 @@ from __future__ import annotations
 import _thread
 import json
 import shutil
+import signal
 import threading
 import time
 from pathlib import Path
@@ -213,6 +214,8 @@ def test_callbacks_see_and_stop() -> None:
 
 @pytest.mark.parametrize("kept", [False, True])
 def test_keyboard_interrupt_stops_and_leaves_a_model(kept: bool, tmp_path: Path) -> None:
+    # Python leaves the signal ignored where its parent had it so, as shells do for programs in the background.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     model = operant.PPO("cartpole", seed=1, run_dir=tmp_path / "run" if kept else None)
     at: list[float] = []
 
