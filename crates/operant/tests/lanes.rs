@@ -107,6 +107,7 @@ fn results<L: Lanes>(i: L::I, j: L::I, k: L::I) -> [L::I; NAMES.len()] {
 
 impl Kernel for Operations<'_> {
     type Out = Vec<[i32; 16]>;
+    type Home = Self;
 
     #[inline(always)]
     fn run<L: Simd>(self) -> Vec<[i32; 16]> {
@@ -132,6 +133,7 @@ struct Stores<'a>([&'a [i32; 16]; 2]);
 
 impl Kernel for Stores<'_> {
     type Out = (u32, Vec<u8>, Vec<i32>, Vec<Vec<f32>>);
+    type Home = Self;
 
     #[inline(always)]
     fn run<L: Simd>(self) -> Self::Out {

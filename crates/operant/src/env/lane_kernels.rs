@@ -91,6 +91,7 @@ pub(super) struct StepKernel<'k, 'a, E> {
 
 impl<E: Env> Kernel for StepKernel<'_, '_, E> {
     type Out = (usize, usize);
+    type Home = E;
 
     #[inline(always)]
     fn run<L: Simd>(self) -> (usize, usize) {
@@ -180,6 +181,7 @@ pub(super) struct ObserveKernel<'k, 'a, E> {
 
 impl<E: Env> Kernel for ObserveKernel<'_, '_, E> {
     type Out = ();
+    type Home = E;
 
     #[inline(always)]
     fn run<L: Simd>(self) {
@@ -220,6 +222,7 @@ pub(super) struct ResetKernel<'k, E> {
 
 impl<E: Env> Kernel for ResetKernel<'_, E> {
     type Out = ();
+    type Home = E;
 
     #[inline(always)]
     fn run<L: Simd>(self) {

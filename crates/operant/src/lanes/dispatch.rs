@@ -14,9 +14,35 @@ use crate::Error;
 pub trait Kernel {
     /// What `run` gives back.
     type Out;
+    /// A type of the module that the machine code belongs to: `Self`, or what a kernel that wraps another's work wraps.
+    /// The compiler makes the code of different modules side by side, and anew only where a module changed.
+    type Home: ?Sized;
     /// Does the work on lanes `L`.
     fn run<L: Simd>(self) -> Self::Out;
 }
+
+/// Where wide instructions begin. The code of a trait's own methods is filed under the module of `Self`: free functions
+/// here would put all kernels of the engine into one unit of compilation.
+trait Entry {
+    #[inline(never)]
+    fn portable<K: Kernel, const WIDTH: usize>(kernel: K) -> K::Out {
+        kernel.run::<Portable<WIDTH>>()
+    }
+
+    #[cfg(all(target_arch = "x86_64", not(operant_portable)))]
+    #[target_feature(enable = "avx2,fma,bmi2,popcnt")]
+    unsafe fn avx2<K: Kernel, const FUSE: bool>(kernel: K) -> K::Out {
+        kernel.run::<Avx2<FUSE>>()
+    }
+
+    #[cfg(all(target_arch = "x86_64", not(operant_portable)))]
+    #[target_feature(enable = "avx2,fma,bmi2,popcnt,avx512f,avx512dq,avx512bw,avx512vl")]
+    unsafe fn avx512<K: Kernel, const FUSE: bool>(kernel: K) -> K::Out {
+        kernel.run::<Avx512<FUSE>>()
+    }
+}
+
+impl<T: ?Sized> Entry for T {}
 
 /// Lanes asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -176,21 +202,21 @@ impl Backend {
     /// Runs a kernel on these lanes.
     pub fn run<K: Kernel>(self, kernel: K) -> K::Out {
         match (self.isa, self.math) {
-            (Isa::Portable1, _) => kernel.run::<Portable<1>>(),
-            (Isa::Portable8, _) => kernel.run::<Portable<8>>(),
-            (Isa::Portable16, _) => kernel.run::<Portable<16>>(),
+            (Isa::Portable1, _) => <K::Home as Entry>::portable::<K, 1>(kernel),
+            (Isa::Portable8, _) => <K::Home as Entry>::portable::<K, 8>(kernel),
+            (Isa::Portable16, _) => <K::Home as Entry>::portable::<K, 16>(kernel),
             // SAFETY: a `Backend` with this set is only made after the CPU was asked for these features.
             #[cfg(all(target_arch = "x86_64", not(operant_portable)))]
-            (Isa::Avx2, Math::Strict) => unsafe { run_avx2::<K, false>(kernel) },
+            (Isa::Avx2, Math::Strict) => unsafe { <K::Home as Entry>::avx2::<K, false>(kernel) },
             // SAFETY: as above.
             #[cfg(all(target_arch = "x86_64", not(operant_portable)))]
-            (Isa::Avx2, Math::Fast) => unsafe { run_avx2::<K, true>(kernel) },
+            (Isa::Avx2, Math::Fast) => unsafe { <K::Home as Entry>::avx2::<K, true>(kernel) },
             // SAFETY: as above.
             #[cfg(all(target_arch = "x86_64", not(operant_portable)))]
-            (Isa::Avx512, Math::Strict) => unsafe { run_avx512::<K, false>(kernel) },
+            (Isa::Avx512, Math::Strict) => unsafe { <K::Home as Entry>::avx512::<K, false>(kernel) },
             // SAFETY: as above.
             #[cfg(all(target_arch = "x86_64", not(operant_portable)))]
-            (Isa::Avx512, Math::Fast) => unsafe { run_avx512::<K, true>(kernel) },
+            (Isa::Avx512, Math::Fast) => unsafe { <K::Home as Entry>::avx512::<K, true>(kernel) },
         }
     }
 
@@ -199,27 +225,15 @@ impl Backend {
     pub fn run_fast<K: Kernel>(self, kernel: K) -> K::Out {
         match self.isa {
             // Four lanes fill a register of the least that x86-64 and aarch64 have.
-            Isa::Portable1 | Isa::Portable8 | Isa::Portable16 => kernel.run::<Portable<4>>(),
+            Isa::Portable1 | Isa::Portable8 | Isa::Portable16 => <K::Home as Entry>::portable::<K, 4>(kernel),
             // SAFETY: a `Backend` with this set is only made after the CPU was asked for these features.
             #[cfg(all(target_arch = "x86_64", not(operant_portable)))]
-            Isa::Avx2 => unsafe { run_avx2::<K, true>(kernel) },
+            Isa::Avx2 => unsafe { <K::Home as Entry>::avx2::<K, true>(kernel) },
             // SAFETY: as above.
             #[cfg(all(target_arch = "x86_64", not(operant_portable)))]
-            Isa::Avx512 => unsafe { run_avx512::<K, true>(kernel) },
+            Isa::Avx512 => unsafe { <K::Home as Entry>::avx512::<K, true>(kernel) },
         }
     }
-}
-
-#[cfg(all(target_arch = "x86_64", not(operant_portable)))]
-#[target_feature(enable = "avx2,fma,bmi2,popcnt")]
-fn run_avx2<K: Kernel, const FUSE: bool>(kernel: K) -> K::Out {
-    kernel.run::<Avx2<FUSE>>()
-}
-
-#[cfg(all(target_arch = "x86_64", not(operant_portable)))]
-#[target_feature(enable = "avx2,fma,bmi2,popcnt,avx512f,avx512dq,avx512bw,avx512vl")]
-fn run_avx512<K: Kernel, const FUSE: bool>(kernel: K) -> K::Out {
-    kernel.run::<Avx512<FUSE>>()
 }
 
 #[cfg(test)]
@@ -232,6 +246,7 @@ mod tests {
 
     impl Kernel for Probe {
         type Out = (usize, bool);
+        type Home = Self;
         #[inline(always)]
         fn run<L: Simd>(self) -> (usize, bool) {
             let x = L::F::from(1.0 + f32::EPSILON);

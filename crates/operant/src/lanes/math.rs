@@ -344,6 +344,7 @@ mod tests {
 
     impl Kernel for ForNetworks<'_> {
         type Out = Vec<Vec<f32>>;
+        type Home = Self;
 
         #[inline(always)]
         fn run<L: Simd>(self) -> Vec<Vec<f32>> {

@@ -158,6 +158,7 @@ mod tests {
 
     impl Kernel for Walk<'_> {
         type Out = (f64, f64);
+        type Home = Self;
         #[inline(always)]
         fn run<L: Simd>(self) -> (f64, f64) {
             walk::<f32, L>(self.0, self.1, 0.5, self.2)
@@ -197,6 +198,7 @@ mod tests {
 
     impl Kernel for Transpose<'_> {
         type Out = Vec<f32>;
+        type Home = Self;
         #[inline(always)]
         fn run<L: Simd>(self) -> Vec<f32> {
             let (width, mut columns, mut found) = (self.1, [L::F::from(0.0); 12], vec![0.0; self.1 * L::LANES]);
@@ -232,6 +234,7 @@ mod tests {
 
     impl Kernel for Sums<'_> {
         type Out = f32;
+        type Home = Self;
         #[inline(always)]
         fn run<L: Simd>(self) -> f32 {
             L::sum(L::read(self.0))

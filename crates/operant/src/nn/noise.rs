@@ -81,6 +81,7 @@ mod tests {
     struct Add<'a>(usize, usize, &'a mut [f32]);
     impl Kernel for Add<'_> {
         type Out = ();
+        type Home = Self;
         #[inline(always)]
         fn run<L: Simd>(self) {
             add::<f32, L>(Draws { seed: 3, run: 1, node: 2 }, self.0, self.1, 1.0, self.2);

@@ -366,6 +366,7 @@ pub trait DynOp: Debug + Send + Sync {
 struct RunForward<'a, 'b, 'c, O>(&'a O, &'b mut Forward<'c, f32>);
 impl<O: Op> Kernel for RunForward<'_, '_, '_, O> {
     type Out = ();
+    type Home = O;
     #[inline(always)]
     fn run<L: Simd>(self) {
         self.0.forward::<f32, L>(self.1);
@@ -375,6 +376,7 @@ impl<O: Op> Kernel for RunForward<'_, '_, '_, O> {
 struct RunBackward<'a, 'b, 'c, O>(&'a O, &'b mut Backward<'c, f32>);
 impl<O: Op> Kernel for RunBackward<'_, '_, '_, O> {
     type Out = ();
+    type Home = O;
     #[inline(always)]
     fn run<L: Simd>(self) {
         self.0.backward::<f32, L>(self.1);

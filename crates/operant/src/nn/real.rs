@@ -546,6 +546,7 @@ struct AddKernel<'a> {
 
 impl Kernel for AddKernel<'_> {
     type Out = ();
+    type Home = Self;
     #[inline(always)]
     fn run<L: Simd>(self) {
         update::<f32, L, _>(Plus, self.from, self.to);

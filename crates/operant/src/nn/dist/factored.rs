@@ -428,6 +428,7 @@ struct Sample<'a> {
 
 impl Kernel for Sample<'_> {
     type Out = ();
+    type Home = Self;
 
     #[inline(always)]
     fn run<L: Simd>(self) {
@@ -455,6 +456,7 @@ struct LogProb<'a> {
 
 impl Kernel for LogProb<'_> {
     type Out = ();
+    type Home = Self;
 
     #[inline(always)]
     fn run<L: Simd>(self) {
@@ -479,6 +481,7 @@ struct Entropy<'a> {
 
 impl Kernel for Entropy<'_> {
     type Out = ();
+    type Home = Self;
 
     #[inline(always)]
     fn run<L: Simd>(self) {

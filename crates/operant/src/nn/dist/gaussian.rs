@@ -150,6 +150,7 @@ struct Sample<'a> {
 
 impl Kernel for Sample<'_> {
     type Out = ();
+    type Home = Self;
 
     #[inline(always)]
     fn run<L: Simd>(mut self) {
@@ -203,6 +204,7 @@ impl LogProb<'_> {
 
 impl Kernel for LogProb<'_> {
     type Out = ();
+    type Home = Self;
 
     #[inline(always)]
     fn run<L: Simd>(self) {

@@ -10,6 +10,7 @@ pub(super) struct SumOfSquares<'a>(pub(super) &'a [f32]);
 
 impl Kernel for SumOfSquares<'_> {
     type Out = f64;
+    type Home = Self;
 
     #[inline(always)]
     fn run<L: Simd>(self) -> f64 {
@@ -75,6 +76,7 @@ pub(super) struct AdamConstants {
 
 impl Kernel for Adam<'_> {
     type Out = ();
+    type Home = Self;
 
     /// PyTorch's lr/(1−β₁ᵗ) · m / (√v / √(1−β₂ᵗ) + eps), both sides of the fraction times √(1−β₂ᵗ): a root and a division.
     #[inline(always)]
@@ -122,6 +124,7 @@ pub(super) struct SgdConstants {
 
 impl Kernel for Sgd<'_> {
     type Out = ();
+    type Home = Self;
 
     #[inline(always)]
     fn run<L: Simd>(self) {
@@ -148,6 +151,7 @@ pub(super) struct Average<'a> {
 
 impl Kernel for Average<'_> {
     type Out = ();
+    type Home = Self;
 
     #[inline(always)]
     fn run<L: Simd>(self) {

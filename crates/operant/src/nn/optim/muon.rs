@@ -146,6 +146,7 @@ struct Product<'a> {
 
 impl Kernel for Product<'_> {
     type Out = ();
+    type Home = Self;
 
     #[inline(always)]
     fn run<L: Simd>(self) {
