@@ -534,6 +534,7 @@ fn init(start: Start<'_, f32>) -> gemm::Init<'_> {
 }
 
 /// Plain loops: nothing here is fast, everything is easy to believe.
+#[cfg(feature = "check")]
 impl Real for f64 {
     fn of(x: f64) -> Self {
         x
