@@ -18,6 +18,7 @@ pub fn c_source<E: Env>(env: &E) -> String {
 }
 
 /// The env's functions alone.
+#[inline(never)]
 pub fn c_functions<E: Env>(env: &E) -> String {
     let spec = env.spec();
     let name = spec.name;
