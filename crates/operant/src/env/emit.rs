@@ -84,6 +84,7 @@ fn random_action(space: &ActionSpace) -> String {
 }
 
 /// The env's functions alone.
+#[inline(never)]
 pub fn c_functions<E: Env>(env: &E) -> String {
     let spec = env.spec();
     let name = spec.name;

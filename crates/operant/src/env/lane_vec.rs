@@ -77,27 +77,7 @@ impl<E: Env> LaneVec<E> {
             spec.time_limit = limit;
         }
         options.check(&spec)?;
-        let (name, choices) = (spec.name, spec.action.choices());
-        let wrong = |what: String| Err(Error::Invalid(format!("env {name}: {what}")));
-        if Layout::<E>::STATE > MAX_STATE {
-            return wrong(format!("{} state columns, wanted at most {MAX_STATE}", Layout::<E>::STATE));
-        }
-        if spec.action.dims() != E::ACTION_DIMS || E::ACTION_DIMS > MAX_ACTION_DIMS {
-            let (dims, wanted) = (spec.action.dims(), E::ACTION_DIMS);
-            return wrong(format!(
-                "the spec has {dims} numbers per action, ACTION_DIMS is {wanted} (at most {MAX_ACTION_DIMS})"
-            ));
-        }
-        if spec.observation.len() != Layout::<E>::OBS {
-            return wrong(format!(
-                "the spec has {} observation channels, Obs has {}",
-                spec.observation.len(),
-                Layout::<E>::OBS
-            ));
-        }
-        if spec.masked && !(1..=MAX_CHOICES).contains(&choices) {
-            return wrong(format!("{choices} choices of a masked action, wanted 1..={MAX_CHOICES}"));
-        }
+        check_sizes(&spec, Layout::<E>::STATE, E::ACTION_DIMS, Layout::<E>::OBS)?;
         let mut columns = <E::State<Scalar> as Columns<Scalar>>::COLUMNS.to_vec();
         columns.push(Column { name: "elapsed", kind: Kind::I32 });
         let blocks = options.num_envs.div_ceil(BLOCK);
@@ -163,6 +143,28 @@ impl<E: Env> LaneVec<E> {
             masked: self.spec.masked,
         }
     }
+}
+
+/// Whether a spec says what the env's types say, and kernels have room for it.
+fn check_sizes(spec: &Spec, state: usize, action_dims: usize, obs: usize) -> Result<()> {
+    let (name, choices) = (spec.name, spec.action.choices());
+    let wrong = |what: String| Err(Error::Invalid(format!("env {name}: {what}")));
+    if state > MAX_STATE {
+        return wrong(format!("{state} state columns, wanted at most {MAX_STATE}"));
+    }
+    let dims = spec.action.dims();
+    if dims != action_dims || action_dims > MAX_ACTION_DIMS {
+        return wrong(format!(
+            "the spec has {dims} numbers per action, ACTION_DIMS is {action_dims} (at most {MAX_ACTION_DIMS})"
+        ));
+    }
+    if spec.observation.len() != obs {
+        return wrong(format!("the spec has {} observation channels, Obs has {obs}", spec.observation.len()));
+    }
+    if spec.masked && !(1..=MAX_CHOICES).contains(&choices) {
+        return wrong(format!("{choices} choices of a masked action, wanted 1..={MAX_CHOICES}"));
+    }
+    Ok(())
 }
 
 /// The envs that are not in a part yet.

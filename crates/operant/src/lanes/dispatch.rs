@@ -54,7 +54,7 @@ pub enum Width {
     One,
     /// Eight lanes.
     Eight,
-    /// Sixteen lanes.
+    /// Sixteen lanes; eight where the CPU has no registers for them, unless checks are compiled (the feature `check`).
     Sixteen,
 }
 
@@ -73,12 +73,19 @@ pub enum Math {
 pub(crate) enum Isa {
     Portable1,
     Portable8,
+    #[cfg(feature = "check")]
     Portable16,
     #[cfg(all(target_arch = "x86_64", not(operant_portable)))]
     Avx2,
     #[cfg(all(target_arch = "x86_64", not(operant_portable)))]
     Avx512,
 }
+
+/// Sixteen lanes without registers for them: a check of other lanes, that no program should run.
+#[cfg(feature = "check")]
+const PORTABLE_16: Isa = Isa::Portable16;
+#[cfg(not(feature = "check"))]
+const PORTABLE_16: Isa = Isa::Portable8;
 
 /// Lanes that this CPU can run: holding one is the proof that its instructions were found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,7 +148,7 @@ impl Backend {
             Width::Auto | Width::Sixteen if has_avx512() => Isa::Avx512,
             Width::Auto | Width::Eight if has_avx2() => Isa::Avx2,
             Width::Auto | Width::Eight => Isa::Portable8,
-            Width::Sixteen => Isa::Portable16,
+            Width::Sixteen => PORTABLE_16,
         }
     }
 
@@ -150,7 +157,7 @@ impl Backend {
         match width {
             Width::One => Isa::Portable1,
             Width::Auto | Width::Eight => Isa::Portable8,
-            Width::Sixteen => Isa::Portable16,
+            Width::Sixteen => PORTABLE_16,
         }
     }
 
@@ -159,7 +166,7 @@ impl Backend {
         let isa = match width {
             Width::One => Isa::Portable1,
             Width::Auto | Width::Eight => Isa::Portable8,
-            Width::Sixteen => Isa::Portable16,
+            Width::Sixteen => PORTABLE_16,
         };
         Self { isa, math: Math::Strict }
     }
@@ -174,6 +181,7 @@ impl Backend {
         match self.isa {
             Isa::Portable1 => 1,
             Isa::Portable8 => 8,
+            #[cfg(feature = "check")]
             Isa::Portable16 => 16,
             #[cfg(all(target_arch = "x86_64", not(operant_portable)))]
             Isa::Avx2 => 8,
@@ -191,7 +199,9 @@ impl Backend {
     pub fn name(self) -> &'static str {
         match self.isa {
             Isa::Portable1 => "scalar",
-            Isa::Portable8 | Isa::Portable16 => "portable",
+            Isa::Portable8 => "portable",
+            #[cfg(feature = "check")]
+            Isa::Portable16 => "portable",
             #[cfg(all(target_arch = "x86_64", not(operant_portable)))]
             Isa::Avx2 => "avx2",
             #[cfg(all(target_arch = "x86_64", not(operant_portable)))]
@@ -204,6 +214,7 @@ impl Backend {
         match (self.isa, self.math) {
             (Isa::Portable1, _) => <K::Home as Entry>::portable::<K, 1>(kernel),
             (Isa::Portable8, _) => <K::Home as Entry>::portable::<K, 8>(kernel),
+            #[cfg(feature = "check")]
             (Isa::Portable16, _) => <K::Home as Entry>::portable::<K, 16>(kernel),
             // SAFETY: a `Backend` with this set is only made after the CPU was asked for these features.
             #[cfg(all(target_arch = "x86_64", not(operant_portable)))]
@@ -224,14 +235,14 @@ impl Backend {
     /// and math this backend has: a large kernel then compiles three times and not seven.
     pub fn run_fast<K: Kernel>(self, kernel: K) -> K::Out {
         match self.isa {
-            // Four lanes fill a register of the least that x86-64 and aarch64 have.
-            Isa::Portable1 | Isa::Portable8 | Isa::Portable16 => <K::Home as Entry>::portable::<K, 4>(kernel),
             // SAFETY: a `Backend` with this set is only made after the CPU was asked for these features.
             #[cfg(all(target_arch = "x86_64", not(operant_portable)))]
             Isa::Avx2 => unsafe { <K::Home as Entry>::avx2::<K, true>(kernel) },
             // SAFETY: as above.
             #[cfg(all(target_arch = "x86_64", not(operant_portable)))]
             Isa::Avx512 => unsafe { <K::Home as Entry>::avx512::<K, true>(kernel) },
+            // Four lanes fill a register of the least that x86-64 and aarch64 have.
+            _ => <K::Home as Entry>::portable::<K, 4>(kernel),
         }
     }
 }

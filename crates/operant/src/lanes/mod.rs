@@ -257,6 +257,11 @@ pub trait Int:
     fn sar(self, count: u32) -> Self;
     /// The high and low halves of the unsigned 64-bit product.
     fn mul_wide(self, other: impl Into<Self>) -> (Self, Self);
+    /// Four random words for a counter and a key; see [`rng::philox`].
+    #[inline(always)]
+    fn philox(counter: [Self; 4], key: [Self; 2]) -> [Self; 4] {
+        rng::philox(counter, key)
+    }
     /// Nearest f32 of the signed value.
     fn to_float(self) -> <Self::L as Lanes>::F;
     /// `table[self]`; an index outside the table (read as u32) takes the last entry. Panics if `table` is empty.

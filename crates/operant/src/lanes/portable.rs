@@ -1,6 +1,6 @@
 //! Lanes as plain arrays: the reference at one lane, and the code for CPUs without AVX2 at 8 and 16.
 
-use super::{Float, Int, Lanes, Mask, Select, Simd, math};
+use super::{Float, Int, Lanes, Mask, Select, Simd, math, rng};
 use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Sub};
 
 /// `N` lanes held in arrays; `N` divides 16.
@@ -39,9 +39,26 @@ impl I<1> {
     }
 }
 
+/// The array of `f(i)`. Of `std::array::from_fn` the compiler must first remove several times as much code, in every operation.
 #[inline(always)]
-fn zip<A: Copy, B: Copy, R, const N: usize>(a: [A; N], b: [B; N], f: impl Fn(A, B) -> R) -> [R; N] {
-    std::array::from_fn(|i| f(a[i], b[i]))
+fn each<R: Copy + Default, const N: usize>(f: impl Fn(usize) -> R) -> [R; N] {
+    let mut out = [R::default(); N];
+    let mut i = 0;
+    while i < N {
+        out[i] = f(i);
+        i += 1;
+    }
+    out
+}
+
+#[inline(always)]
+fn map<A: Copy, R: Copy + Default, const N: usize>(a: [A; N], f: impl Fn(A) -> R) -> [R; N] {
+    each(|i| f(a[i]))
+}
+
+#[inline(always)]
+fn zip<A: Copy, B: Copy, R: Copy + Default, const N: usize>(a: [A; N], b: [B; N], f: impl Fn(A, B) -> R) -> [R; N] {
+    each(|i| f(a[i], b[i]))
 }
 
 macro_rules! operators {
@@ -55,7 +72,7 @@ macro_rules! operators {
         impl<const N: usize> Select<M<N>> for $lanes<N> {
             #[inline(always)]
             fn select(mask: M<N>, yes: Self, no: Self) -> Self {
-                Self(std::array::from_fn(|i| if mask.0[i] { yes.0[i] } else { no.0[i] }))
+                Self(each(|i| if mask.0[i] { yes.0[i] } else { no.0[i] }))
             }
         }
         $(
@@ -88,7 +105,7 @@ impl<const N: usize> Neg for F<N> {
     type Output = Self;
     #[inline(always)]
     fn neg(self) -> Self {
-        Self(self.0.map(|x| -x))
+        Self(map(self.0, |x| -x))
     }
 }
 
@@ -117,19 +134,19 @@ impl<const N: usize> Float for F<N> {
     }
     #[inline(always)]
     fn abs(self) -> Self {
-        Self(self.0.map(f32::abs))
+        Self(map(self.0, f32::abs))
     }
     #[inline(always)]
     fn sqrt(self) -> Self {
-        Self(self.0.map(f32::sqrt))
+        Self(map(self.0, f32::sqrt))
     }
     #[inline(always)]
     fn floor(self) -> Self {
-        Self(self.0.map(f32::floor))
+        Self(map(self.0, f32::floor))
     }
     #[inline(always)]
     fn round(self) -> Self {
-        Self(self.0.map(f32::round_ties_even))
+        Self(map(self.0, f32::round_ties_even))
     }
     #[inline(always)]
     fn mul_add(self, factor: impl Into<Self>, addend: impl Into<Self>) -> Self {
@@ -139,15 +156,15 @@ impl<const N: usize> Float for F<N> {
     fn to_int(self) -> I<N> {
         // The bounds are exact in f32; outside them x86 gives i32::MIN where `as` would saturate.
         let fits = |x: f32| (-2147483648.0..2147483648.0).contains(&x);
-        I(self.0.map(|x| if fits(x) { x as i32 } else { i32::MIN }))
+        I(map(self.0, |x| if fits(x) { x as i32 } else { i32::MIN }))
     }
     #[inline(always)]
     fn bits(self) -> I<N> {
-        I(self.0.map(|x| x.to_bits() as i32))
+        I(map(self.0, |x| x.to_bits() as i32))
     }
     #[inline(always)]
     fn from_bits(bits: I<N>) -> Self {
-        Self(bits.0.map(|x| f32::from_bits(x as u32)))
+        Self(map(bits.0, |x| f32::from_bits(x as u32)))
     }
     // Out of line: repeated for every use and lane, these would take most of the time of a build.
     #[inline(never)]
@@ -202,32 +219,36 @@ impl<const N: usize> Int for I<N> {
     }
     #[inline(always)]
     fn shl(self, count: u32) -> Self {
-        Self(self.0.map(|x| x << count))
+        Self(map(self.0, |x| x << count))
     }
     #[inline(always)]
     fn shr(self, count: u32) -> Self {
-        Self(self.0.map(|x| (x as u32 >> count) as i32))
+        Self(map(self.0, |x| (x as u32 >> count) as i32))
     }
     #[inline(always)]
     fn sar(self, count: u32) -> Self {
-        Self(self.0.map(|x| x >> count))
+        Self(map(self.0, |x| x >> count))
     }
     #[inline(always)]
     fn mul_wide(self, other: impl Into<Self>) -> (Self, Self) {
         let product = zip(self.0, other.into().0, |a, b| u64::from(a as u32) * u64::from(b as u32));
-        (Self(product.map(|p| (p >> 32) as i32)), Self(product.map(|p| p as i32)))
+        (Self(map(product, |p| (p >> 32) as i32)), Self(map(product, |p| p as i32)))
+    }
+    #[inline(never)]
+    fn philox(counter: [Self; 4], key: [Self; 2]) -> [Self; 4] {
+        rng::philox(counter, key)
     }
     #[inline(always)]
     fn to_float(self) -> F<N> {
-        F(self.0.map(|x| x as f32))
+        F(map(self.0, |x| x as f32))
     }
     #[inline(always)]
     fn lookup(self, table: &'static [i32]) -> Self {
-        Self(self.0.map(|i| entry(table, i)))
+        Self(map(self.0, |i| entry(table, i)))
     }
     #[inline(always)]
     fn lookup_f(self, table: &'static [f32]) -> F<N> {
-        F(self.0.map(|i| entry(table, i)))
+        F(map(self.0, |i| entry(table, i)))
     }
 }
 
@@ -255,7 +276,7 @@ impl<const N: usize> Not for M<N> {
     type Output = Self;
     #[inline(always)]
     fn not(self) -> Self {
-        Self(self.0.map(|x| !x))
+        Self(map(self.0, |x| !x))
     }
 }
 
@@ -277,19 +298,21 @@ impl<const N: usize> Simd for Portable<N> {
 
     #[inline(always)]
     fn load(words: &[i32]) -> I<N> {
-        I(std::array::from_fn(|i| words[i]))
+        let words = &words[..N];
+        I(each(|i| words[i]))
     }
     #[inline(always)]
     fn load_part(words: &[i32]) -> I<N> {
-        I(std::array::from_fn(|i| words.get(i).copied().unwrap_or(0)))
+        I(each(|i| words.get(i).copied().unwrap_or(0)))
     }
     #[inline(always)]
     fn load_f(x: &[f32]) -> F<N> {
-        F(std::array::from_fn(|i| x[i]))
+        let x = &x[..N];
+        F(each(|i| x[i]))
     }
     #[inline(always)]
     fn load_f_part(x: &[f32]) -> F<N> {
-        F(std::array::from_fn(|i| x.get(i).copied().unwrap_or(0.0)))
+        F(each(|i| x.get(i).copied().unwrap_or(0.0)))
     }
     #[inline(always)]
     fn store(value: I<N>, words: &mut [i32]) {

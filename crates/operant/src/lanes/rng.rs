@@ -46,7 +46,7 @@ impl<L: Lanes> Rng<L> {
     #[inline(always)]
     pub fn word(&mut self) -> L::I {
         if self.left == 0 {
-            self.words = philox([L::I::from(self.block), self.step, self.episode, self.env], self.key);
+            self.words = L::I::philox([L::I::from(self.block), self.step, self.episode, self.env], self.key);
             self.block += 1;
             self.left = 4;
         }

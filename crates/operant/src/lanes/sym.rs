@@ -3,7 +3,7 @@
 //! Running generic lane code on [`Sym`] inside [`Recording::record`] notes every operation once (equal expressions
 //! share a node). The printed code uses the vocabulary of `PRELUDE`, so that another prelude makes it CUDA C.
 
-use super::{Float, Int, Lanes, Mask, Select, math};
+use super::{Float, Int, Lanes, Mask, Select, math, rng};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -75,6 +75,8 @@ thread_local! {
     static TAPE: RefCell<Option<Recording>> = const { RefCell::new(None) };
 }
 
+// The functions that record are not inlined: lane code calls them by the hundred, and none of it is in a hurry.
+#[inline(never)]
 fn push(node: Node, ty: Type) -> u32 {
     TAPE.with_borrow_mut(|tape| {
         let tape = tape.as_mut().expect("recorded lanes are used inside Recording::record");
@@ -94,10 +96,12 @@ fn push(node: Node, ty: Type) -> u32 {
     })
 }
 
+#[inline(never)]
 fn call(name: &'static str, arguments: &[u32], ty: Type) -> u32 {
     push(Node::Call(name, arguments.to_vec()), ty)
 }
 
+#[inline(never)]
 fn table(ty: Type, words: Vec<u32>, index: u32) -> u32 {
     let number = TAPE.with_borrow_mut(|tape| {
         let tables = &mut tape.as_mut().expect("recorded lanes are used inside Recording::record").tables;
@@ -237,6 +241,7 @@ impl Recording {
 macro_rules! operators {
     ($lanes:ident, $scalar:ty, $literal:ident, $ty:ident, $select:literal, $($trait:ident $method:ident $name:literal),+) => {
         impl From<$scalar> for $lanes {
+            #[inline(never)]
             fn from(value: $scalar) -> Self {
                 Self(push(Node::Leaf($literal(value)), Type::$ty))
             }
@@ -358,6 +363,10 @@ impl Int for I {
     fn mul_wide(self, other: impl Into<Self>) -> (Self, Self) {
         let other = other.into();
         (Self(call("mul_high_i", &[self.0, other.0], Type::I32)), self * other)
+    }
+    #[inline(never)]
+    fn philox(counter: [Self; 4], key: [Self; 2]) -> [Self; 4] {
+        rng::philox(counter, key)
     }
     fn to_float(self) -> F {
         F(call("to_float", &[self.0], Type::F32))

@@ -123,13 +123,18 @@ impl Graph {
 
     /// Adds an op; `name` is for messages, and may be empty.
     pub fn add_op<O: Op>(&mut self, name: &str, op: O, inputs: &[Node]) -> Result<Vec<Node>> {
+        self.add_dyn_op(name, Arc::new(op), inputs)
+    }
+
+    /// [`add_op`](Self::add_op), compiled once for all ops.
+    fn add_dyn_op(&mut self, name: &str, op: Arc<dyn DynOp>, inputs: &[Node]) -> Result<Vec<Node>> {
         let number = self.calls.len();
-        let name = if name.is_empty() { format!("{}_{number}", O::NAME) } else { name.to_owned() };
+        let name = if name.is_empty() { format!("{}_{number}", op.name()) } else { name.to_owned() };
         let types: Vec<Type> = inputs.iter().map(|node| self.values[node.index()].ty.clone()).collect();
         let describe = |node: &Node| format!("{} {}", self.values[node.index()].name, self.values[node.index()].ty);
         let fail = |reason: String| {
             let inputs: Vec<String> = inputs.iter().map(describe).collect();
-            Error::Invalid(format!("{} \"{name}\" of {}: {reason}", O::NAME, inputs.join(", ")))
+            Error::Invalid(format!("{} \"{name}\" of {}: {reason}", op.name(), inputs.join(", ")))
         };
         if inputs.len() > MAX_INPUTS {
             return Err(fail(format!("at most {MAX_INPUTS} inputs")));
@@ -138,7 +143,7 @@ impl Graph {
         if let Some(i) = (0..inputs.len()).find(|&i| twice(i)) {
             return Err(fail(format!("takes {} twice", self.name(inputs[i]))));
         }
-        let outputs = Op::outputs(&op, &types).map_err(fail)?;
+        let outputs = op.outputs(&types).map_err(fail)?;
         debug_assert!(outputs.len() <= MAX_OUTPUTS);
         let many = outputs.len() > 1;
         let outputs: Vec<Node> = outputs
@@ -149,7 +154,7 @@ impl Graph {
                 self.value(name, ty, Source::Op { op: number })
             })
             .collect();
-        self.calls.push(Call { name, op: Arc::new(op), inputs: inputs.to_vec(), outputs: outputs.clone() });
+        self.calls.push(Call { name, op, inputs: inputs.to_vec(), outputs: outputs.clone() });
         Ok(outputs)
     }
 

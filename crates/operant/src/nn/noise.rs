@@ -6,7 +6,7 @@
 
 use super::op::Draws;
 use super::real::Real;
-use crate::lanes::rng::{key, philox};
+use crate::lanes::rng::key;
 use crate::lanes::{Float, Int, Lanes, Vectors, select};
 
 /// Elements that share counters.
@@ -56,7 +56,7 @@ pub fn add<R: Real, L: Vectors<R>>(draws: Draws, row: usize, first: usize, sigma
         let base = ((first / BLOCK + number) * COUNTERS) as i32;
         for lane in (0..COUNTERS).step_by(L::LANES) {
             let counter = L::read_ints(&LANE_NUMBERS[lane..]) + base;
-            let words = philox([counter, row, run, node], key);
+            let words = L::I::philox([counter, row, run, node], key);
             let [a, b] = normals::<L>(words[0], words[1]);
             let [c, d] = normals::<L>(words[2], words[3]);
             for (word, normal) in [a, b, c, d].into_iter().enumerate() {

@@ -6,7 +6,9 @@
 use super::check::{Case, Random};
 use super::real::{Compute, PackSet, Real, Room, Scratch};
 use crate::Result;
-use crate::lanes::{Backend, Double, Kernel, Simd, Vectors};
+#[cfg(feature = "check")]
+use crate::lanes::Double;
+use crate::lanes::{Backend, Kernel, Simd, Vectors};
 use std::fmt::Debug;
 
 /// Most inputs of an op.
@@ -334,6 +336,7 @@ pub trait DynOp: Debug + Send + Sync {
     /// See [`Op::scratch`].
     fn scratch_f32(&self, types: &Types, rows: usize, compute: Compute) -> Scratch;
     /// See [`Op::scratch`].
+    #[cfg(feature = "check")]
     fn scratch_f64(&self, types: &Types, rows: usize, compute: Compute) -> Scratch;
     /// See [`Op::least_rows`].
     fn least_rows(&self, types: &Types) -> usize;
@@ -354,10 +357,12 @@ pub trait DynOp: Debug + Send + Sync {
     /// See [`Op::forward`].
     fn forward_f32(&self, backend: Backend, c: &mut Forward<f32>);
     /// See [`Op::forward`].
+    #[cfg(feature = "check")]
     fn forward_f64(&self, c: &mut Forward<f64>);
     /// See [`Op::backward`].
     fn backward_f32(&self, backend: Backend, c: &mut Backward<f32>);
     /// See [`Op::backward`].
+    #[cfg(feature = "check")]
     fn backward_f64(&self, c: &mut Backward<f64>);
     /// See [`Op::update`].
     fn update(&self, types: &Types, x: &[&[f32]], total_rows: usize, write: &mut dyn FnMut(usize, &[f32]));
@@ -402,6 +407,7 @@ impl<O: Op> DynOp for O {
     fn scratch_f32(&self, types: &Types, rows: usize, compute: Compute) -> Scratch {
         self.scratch::<f32>(types, rows, compute)
     }
+    #[cfg(feature = "check")]
     fn scratch_f64(&self, types: &Types, rows: usize, compute: Compute) -> Scratch {
         self.scratch::<f64>(types, rows, compute)
     }
@@ -432,12 +438,14 @@ impl<O: Op> DynOp for O {
     fn forward_f32(&self, backend: Backend, c: &mut Forward<f32>) {
         backend.run_fast(RunForward(self, c));
     }
+    #[cfg(feature = "check")]
     fn forward_f64(&self, c: &mut Forward<f64>) {
         self.forward::<f64, Double>(c);
     }
     fn backward_f32(&self, backend: Backend, c: &mut Backward<f32>) {
         backend.run_fast(RunBackward(self, c));
     }
+    #[cfg(feature = "check")]
     fn backward_f64(&self, c: &mut Backward<f64>) {
         self.backward::<f64, Double>(c);
     }

@@ -1,11 +1,10 @@
 //! What products read: f32, or operands rounded to bf16 or f16 with sums in f32.
 
+use super::elementwise::{Unary, map_in_place};
 use crate::device::Aligned;
 use crate::device::gemm::{self, Product, amx};
-use crate::lanes::Backend;
+use crate::lanes::{Backend, Float, Int, Kernel, Lanes, Simd, select};
 use crate::{Error, Result};
-use half::f16;
-use half::slice::HalfFloatSliceExt;
 use std::str::FromStr;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -102,18 +101,90 @@ pub fn peak_gflops(backend: Backend, precision: Precision) -> f64 {
     2.0 * (M * N * K) as f64 / best * 1e-9
 }
 
+/// Rounds to the nearest f16, in f32.
+#[derive(Clone, Copy, Debug)]
+struct RoundToF16;
+impl Unary for RoundToF16 {
+    /// IEEE 754 binary16: 11 bits of mantissa above 2⁻¹⁴, multiples of 2⁻²⁴ below, infinity from 65520 on; ties to even.
+    #[inline(always)]
+    fn apply<L: Lanes>(self, x: L::F) -> L::F {
+        let bits = x.bits();
+        let even = bits.shr(13) & 1;
+        let normal = L::F::from_bits((bits + even + 0xFFF) & !0x1FFF);
+        // The least step of f32 from 0.5 up to 1 is 2⁻²⁴.
+        let small = (x.abs() + 0.5) - 0.5;
+        let small = L::F::from_bits(small.bits() | (bits & i32::MIN));
+        let rounded = select::<_, L::F>(x.abs().lt(1.0 / 16384.0), small, normal);
+        let infinite = L::F::from_bits((bits & i32::MIN) | f32::INFINITY.to_bits() as i32);
+        let rounded = select::<_, L::F>(x.abs().ge(65520.0), infinite, rounded);
+        select::<_, L::F>(x.eq(x), rounded, x)
+    }
+}
+
+struct Round<'a>(&'a mut [f32]);
+impl Kernel for Round<'_> {
+    type Out = ();
+    type Home = Self;
+    #[inline(always)]
+    fn run<L: Simd>(self) {
+        map_in_place::<f32, L, _>(RoundToF16, self.0);
+    }
+}
+
 /// Rounds to the nearest f16 and back. Both slices have one length.
-pub(super) fn round_to_f16(x: &[f32], out: &mut [f32]) {
+pub(super) fn round_to_f16(backend: Backend, x: &[f32], out: &mut [f32]) {
     out.copy_from_slice(x);
-    round_to_f16_in_place(out);
+    round_to_f16_in_place(backend, out);
 }
 
 /// Rounds every element to the nearest f16.
-pub(super) fn round_to_f16_in_place(x: &mut [f32]) {
-    let mut words = [f16::ZERO; 64];
-    for x in x.chunks_mut(64) {
-        let words = &mut words[..x.len()];
-        words.convert_from_f32_slice(x);
-        words.convert_to_f32_slice(x);
+pub(super) fn round_to_f16_in_place(backend: Backend, x: &mut [f32]) {
+    backend.run_fast(Round(x));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The value of f16 bits with sign 0, by the definition of IEEE 754.
+    fn f16(bits: u16) -> f64 {
+        let (exponent, mantissa) = (i32::from(bits >> 10), f64::from(bits & 0x3FF));
+        match exponent {
+            0 => mantissa * 2f64.powi(-24),
+            31 => f64::INFINITY,
+            _ => (1.0 + mantissa / 1024.0) * 2f64.powi(exponent - 15),
+        }
+    }
+
+    #[test]
+    fn f16_is_nearest_with_ties_to_even() {
+        // Pairs of a number and what it must become, for every f16 and the middle between it and the next.
+        let mut pairs = vec![(f32::INFINITY, f64::INFINITY), (f32::MAX, f64::INFINITY), (1e-40, 0.0)];
+        for bits in 0..0x7C00 {
+            let low = f16(bits);
+            // What would follow the largest number, were there no infinity.
+            let next = if bits == 0x7BFF { 65536.0 } else { f16(bits + 1) };
+            let high = f16(bits + 1);
+            let middle = ((low + next) / 2.0) as f32;
+            assert_eq!(f64::from(middle), (low + next) / 2.0);
+            pairs.push((low as f32, low));
+            pairs.push((middle.next_down(), low));
+            pairs.push((middle, if bits % 2 == 0 { low } else { high }));
+            pairs.push((middle.next_up(), high));
+        }
+        for name in ["portable", "avx2", "avx512"] {
+            let Ok(backend) = Backend::named(name) else { continue };
+            for sign in [1.0, -1.0] {
+                let mut x: Vec<f32> = pairs.iter().map(|(x, _)| x * sign).collect();
+                round_to_f16_in_place(backend, &mut x);
+                for (got, (x, wanted)) in x.iter().zip(&pairs) {
+                    let wanted = *wanted as f32 * sign;
+                    assert_eq!(got.to_bits(), wanted.to_bits(), "{name}: {x} gives {got}, wanted {wanted}");
+                }
+            }
+            let mut nan = [f32::NAN];
+            round_to_f16_in_place(backend, &mut nan);
+            assert!(nan[0].is_nan());
+        }
     }
 }

@@ -351,7 +351,7 @@ impl Real for f32 {
             Precision::F32 => Left::Real(data),
             Precision::F16 => {
                 for (row, out) in room.real.chunks_exact_mut(view.cols.max(1)).take(view.rows).enumerate() {
-                    round_to_f16(&data[row * view.stride..][..view.cols], out);
+                    round_to_f16(compute.backend, &data[row * view.stride..][..view.cols], out);
                 }
                 Left::Real(room.real)
             }
@@ -386,7 +386,7 @@ impl Real for f32 {
     fn stage_piece(compute: Compute, piece: &[f32], at: usize, room: &mut Room<f32>) {
         match compute.precision {
             Precision::F32 => room.real[at..][..piece.len()].copy_from_slice(piece),
-            Precision::F16 => round_to_f16(piece, &mut room.real[at..][..piece.len()]),
+            Precision::F16 => round_to_f16(compute.backend, piece, &mut room.real[at..][..piece.len()]),
             Precision::Bf16 => amx::rows_to_bf16(1, piece.len(), piece, 0, &mut room.half[at..], 0),
         }
     }
@@ -462,8 +462,8 @@ impl Real for f32 {
             Precision::F16 => {
                 let (left, right) = room.real.split_at_mut(s.rows * s.m);
                 for row in 0..s.rows {
-                    round_to_f16(&a[row * s.a_row..][..s.m], &mut left[row * s.m..][..s.m]);
-                    round_to_f16(&b[row * s.b_row..][..s.n], &mut right[row * s.n..][..s.n]);
+                    round_to_f16(compute.backend, &a[row * s.a_row..][..s.m], &mut left[row * s.m..][..s.m]);
+                    round_to_f16(compute.backend, &b[row * s.b_row..][..s.n], &mut right[row * s.n..][..s.n]);
                 }
                 (p.a_inner, p.b_inner) = (s.m, s.n);
                 gemm::product(compute.backend, &p, left, right, gemm::Init::Accumulate, c);
@@ -518,7 +518,7 @@ impl Real for f32 {
             Precision::F32 => gemm::pack(compute.backend, k_outer * k_inner, n, source, row, col, out.real),
             Precision::F16 => {
                 gemm::pack(compute.backend, k_outer * k_inner, n, source, row, col, out.real);
-                super::precision::round_to_f16_in_place(out.real);
+                super::precision::round_to_f16_in_place(compute.backend, out.real);
             }
             Precision::Bf16 => amx::pack(k_outer, k_inner, n, source, k_inner * row, row, col, out.half),
         }
@@ -578,6 +578,7 @@ fn init(start: Start<'_, f32>) -> gemm::Init<'_> {
 }
 
 /// Plain loops: nothing here is fast, everything is easy to believe.
+#[cfg(feature = "check")]
 impl Real for f64 {
     fn of(x: f64) -> Self {
         x

@@ -7,7 +7,7 @@ use super::super::op::{Backward, Draws, Forward, Kind, Needs, Op, Type, Types};
 use super::super::real::{Compute, Real, Scratch};
 use super::super::{Graph, Node};
 use crate::Result;
-use crate::lanes::rng::{key, philox};
+use crate::lanes::rng::key;
 use crate::lanes::{Float, Int, Lanes, Vectors, select};
 
 /// Elements that are drawn at once: four words for each of sixteen counters, whatever the width of registers.
@@ -46,7 +46,7 @@ fn draw<R: Real, L: Vectors<R>>(law: Law, draws: Draws, block: usize, out: &mut 
     let (run, node) = (L::I::from(draws.run as i32), L::I::from(draws.node as i32));
     for first in (0..COUNTERS).step_by(L::LANES) {
         let counter = L::read_ints(&PLACES[first..]) + (block * COUNTERS) as i32;
-        let words = philox([counter, run, node, L::I::from(STREAM)], key(draws.seed));
+        let words = L::I::philox([counter, run, node, L::I::from(STREAM)], key(draws.seed));
         let numbers = match law {
             Law::Unit => [unit::<L>(words[0]), unit::<L>(words[1]), unit::<L>(words[2]), unit::<L>(words[3])],
             Law::Normal => {

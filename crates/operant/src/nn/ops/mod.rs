@@ -8,7 +8,12 @@ macro_rules! ops {
 
         /// Every op: its file, its type, and the check that it must pass.
         pub const OPS: &[OpEntry] =
-            &[$($(OpEntry { file: stringify!($module), name: stringify!($op), check: super::check::op::<$op> },)+)+];
+            &[$($(OpEntry {
+                file: stringify!($module),
+                name: stringify!($op),
+                #[cfg(feature = "check")]
+                check: super::check::op::<$op>,
+            },)+)+];
     };
 }
 
@@ -20,6 +25,7 @@ pub struct OpEntry {
     /// Name of the type.
     pub name: &'static str,
     /// Holds it to its cases.
+    #[cfg(feature = "check")]
     pub check: fn() -> Result<(), String>,
 }
 

@@ -216,6 +216,7 @@ impl<R: Real> Plan<R> {
     }
 
     /// Runs with parameter values of the element type; packs them every time, and draws the same random numbers every time.
+    #[cfg(feature = "check")]
     pub(super) fn execute_with(&mut self, values: &[R], rows: usize, feeds: &[Feed<R>], gradients: Gradients) {
         self.runs = 0;
         let mut packs = std::mem::take(&mut self.packs);
