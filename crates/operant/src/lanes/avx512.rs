@@ -4,7 +4,7 @@
 //! instructions. Every function is inlined into a `#[target_feature]` body there: that is for speed.
 #![allow(unsafe_code)]
 
-use super::{Float, Int, Lanes, Mask, Select, Simd, store_rows_by_element};
+use super::{Float, Int, Lanes, Mask, Select, Simd, math, store_rows_by_element, tanh_table};
 use std::arch::x86_64::*;
 use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Sub};
 
@@ -179,6 +179,24 @@ impl<const FUSE: bool> Float for F<FUSE> {
             Self(_mm512_mask3_fmadd_ps(half, error, y, sound))
         })
     }
+    /// Fast mode: by segments.
+    #[inline(always)]
+    fn tanh_fast(self) -> Self {
+        if FUSE {
+            self.by_segment(&tanh_table::FAST, tanh_table::FAST_WIDTH)
+        } else {
+            math::tanh_fast::<Avx512<FUSE>>(self)
+        }
+    }
+    /// Fast mode: by segments.
+    #[inline(always)]
+    fn tanh_coarse(self) -> Self {
+        if FUSE {
+            self.by_segment(&tanh_table::COARSE, tanh_table::COARSE_WIDTH)
+        } else {
+            math::tanh_coarse::<Avx512<FUSE>>(self)
+        }
+    }
     #[inline(always)]
     fn to_int(self) -> I<FUSE> {
         I(simd!(_mm512_cvttps_epi32(self.0)))
@@ -190,6 +208,37 @@ impl<const FUSE: bool> Float for F<FUSE> {
     #[inline(always)]
     fn from_bits(bits: I<FUSE>) -> Self {
         Self(simd!(_mm512_castsi512_ps(bits.0)))
+    }
+}
+
+/// The entries of a table that the lowest five bits of each lane name.
+#[inline(always)]
+fn entry(table: &[f32; 32], index: __m512i) -> __m512 {
+    let (low, high) = table.split_at(16);
+    simd!(_mm512_permutex2var_ps(_mm512_loadu_ps(low.as_ptr()), index, _mm512_loadu_ps(high.as_ptr())))
+}
+
+impl<const FUSE: bool> F<FUSE> {
+    /// An odd function that is constant from segment 31 on, as polynomials in |x|; `coefficients[j][s]` is that of |x|ʲ in the segment
+    /// around `s · width`.
+    #[inline(always)]
+    fn by_segment<const N: usize>(self, coefficients: &[[f32; 32]; N], width: f32) -> Self {
+        /// Added to a number below 2²², leaves its nearest integer in the lowest bits.
+        const SHIFT: f32 = 8_388_608.0;
+        simd!({
+            // The minimum is the second operand where that is NaN.
+            let x = _mm512_min_ps(_mm512_set1_ps(31.49 * width), _mm512_abs_ps(self.0));
+            let segment = _mm512_fmadd_ps(x, _mm512_set1_ps(1.0 / width), _mm512_set1_ps(SHIFT));
+            let segment = _mm512_castps_si512(segment);
+            let mut y = entry(&coefficients[N - 1], segment);
+            let mut j = N - 1;
+            while j > 0 {
+                j -= 1;
+                y = _mm512_fmadd_ps(y, x, entry(&coefficients[j], segment));
+            }
+            let sign = _mm512_and_si512(_mm512_castps_si512(self.0), _mm512_set1_epi32(i32::MIN));
+            Self(_mm512_castsi512_ps(_mm512_or_si512(sign, _mm512_castps_si512(y))))
+        })
     }
 }
 
@@ -211,6 +260,13 @@ impl<const FUSE: bool> Int for I<FUSE> {
     #[inline(always)]
     fn shr(self, count: u32) -> Self {
         Self(simd!(_mm512_srl_epi32(self.0, _mm_cvtsi32_si128(count as i32))))
+    }
+    // The compiler would make one shuffle of this, which takes three times as long.
+    #[inline(always)]
+    fn join_upper(self, other: Self) -> Self {
+        const EITHER_OR_MASKED: i32 = 0xF8;
+        let mask = Self::from(0xffff_0000_u32 as i32);
+        Self(simd!(_mm512_ternarylogic_epi32::<EITHER_OR_MASKED>(self.shr(16).0, other.0, mask.0)))
     }
     #[inline(always)]
     fn sar(self, count: u32) -> Self {
@@ -352,6 +408,20 @@ impl<const FUSE: bool> Simd for Avx512<FUSE> {
             let x = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps::<1>(x));
             let x = _mm_add_ps(x, _mm_movehl_ps(x, x));
             _mm_cvtss_f32(_mm_add_ss(x, _mm_movehdup_ps(x)))
+        })
+    }
+    #[inline(always)]
+    fn four_sums_f([a, b, c, d]: [F<FUSE>; 4]) -> [f32; 4] {
+        simd!({
+            let ab = _mm512_add_ps(_mm512_shuffle_f32x4::<0x44>(a.0, b.0), _mm512_shuffle_f32x4::<0xEE>(a.0, b.0));
+            let cd = _mm512_add_ps(_mm512_shuffle_f32x4::<0x44>(c.0, d.0), _mm512_shuffle_f32x4::<0xEE>(c.0, d.0));
+            let x = _mm512_add_ps(_mm512_shuffle_f32x4::<0x88>(ab, cd), _mm512_shuffle_f32x4::<0xDD>(ab, cd));
+            let x = _mm512_add_ps(x, _mm512_permute_ps::<0x4E>(x));
+            let x = _mm512_add_ps(x, _mm512_movehdup_ps(x));
+            let x = _mm512_maskz_compress_ps(0x1111, x);
+            let mut sums = [0.0; 4];
+            _mm_storeu_ps(sums.as_mut_ptr(), _mm512_castps512_ps128(x));
+            sums
         })
     }
     #[inline(always)]

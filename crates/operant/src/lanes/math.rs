@@ -356,7 +356,7 @@ mod tests {
                     x.rsqrt(),
                     x.exp_fast(),
                     x.tanh_fast(),
-                    tanh_coarse::<L>(x),
+                    x.tanh_coarse(),
                     x.erf(),
                     x.sigmoid(),
                     x.silu(),

@@ -18,6 +18,8 @@ pub mod math;
 mod portable;
 pub mod rng;
 mod sym;
+#[cfg(all(target_arch = "x86_64", not(operant_portable)))]
+mod tanh_table;
 mod vectors;
 
 pub use columns::{Block, Column, Columns, Kind};
@@ -173,6 +175,11 @@ pub trait Float:
     fn tanh_fast(self) -> Self {
         math::tanh_fast::<Self::L>(self)
     }
+    /// Hyperbolic tangent for results that are then rounded to bf16; see [`math::tanh_coarse`].
+    #[inline(always)]
+    fn tanh_coarse(self) -> Self {
+        math::tanh_coarse::<Self::L>(self)
+    }
     /// The error function; see [`math::erf`].
     #[inline(always)]
     fn erf(self) -> Self {
@@ -255,6 +262,11 @@ pub trait Int:
     fn shr(self, count: u32) -> Self;
     /// Shift right by a constant below 32, filling with the sign.
     fn sar(self, count: u32) -> Self;
+    /// The upper half of `self` below the upper half of `other`.
+    #[inline(always)]
+    fn join_upper(self, other: Self) -> Self {
+        self.shr(16) | (other & 0xffff_0000_u32 as i32)
+    }
     /// The high and low halves of the unsigned 64-bit product.
     fn mul_wide(self, other: impl Into<Self>) -> (Self, Self);
     /// Four random words for a counter and a key; see [`rng::philox`].
@@ -319,6 +331,12 @@ pub trait Simd: Lanes {
     fn store_f_part(value: Self::F, out: &mut [f32]);
     /// The sum of all lanes: the upper half is added to the lower half until one lane is left.
     fn sum_f(value: Self::F) -> f32;
+    /// The [`sum_f`](Self::sum_f)s of four values.
+    #[inline(always)]
+    fn four_sums_f(values: [Self::F; 4]) -> [f32; 4] {
+        let [a, b, c, d] = values;
+        [Self::sum_f(a), Self::sum_f(b), Self::sum_f(c), Self::sum_f(d)]
+    }
     /// The largest lane, by [`Float::max`] of lower and upper half until one lane is left; a NaN may be lost.
     fn largest_f(value: Self::F) -> f32;
     /// Bit j tells whether lane j holds.

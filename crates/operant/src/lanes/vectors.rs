@@ -25,6 +25,8 @@ pub trait Vectors<R>: Lanes {
     fn splat(x: R) -> Self::F;
     /// The sum of all lanes: the upper half is added to the lower half until one lane is left.
     fn sum(v: Self::F) -> R;
+    /// The [`sum`](Self::sum)s of four values, in less time than one after the other.
+    fn four_sums(v: [Self::F; 4]) -> [R; 4];
     /// The largest lane; a NaN may be lost.
     fn largest(v: Self::F) -> R;
     /// Reads the first `LANES` integers.
@@ -67,6 +69,10 @@ impl<L: Simd> Vectors<f32> for L {
     #[inline(always)]
     fn sum(v: L::F) -> f32 {
         L::sum_f(v)
+    }
+    #[inline(always)]
+    fn four_sums(v: [L::F; 4]) -> [f32; 4] {
+        L::four_sums_f(v)
     }
     #[inline(always)]
     fn largest(v: L::F) -> f32 {
@@ -118,6 +124,10 @@ impl Vectors<f64> for Double {
     #[inline(always)]
     fn sum(v: F) -> f64 {
         v.0
+    }
+    #[inline(always)]
+    fn four_sums(v: [F; 4]) -> [f64; 4] {
+        v.map(|v| v.0)
     }
     #[inline(always)]
     fn largest(v: F) -> f64 {

@@ -6,7 +6,7 @@
 use super::op::Act;
 use super::precision::Precision;
 use super::real::Real;
-use crate::lanes::{Float, Lanes, Vectors, math, select};
+use crate::lanes::{Float, Lanes, Vectors, select};
 
 /// y = f(x).
 pub trait Unary: Copy {
@@ -306,7 +306,7 @@ struct CoarseTanh;
 impl Unary for CoarseTanh {
     #[inline(always)]
     fn apply<L: Lanes>(self, x: L::F) -> L::F {
-        math::tanh_coarse::<L>(x)
+        x.tanh_coarse()
     }
 }
 

@@ -12,7 +12,7 @@ use super::super::real::{Compute, Left, Outer, Real, Scratch, Start, View};
 use super::super::{Graph, Node};
 use crate::Result;
 use crate::device::gemm::Product;
-use crate::lanes::{Float, Int, Lanes, Vectors, math, select};
+use crate::lanes::{Float, Int, Lanes, Vectors, select};
 
 /// Inputs: x `[B, …, K]`, then a weight `[N, K]` and a bias `[N]` per layer. Outputs: the last layer's, then those of the
 /// hidden layers, which in bf16 only the backward body can read.
@@ -91,7 +91,7 @@ const HIGH: i32 = 0xffff_0000_u32 as i32;
 fn write_kept<R: Real, L: Vectors<R>, const WORDS: bool>([a, b]: [L::F; 2], row: &mut [R], at: usize) {
     if WORDS {
         let half = L::I::from(0x8000);
-        let word = (a.bits() + half).shr(16) | ((b.bits() + half) & L::I::from(HIGH));
+        let word = (a.bits() + half).join_upper(b.bits() + half);
         L::write(L::F::from_bits(word), &mut row[at / 2..]);
     } else {
         L::write(a, &mut row[at..]);
@@ -124,12 +124,16 @@ fn first_layer<R: Real, L: Vectors<R>>(x: &[R], weights: &[R], bias: &[R], z: &m
 fn few_inputs<R: Real, L: Vectors<R>, const ROWS: usize>(x: &[R], weights: &[R], bias: &[R], z: &mut [R]) {
     let n = bias.len();
     let k = x.len() / ROWS;
+    let mut rows = [x; ROWS];
+    for (row, part) in rows.iter_mut().zip(x.chunks_exact(k)) {
+        *row = part;
+    }
     for at in (0..n).step_by(2 * L::LANES) {
         let mut sums = [read_kept::<R, L, false>(bias, at); ROWS];
-        for q in 0..k {
-            let weights = read_kept::<R, L, false>(&weights[q * n..], at);
-            for (row, sums) in sums.iter_mut().enumerate() {
-                let x = L::splat(x[row * k + q]);
+        for (q, weights) in weights.chunks_exact(n).enumerate() {
+            let weights = read_kept::<R, L, false>(weights, at);
+            for (row, sums) in rows.iter().zip(&mut sums) {
+                let x = L::splat(row[q]);
                 *sums = [x.mul_add(weights[0], sums[0]), x.mul_add(weights[1], sums[1])];
             }
         }
@@ -145,7 +149,7 @@ fn activate<L: Lanes, const WORDS: bool, const RELU: bool>(x: L::F) -> L::F {
     if RELU {
         L::F::from(0.0).max(x)
     } else if WORDS {
-        math::tanh_coarse::<L>(x)
+        x.tanh_coarse()
     } else {
         x.tanh_fast()
     }
@@ -171,19 +175,60 @@ fn last_layer<R: Real, L: Vectors<R>, const C: usize, const WORDS: bool, const R
     y: &mut [R],
 ) {
     let n = weight.len() / C;
-    for (row, (z, y)) in z.chunks_exact_mut(n).zip(y.chunks_exact_mut(C)).enumerate() {
-        let mut sums = [L::F::from(0.0); C];
-        for at in (0..n).step_by(2 * L::LANES) {
-            let [a, b] = read_kept::<R, L, false>(z, at);
+    let (rows, len) = (y.len() / C, kept_len::<WORDS>(n));
+    // Rows that have four outputs.
+    let most = if C < 3 { 4 / C } else { 1 };
+    let whole = rows / most * most;
+    let kept_of = |row: usize, rows: usize| if WORDS { row * len..(row + rows) * len } else { 0..0 };
+    for row in (0..whole).step_by(most) {
+        let (z, kept) = (&mut z[row * n..][..most * n], &mut kept[kept_of(row, most)]);
+        let y = &mut y[row * C..][..most * C];
+        match C {
+            1 => last_layer_rows::<R, L, C, 4, WORDS, RELU>(z, kept, weight, bias, y),
+            2 => last_layer_rows::<R, L, C, 2, WORDS, RELU>(z, kept, weight, bias, y),
+            _ => last_layer_rows::<R, L, C, 1, WORDS, RELU>(z, kept, weight, bias, y),
+        }
+    }
+    for row in whole..rows {
+        let (z, kept) = (&mut z[row * n..][..n], &mut kept[kept_of(row, 1)]);
+        last_layer_rows::<R, L, C, 1, WORDS, RELU>(z, kept, weight, bias, &mut y[row * C..][..C]);
+    }
+}
+
+/// [`last_layer`] for so many rows, with four outputs in all at most.
+#[inline(always)]
+fn last_layer_rows<R: Real, L: Vectors<R>, const C: usize, const ROWS: usize, const WORDS: bool, const RELU: bool>(
+    z: &mut [R],
+    kept: &mut [R],
+    weight: &[R],
+    bias: &[R],
+    y: &mut [R],
+) {
+    let n = weight.len() / C;
+    let mut sums = [[L::F::from(0.0); C]; ROWS];
+    for at in (0..n).step_by(2 * L::LANES) {
+        let mut weights = [[L::F::from(0.0); 2]; C];
+        for (c, weights) in weights.iter_mut().enumerate() {
+            *weights = read_kept::<R, L, false>(&weight[c * n..], at);
+        }
+        for (row, sums) in sums.iter_mut().enumerate() {
+            let [a, b] = read_kept::<R, L, false>(&z[row * n..], at);
             let pair = [activate::<L, WORDS, RELU>(a), activate::<L, WORDS, RELU>(b)];
-            write_kept::<R, L, WORDS>(pair, if WORDS { &mut kept[row * (n / 2)..] } else { &mut *z }, at);
-            for (c, sum) in sums.iter_mut().enumerate() {
-                let weights = read_kept::<R, L, false>(&weight[c * n..], at);
+            let to = if WORDS { &mut kept[row * (n / 2)..] } else { &mut z[row * n..] };
+            write_kept::<R, L, WORDS>(pair, to, at);
+            for (weights, sum) in weights.iter().zip(sums) {
                 *sum = pair[1].mul_add(weights[1], pair[0].mul_add(weights[0], *sum));
             }
         }
-        for (c, sum) in sums.into_iter().enumerate() {
-            y[c] = bias[c] + L::sum(sum);
+    }
+    let mut four = [L::F::from(0.0); 4];
+    for (row, sums) in sums.into_iter().enumerate() {
+        four[row * C..][..C].copy_from_slice(&sums);
+    }
+    let four = L::four_sums(four);
+    for row in 0..ROWS {
+        for c in 0..C {
+            y[row * C + c] = bias[c] + four[row * C + c];
         }
     }
 }
@@ -275,7 +320,9 @@ fn copy_row<R: Real, L: Vectors<R>>(from: &[R], to: &mut [R]) {
     for at in (0..whole).step_by(L::LANES) {
         L::write(L::read(&from[at..]), &mut to[at..]);
     }
-    to[whole..from.len()].copy_from_slice(&from[whole..]);
+    // A call that copies would take longer than the few numbers of an input or an output.
+    let to = &mut to[whole..from.len()];
+    L::write_part(L::read_part(&from[whole..]), to);
 }
 
 impl Tower {
@@ -491,8 +538,8 @@ impl<'a, R: Real> Live<'a, R> {
         let live = || self.dy.chunks_exact(outputs).enumerate().filter(|(_, dy)| is_live(dy));
         let to = dy.chunks_exact_mut(outputs).zip(x.chunks_exact_mut(inputs));
         for ((row, from), (dy, x)) in live().zip(to) {
-            dy.copy_from_slice(from);
-            x.copy_from_slice(&self.x[row * inputs..][..inputs]);
+            copy_row::<R, L>(from, dy);
+            copy_row::<R, L>(&self.x[row * inputs..][..inputs], x);
         }
         let mut kept: [&[R]; MAX_OUTPUTS] = [&[]; MAX_OUTPUTS];
         for (l, kept) in kept.iter_mut().enumerate().take(last) {
