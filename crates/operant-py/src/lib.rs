@@ -10,6 +10,7 @@
 //! - `settings`: settings of runs, from and to dictionaries
 //! - `actor`: a policy that acts
 //! - `foreign`: envs that Python brings, as the engine's vector env
+//! - `games`: games for two
 //! - `trainer`: a run that Python drives
 //!
 //! The engine does not know that Python exists; all that does is here.
@@ -20,6 +21,7 @@ mod describe;
 mod engine;
 mod error;
 mod foreign;
+mod games;
 mod memory;
 mod network;
 mod settings;
@@ -36,6 +38,8 @@ mod _operant {
     use super::describe::{doctor, env_info, list_envs};
     #[pymodule_export]
     use super::engine::Engine;
+    #[pymodule_export]
+    use super::games::Backgammon;
     #[pymodule_export]
     use super::memory::Memory;
     #[pymodule_export]

@@ -2,6 +2,7 @@
 
 mod env;
 mod env_cuda;
+mod game;
 mod nn;
 mod ppo;
 
@@ -18,6 +19,8 @@ pub(crate) struct Args {
 enum What {
     /// Environment steps per second with random actions.
     Env(env::Args),
+    /// Games: random games and legal plays per second.
+    Game(game::Args),
     /// PPO: env steps per second of whole iterations, and where the time goes.
     Ppo(ppo::Args),
     /// Networks: forward, and forward + backward + optimiser step.
@@ -27,6 +30,7 @@ enum What {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     match &args.what {
         What::Env(args) => env::run(args),
+        What::Game(args) => game::run(args),
         What::Nn(args) => nn::run(args),
         What::Ppo(args) => ppo::run(args),
     }

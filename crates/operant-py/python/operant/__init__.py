@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from operant import nn
+from operant import games, nn
 from operant._operant import __version__, list_envs
 from operant.devices import doctor
 from operant.ppo import PPO
@@ -32,6 +32,7 @@ __all__ = [
     "__version__",
     "doctor",
     "env_info",
+    "games",
     "list_envs",
     "make_vec",
     "nn",

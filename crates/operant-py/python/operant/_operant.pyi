@@ -29,6 +29,36 @@ def copy_checkpoint(folder: str, to: str, checkpoint: str | None = None) -> None
     """Copies the settings and one checkpoint of a run to another folder, which then can be resumed."""
 
 @final
+class Backgammon:
+    """A backgammon position, as the player whose turn it is sees it. It does not change: a play gives the position after it."""
+
+    def __new__(cls, position_id: str | None = None) -> Backgammon: ...
+    @property
+    def position_id(self) -> str:
+        """GNU Backgammon's id of this position."""
+    @property
+    def mover(self) -> list[int]:
+        """Checkers of the player whose turn it is: borne off, on points 1 to 24, on the bar."""
+    @property
+    def other(self) -> list[int]:
+        """Checkers of the opponent, as the opponent counts places."""
+    @property
+    def pips(self) -> tuple[int, int]:
+        """Pips that remain: of the player whose turn it is, and of the opponent."""
+    @property
+    def outcome(self) -> int | None:
+        """Points of the player whose turn it is if the game is over: -1, -2 or -3. Else None."""
+    @staticmethod
+    def chance_outcomes(first_turn: bool = False) -> list[tuple[tuple[int, int], float]]:
+        """Rolls with their probabilities. In the first turn there are no doubles."""
+    def plays(self, dice: tuple[int, int]) -> list[tuple[str, Backgammon]]:
+        """Every legal play of a roll as text, such as "8/5 6/5", with the position after it."""
+    def play(self, dice: tuple[int, int], text: str) -> Backgammon:
+        """The position after a play, where it is the opponent's turn."""
+    def observation(self) -> npt.NDArray[np.float32]:
+        """What a network sees: 196 numbers, per side 4 for each point, the bar and those borne off."""
+
+@final
 class Memory:
     """The memory of one step's arrays: the base object of the views."""
 

@@ -6,6 +6,7 @@
 
 mod acrobot;
 mod actions;
+pub mod backgammon;
 mod canvas;
 mod cartpole;
 pub mod check;
