@@ -165,24 +165,36 @@ fn a_run_that_goes_on_from_an_older_checkpoint_stays_on_that_branch() {
 
 #[test]
 fn the_best_state_is_saved_however_soon_it_passes() {
-    let run = folder("peak").join("a");
-    // Steps so large that the policy gets worse again, and no checkpoint on the way.
-    let more = "--quiet --seed 1 --steps 40000 --set ppo.learning_rate=0.02 --set ppo.update_epochs=4 --set \
-                ppo.anneal_lr=false --set checkpoint.improved_s=1000";
-    text(&small(&run, more));
-    let full = samples(&run).into_iter().filter(|sample| sample["episodes"].as_f64() >= Some(100.0));
-    let returns: Vec<f64> = full.map(|sample| sample["return"].as_f64().unwrap()).collect();
-    let highest = returns.iter().copied().fold(f64::MIN, f64::max);
-    let last = *returns.last().unwrap();
-    assert!(last < 0.9 * highest, "the test wants a peak: {highest} and {last} at the end");
-    let best = std::fs::read_to_string(run.join("ckpt/best")).unwrap();
-    assert!(mean_return(&run, &best) >= 0.95 * highest, "{} of {highest}", mean_return(&run, &best));
-    let names = checkpoints(&run);
-    assert!(names.contains(&best) && &best < names.last().unwrap(), "{best} in {names:?}");
-    // It is a checkpoint like any other: a run goes on from it.
-    let words = ["train", "--resume", run.to_str().unwrap(), "--checkpoint", "best", "--steps", "50000"];
-    let shown = text(&words);
-    assert!(shown.contains(&format!("resumed: from {best}; later checkpoint")), "{shown}");
+    let folder = folder("peak");
+    let mut peaks = 0;
+    for seed in 1..=8 {
+        let run = folder.join(seed.to_string());
+        // Steps so large that the policy gets worse again, and no checkpoint between the first and the last.
+        let more = format!(
+            "--quiet --seed {seed} --steps 40000 --set ppo.learning_rate=0.1 --set ppo.update_epochs=4 --set \
+             ppo.anneal_lr=false --set checkpoint.improved_s=1000"
+        );
+        text(&small(&run, &more));
+        let full = samples(&run).into_iter().filter(|sample| sample["episodes"].as_f64() >= Some(100.0));
+        let returns: Vec<f64> = full.map(|sample| sample["return"].as_f64().unwrap()).collect();
+        let highest = returns.iter().copied().fold(f64::MIN, f64::max);
+        let best = std::fs::read_to_string(run.join("ckpt/best")).unwrap();
+        // Copies of states are limited to a share of the time, so a return that rises fast may pass between two.
+        assert!(mean_return(&run, &best) >= 0.9 * highest, "{} of {highest}", mean_return(&run, &best));
+        if *returns.last().unwrap() > 0.8 * highest {
+            continue;
+        }
+        peaks += 1;
+        let names = checkpoints(&run);
+        assert!(names.contains(&best) && &best < names.last().unwrap(), "{best} in {names:?}");
+        if peaks == 1 {
+            // It is a checkpoint like any other: a run goes on from it.
+            let words = ["train", "--resume", run.to_str().unwrap(), "--checkpoint", "best"];
+            let shown = text(&words);
+            assert!(shown.contains(&format!("resumed: from {best}; later checkpoint")), "{shown}");
+        }
+    }
+    assert!(peaks > 0, "no run of the test had a peak before its end");
 }
 
 /// Files beyond a few kilobytes can't be written, as on a disk that is full.

@@ -15,7 +15,7 @@ use crate::device;
 use crate::error::{Error, Result};
 use crate::telemetry::EventKind;
 use serde::{Deserialize, Serialize};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A mean return is better if it is so by this share of the best one.
 const GAIN: f64 = 0.01;
@@ -23,7 +23,7 @@ const GAIN: f64 = 0.01;
 const SETTLE: Duration = Duration::from_secs(1);
 /// Largest state that waits in memory, in bytes.
 const PEAK_BYTES: usize = 64 << 20;
-/// Time between copies of states in memory, as a multiple of what the last one took: they take 5 % of a run at most.
+/// CPU time between copies of states in memory, as a multiple of what the last one took: they take 5 % of a run at most.
 const PEAK_PAUSE: f64 = 20.0;
 
 /// How a run stands with its checkpoints.
@@ -35,7 +35,7 @@ pub(super) struct Saves {
     best: Option<f64>,
     /// A better state that came after the last checkpoint.
     peak: Option<Peak>,
-    /// The run's seconds from which on another state may be copied.
+    /// CPU seconds of the run from which on another state may be copied.
     next_peak: f64,
     /// Size of a checkpoint.
     bytes: usize,
@@ -119,18 +119,22 @@ impl Run {
 
     /// Copies a state that is the best so far, if one may be copied: the next iteration may be worse.
     fn keep_peak(&mut self) {
-        let seconds = self.seconds();
         let wanted = self.config.checkpoint.improved_s > 0.0 && self.saves.bytes <= PEAK_BYTES;
-        if !wanted || seconds < self.saves.next_peak || !self.has_improved() {
+        if !wanted || !self.has_improved() {
             return;
         }
-        let begun = Instant::now();
+        // Not the wall's clock, by which another process could make one copy look as long as many.
+        let begun = self.cpu_seconds();
+        if begun < self.saves.next_peak {
+            return;
+        }
         let (steps, mean_return) = (self.algorithm.steps(), self.report.episodes.mean_return());
         // What cannot be copied now is told when it is to be saved.
         if let Ok(parts) = self.state(Some(mean_return)) {
             self.saves.peak = Some(Peak { steps, mean_return, parts });
         }
-        self.saves.next_peak = seconds + PEAK_PAUSE * begun.elapsed().as_secs_f64();
+        let done = self.cpu_seconds();
+        self.saves.next_peak = done + PEAK_PAUSE * (done - begun);
     }
 
     /// Writes a checkpoint.
