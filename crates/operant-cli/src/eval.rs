@@ -1,9 +1,9 @@
 //! `operant eval`: plays episodes with the policy of a run.
 
-use crate::output::{Failure, count, print};
+use crate::output::{Failure, count, print, warn};
 use operant::algo::Policy;
-use operant::device;
-use operant::run::{Checkpoints, Play, Run, evaluate};
+use operant::device::{self, Device};
+use operant::run::{Checkpoints, Config, Play, Run, evaluate};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
@@ -26,6 +26,9 @@ pub(crate) struct Args {
     /// Write the first episode as an animated picture.
     #[arg(long, value_name = "FILE.gif")]
     render: Option<PathBuf>,
+    /// Where it is played: cpu; cuda is taken too, and says that policies are played on the CPU.
+    #[arg(long, default_value = "cpu")]
+    device: String,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -39,13 +42,26 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if args.render.as_ref().is_some_and(|path| path.extension().is_none_or(|end| !end.eq_ignore_ascii_case("gif"))) {
         return Err(Failure::Usage("--render writes a GIF: name a file that ends in .gif".into()));
     }
+    if Device::gpu_index(&args.device)?.is_some() {
+        warn(&format!("--device {}: a policy is played on the CPU, wherever it was trained", args.device));
+    }
     // A folder, or the name of one below runs/.
     let below = Path::new("runs").join(&args.run);
     let run = if args.run.exists() || !below.exists() { &args.run } else { &below };
-    let config = Run::config_of(run).map_err(failed)?;
-    let checkpoints = Checkpoints::new(run, config.checkpoint.keep);
+    let now = Run::config_of(run);
+    if !run.join("run.toml").exists() {
+        now.as_ref().map_err(|error| failed(error.clone()))?;
+    }
+    let checkpoints = Checkpoints::new(run, 1);
     let name = checkpoints.pick(args.checkpoint.as_deref()).map_err(failed)?;
     let parts = checkpoints.load(&name).map_err(failed)?;
+    // A checkpoint is played in the env that it was trained in, whatever became of run.toml since.
+    let text = operant::algo::part(&parts, "run.toml").map_err(failed)?;
+    let config = Config::from_text(&String::from_utf8_lossy(text), &format!("run.toml of {name}")).map_err(failed)?;
+    let same = now.is_ok_and(|now| (&now.env, &now.env_params) == (&config.env, &config.env_params));
+    if !same {
+        warn(&format!("run.toml has changed since {name}, which is played in the env that it was trained in"));
+    }
     let policy =
         Policy::from_bytes(operant::algo::part(&parts, "policy.safetensors").map_err(failed)?).map_err(failed)?;
     let play = Play {

@@ -3,7 +3,9 @@
 //! Invariant: the process never ends while a checkpoint or a small file of the run is being written.
 
 use crate::output::{Failure, shell};
+use crate::run_folder::{RUNS, RunFolder};
 use operant::run::{Checkpoints, pause_writing};
+use operant::telemetry::{Event, EventKind, append_event};
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,6 +42,7 @@ impl Interrupt {
                 folder => {
                     let _whole = pause_writing(PATIENCE);
                     if let Some(folder) = folder {
+                        note(folder);
                         say(&stopped(folder), silent);
                     }
                     std::process::exit(EXIT_CODE);
@@ -60,6 +63,14 @@ impl Interrupt {
         // There is one run in a process.
         let _ = self.folder.set(folder.to_owned());
     }
+}
+
+/// Notes in the run's events that it was stopped, for who looks at it later.
+fn note(folder: &Path) {
+    let told = RunFolder::find(&folder.display().to_string(), Path::new(RUNS)).ok().and_then(|run| run.last_sample());
+    let step = told.and_then(|sample| sample.get("step")?.as_u64()).unwrap_or(0);
+    // There is nobody left to tell of a disk that does not take it.
+    let _ = append_event(folder, &Event::now(EventKind::Stopped, step, "at once, by a second signal"));
 }
 
 fn last_checkpoint(folder: &Path) -> Option<String> {

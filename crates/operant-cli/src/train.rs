@@ -25,11 +25,11 @@ pub(crate) struct Args {
     /// Settings of your own, over the shipped ones of their algorithm and env; a run's run.toml repeats that run exactly.
     #[arg(long, value_name = "FILE", conflicts_with = "resume")]
     config: Option<PathBuf>,
-    /// Go on with a run from its last checkpoint.
-    #[arg(long, value_name = "RUN", conflicts_with_all = ["algo", "env", "set", "seed", "num_envs", "steps", "device", "precision", "until", "run_dir", "dry_run", "threads"])]
+    /// Go on with a run from its last checkpoint; --steps, --until, --threads, --device and --set change what may change.
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["algo", "env", "seed", "num_envs", "precision", "run_dir", "dry_run"])]
     resume: Option<PathBuf>,
-    /// With --resume: the checkpoint to go on from: best, last or its name [default: last].
-    #[arg(long, value_name = "NAME", requires = "resume")]
+    /// With --resume: the checkpoint to go on from: best, last or its name [default: last]. Later ones are set aside.
+    #[arg(long, value_name = "NAME")]
     checkpoint: Option<String>,
     /// Change a setting: `--set ppo.learning_rate=1e-3`. Repeatable.
     #[arg(long, value_name = "KEY=VALUE", allow_negative_numbers = true)]
@@ -81,11 +81,12 @@ pub(crate) struct Args {
 
 const AFTER_HELP: &str = "Examples:\n  operant train ppo cartpole\n  operant train ppo pendulum --seed 3 --set ppo.learning_rate=1e-3\n  \
                           operant train ppo cartpole --config mine.toml      # a few keys, over the shipped settings\n  \
-                          operant train --config runs/RUN/run.toml           # all keys: the same run again\n  operant train --resume runs/RUN";
+                          operant train --config runs/RUN/run.toml           # all keys: the same run again\n  operant train --resume runs/RUN\n  \
+                          operant train --resume runs/RUN --steps 4e6        # and on to more steps";
 
 impl Args {
-    /// What was said on the command line, over the shipped settings or those of a file.
-    fn config(&self) -> Result<Config, Failure> {
+    /// Settings that the command line has.
+    fn over(&self) -> Result<Table, Failure> {
         let mut over = Table::new();
         for assignment in &self.set {
             config::assign(&mut over, assignment)?;
@@ -104,30 +105,69 @@ impl Args {
                 config::insert(&mut over, key, Value::String(text.clone()))?;
             }
         }
-        match (&self.config, &self.algo, &self.env) {
-            (Some(path), algo, env) => {
-                let text = std::fs::read_to_string(path)
-                    .map_err(|error| Failure::Usage(format!("can't read {}: {error}", path.display())))?;
-                let mut table = config::parse(&text, &path.display().to_string())?;
-                config::merge(&mut table, over);
-                if let Some(algo) = algo {
-                    config::insert(&mut table, "algo", Value::String(algo.clone()))?;
+        Ok(over)
+    }
+
+    /// What was said on the command line, over the shipped settings or those of a file.
+    fn config(&self) -> Result<Config, Failure> {
+        let over = self.over()?;
+        let mut table = Table::new();
+        let mut file = String::new();
+        if let Some(path) = &self.config {
+            file = path.display().to_string();
+            let text = std::fs::read_to_string(path)
+                .map_err(|error| Failure::Usage(format!("can't read {}: {error}", path.display())))?;
+            table = config::parse(&text, &file)?;
+        }
+        let words = "the command line";
+        let algo = agreed("algo", &[(words, self.algo.clone()), ("--set", algo_in(&over)), (&file, algo_in(&table))])?;
+        let env = agreed("env", &[(words, self.env.clone()), ("--set", env_in(&over)), (&file, env_in(&table))])?;
+        config::merge(&mut table, over);
+        match (algo, env) {
+            (Some(algo), Some(env)) => {
+                let swapped = operant::algo::find(&algo).is_err() && operant::algo::find(&env).is_ok();
+                if swapped && operant::env::find(&algo).is_ok() {
+                    return Err(Failure::Usage(format!(
+                        "{algo} is an env and {env} an algorithm; did you mean operant train {env} {algo}?"
+                    )));
                 }
-                if let Some(env) = env {
-                    config::insert(&mut table, "env.name", Value::String(env.clone()))?;
-                }
-                Ok(Config::from_file(table)?)
+                operant::algo::find(&algo)?;
+                operant::env::find(&env)?;
+                Ok(Config::resolve(&algo, &env, table)?)
             }
-            (None, Some(algo), Some(env)) => {
-                operant::env::find(env)?;
-                if over.get("env").and_then(|table| table.get("name")).is_some() {
-                    return Err(Failure::Usage(format!("--set env.name beside the env {env}; name one of them")));
-                }
-                Ok(Config::resolve(algo, env, over)?)
-            }
+            _ if self.config.is_some() => Ok(Config::from_file(table)?),
             _ => Err(Failure::Usage("name an algorithm and an env, as in operant train ppo cartpole".into())),
         }
     }
+}
+
+/// The algorithm or the env that all agree on who name one.
+fn agreed(what: &str, named: &[(&str, Option<String>)]) -> Result<Option<String>, Failure> {
+    let known = |name: &str| match what {
+        "env" => operant::env::find(name).map_or_else(|_| name.to_owned(), |entry| entry.spec().name.to_owned()),
+        _ => name.to_lowercase(),
+    };
+    let mut named = named.iter().filter_map(|(who, name)| Some((who, name.as_ref()?)));
+    let Some((first, name)) = named.next() else { return Ok(None) };
+    match named.find(|(_, other)| known(other) != known(name)) {
+        Some((second, other)) => Err(Failure::Usage(format!(
+            "{first} says {what} {name} and {second} says {what} {other}; name the same, or one of them"
+        ))),
+        None => Ok(Some(name.clone())),
+    }
+}
+
+/// A name as it was written, also where it is no text.
+fn written(value: Option<&Value>) -> Option<String> {
+    value.map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+}
+
+fn algo_in(table: &Table) -> Option<String> {
+    written(table.get("algo"))
+}
+
+fn env_in(table: &Table) -> Option<String> {
+    written(table.get("env").and_then(|env| env.get("name")))
 }
 
 /// A new folder below `runs/`: algorithm, env, seed, and a number that is free.
@@ -144,19 +184,35 @@ pub(crate) fn run(args: &Args, started: Instant) -> Result<ExitCode, Failure> {
     if args.monitor && !std::io::stdout().is_terminal() {
         return Err(Failure::Usage("--monitor needs a terminal; try operant monitor --plain beside the run".into()));
     }
+    if args.checkpoint.is_some() && args.resume.is_none() {
+        return Err(Failure::Usage("--checkpoint says where --resume RUN goes on from; name the run too".into()));
+    }
     let quiet = args.quiet || args.json || args.monitor;
-    let sinks = |total: u64| -> Vec<Box<dyn Sink>> { vec![Box::new(Console::stdout(quiet, Some(total)))] };
+    let columns = || crossterm::terminal::size().ok().map(|(columns, _)| usize::from(columns));
+    let sinks = |total: u64| -> Vec<Box<dyn Sink>> {
+        vec![Box::new(Console::stdout(quiet, Some(total)).with_columns(columns))]
+    };
     let mut run = match &args.resume {
         Some(folder) => {
             // A folder, or the name of one below runs/.
             let below = Path::new("runs").join(folder);
             let folder = if folder.exists() || !below.exists() { folder } else { &below };
-            let total = Run::config_of(folder).map_err(|error| Failure::Run(error.to_string()))?.settings.steps;
+            let (over, checkpoint) = (args.over()?, args.checkpoint.as_deref());
+            let words = !over.is_empty();
+            // Without new settings it is the run that is wrong, not the words.
+            let failed = |error: operant::Error| if words { error.into() } else { Failure::Run(error.to_string()) };
+            let total = args.steps.map_or_else(|| Run::config_of(folder).map(|config| config.settings.steps), Ok);
+            let total = total.map_err(failed)?;
+            // A number of steps that is too small is told as a mistake.
+            let over_already = if args.steps.is_none() { Run::is_over(folder, checkpoint, &over) } else { Ok(None) };
+            if let Some(steps) = over_already.map_err(failed)? {
+                return say_over(folder, steps, args.json);
+            }
             if args.detach {
                 return detach(folder, false);
             }
             let start = Start { folder: folder.clone(), sinks: sinks(total), started };
-            Run::resume(args.checkpoint.as_deref(), start).map_err(|error| Failure::Run(error.to_string()))?
+            Run::resume_with(checkpoint, over, start).map_err(failed)?
         }
         None => {
             let config = args.config()?;
@@ -179,11 +235,6 @@ pub(crate) fn run(args: &Args, started: Instant) -> Result<ExitCode, Failure> {
     };
     let folder = run.folder().to_owned();
     interrupt.run_in(&folder);
-    if args.resume.is_some() && run.ended().is_some() && folder.join("final.json").exists() {
-        let (steps, folder) = (grouped(run.algorithm().steps() as f64), shell(&folder));
-        print(&format!("{folder} is at its end after {steps} steps; operant report {folder} shows it\n"))?;
-        return Ok(ExitCode::SUCCESS);
-    }
     if let Some(iterations) = args.profile {
         run.start_profile(iterations);
     }
@@ -191,7 +242,7 @@ pub(crate) fn run(args: &Args, started: Instant) -> Result<ExitCode, Failure> {
     let outcome = run.go(|| stop.load(Ordering::Relaxed)).and_then(|end| {
         let profile = run.profile().cloned();
         if let Some(reason) = run.save_failure() {
-            crate::output::warn(&format!("the last checkpoint could not be written: {reason}"));
+            crate::output::warn(&format!("a checkpoint could not be written on the way: {reason}"));
         }
         Ok((run.finish(&end)?, end, profile))
     });
@@ -214,6 +265,24 @@ pub(crate) fn run(args: &Args, started: Instant) -> Result<ExitCode, Failure> {
         }
     }
     Ok(if end == End::Stopped { ExitCode::from(130) } else { ExitCode::SUCCESS })
+}
+
+/// Says of a run that there is nothing left to do, and how to have it do more.
+fn say_over(folder: &Path, steps: u64, json: bool) -> Result<ExitCode, Failure> {
+    if json {
+        let path = folder.join("final.json");
+        let unread = |error: &dyn std::fmt::Display| Failure::Run(format!("can't read {}: {error}", path.display()));
+        let text = std::fs::read(&path).map_err(|error| unread(&error))?;
+        let results: serde_json::Value = serde_json::from_slice(&text).map_err(|error| unread(&error))?;
+        print(&format!("{results}\n"))?;
+    } else {
+        let (shown, more, folder) = (grouped(steps as f64), 2 * steps, shell(folder));
+        print(&format!(
+            "{folder} is finished: {shown} steps are done\n\
+             next: operant train --resume {folder} --steps {more} goes on · operant report {folder} shows it\n"
+        ))?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Starts the same command in the background, with its own process group, and says how to watch it.

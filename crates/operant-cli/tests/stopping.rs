@@ -164,8 +164,10 @@ fn a_second_interrupt_ends_the_run_at_once() {
     let first = format!("stopping after this iteration; Ctrl-C again stops at once ({last} is kept)");
     let second = format!("stopped at once: {last} is kept\nnext: operant train --resume '{path}'");
     assert_eq!(error.trim_end(), format!("{first}\n{second}"));
-    assert!(out.contains("note: run.toml has changed since") && out.contains("steps 4096 -> 1000000"), "{out}");
+    assert!(out.contains("note: settings have changed since") && out.contains("steps 4096 -> 1000000"), "{out}");
     assert_eq!(checkpoints(&run), names, "nothing half written");
+    let runs = text(&["runs", "--json", "--dir", run.parent().unwrap().to_str().unwrap()]);
+    assert_eq!(serde_json::from_str::<Value>(&runs).unwrap()["runs"][0]["status"], "stopped", "{runs}");
     // What may not change is refused, with what it was.
     edit(&run, &[("num_envs = ", "num_envs = 1"), ("seed = 1", "seed = 2")]);
     let (code, message) = failure(&["train", "--resume", path]);
@@ -211,7 +213,11 @@ fn a_run_that_diverges_names_its_last_checkpoint() {
     words.extend(settings.iter().flat_map(|setting| ["--set", setting]));
     let (code, message) = failure(&words);
     assert_eq!(code, 1, "{message}");
-    assert!(message.contains("not finite") && message.contains("last good checkpoint: step-000000000256"), "{message}");
+    assert!(
+        message.contains("loss/policy is not finite at step")
+            && message.contains("last good checkpoint: step-000000000256"),
+        "{message}"
+    );
 }
 
 #[test]

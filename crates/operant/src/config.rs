@@ -89,10 +89,25 @@ pub fn read<T: Default + Serialize + DeserializeOwned>(table: &Table, prefix: &s
             if value.as_integer().or_else(|| Some(value.as_float()? as i64)).is_some_and(|x| x < 0) {
                 return Some(format!("{path} = {value}: wanted a whole number of 0 or more, such as {}", known[key]));
             }
-            Some(format!("{path} = {value}: {}", error.message()))
+            Some(format!("{path} = {value}: {}", wanted_words(value, error.message())))
         });
         Error::Invalid(refused.unwrap_or_else(|| error.message().to_owned()))
     })
+}
+
+/// What serde says about a text that is none of some words, in ours: `wanted solved or steps; did you mean "steps"?`.
+fn wanted_words(value: &Value, message: &str) -> String {
+    let words = message.split_once(", expected ").filter(|_| message.starts_with("unknown variant"));
+    let (Some((_, words)), Some(got)) = (words, value.as_str()) else { return message.to_owned() };
+    // Each word is between two backticks.
+    let words: Vec<&str> = words.split('`').skip(1).step_by(2).collect();
+    let listed = match &words[..] {
+        [] => return message.to_owned(),
+        [only] => (*only).to_owned(),
+        [most @ .., last] => format!("{} or {last}", most.join(", ")),
+    };
+    let near = crate::error::nearest(got, words).map_or(String::new(), |near| format!("; did you mean \"{near}\"?"));
+    format!("wanted {listed}{near}")
 }
 
 /// An error for a key that does not exist, with the nearest that does.
@@ -142,11 +157,27 @@ mod tests {
         hidden: Vec<usize>,
         name: String,
         anneal: bool,
+        order: Order,
+    }
+
+    #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    enum Order {
+        Shuffled,
+        InTurn,
+        Reversed,
     }
 
     impl Default for Learning {
         fn default() -> Self {
-            Self { learning_rate: 1e-3, epochs: 4, hidden: vec![64], name: "adam".into(), anneal: true }
+            Self {
+                learning_rate: 1e-3,
+                epochs: 4,
+                hidden: vec![64],
+                name: "adam".into(),
+                anneal: true,
+                order: Order::Shuffled,
+            }
         }
     }
 
@@ -158,9 +189,11 @@ mod tests {
 
     #[test]
     fn words_become_settings() {
-        let got = with(&["learning_rate=1", "epochs = 2e1", "hidden=[32, 16]", "name=muon", "anneal=false"]).unwrap();
-        let wanted =
-            Learning { learning_rate: 1.0, epochs: 20, hidden: vec![32, 16], name: "muon".into(), anneal: false };
+        let words =
+            ["learning_rate=1", "epochs = 2e1", "hidden=[32, 16]", "name=muon", "anneal=false", "order=in_turn"];
+        let got = with(&words).unwrap();
+        let (hidden, name) = (vec![32, 16], "muon".into());
+        let wanted = Learning { learning_rate: 1.0, epochs: 20, hidden, name, anneal: false, order: Order::InTurn };
         assert_eq!(got, wanted);
         assert_eq!(with(&[]).unwrap(), Learning::default());
     }
@@ -174,6 +207,9 @@ mod tests {
         );
         assert_eq!(message(&["epochs=1.5"]), "ppo.epochs = 1.5: wanted a whole number, such as 4");
         assert_eq!(message(&["epochs=many"]), "ppo.epochs = \"many\": wanted a whole number, such as 4");
+        let order = "ppo.order = \"shufled\": wanted shuffled, in_turn or reversed; did you mean \"shuffled\"?";
+        assert_eq!(message(&["order=shufled"]), order);
+        assert_eq!(message(&["order=best"]), "ppo.order = \"best\": wanted shuffled, in_turn or reversed");
         assert_eq!(message(&["anneal=1"]), "ppo.anneal = 1: wanted true or false, such as true");
         assert_eq!(message(&["epochs=-1"]), "ppo.epochs = -1: wanted a whole number of 0 or more, such as 4");
         assert_eq!(message(&["learning_rate=nan"]), "ppo.learning_rate = NaN: wanted a finite number, such as 0.001");

@@ -565,10 +565,7 @@ impl Ppo {
         }
         let fine = outcome.finite && (step.finite || scale > 1.0);
         if !fine {
-            let what = if outcome.finite { "the gradient" } else { "the loss" };
-            let first = self.learner.first_non_finite(&self.params, rows, feeds);
-            let place = first.map_or(String::new(), |name| format!(", first in \"{name}\""));
-            report.diverged = Some(format!("{what} is not finite{place}"));
+            report.diverged = Some(not_finite(&self.statistics()));
         }
         fine.then_some(step.grad_norm)
     }
@@ -585,6 +582,21 @@ impl Ppo {
         report.values[Reported::ValueMax as usize] = f64::from(most);
         report.values[Reported::ExplainedVariance as usize] = self.rollout.explained_variance();
     }
+}
+
+/// Says which of the statistics of a loss is not finite, by the name that it is reported under: the gradient's norm if
+/// all of them are.
+fn not_finite(statistics: &[f64; PPO_STATISTICS]) -> String {
+    let [policy, value, entropy, _, kl, clipped] = statistics;
+    let by_name = [
+        (policy, Reported::PolicyLoss),
+        (value, Reported::ValueLoss),
+        (entropy, Reported::Entropy),
+        (kl, Reported::ApproxKl),
+        (clipped, Reported::ClipFraction),
+    ];
+    let first = by_name.iter().find(|(x, _)| !x.is_finite()).map_or(Reported::GradNorm, |(_, metric)| *metric);
+    format!("{} is not finite", METRICS[first as usize].name)
 }
 
 /// What a checkpoint holds beside weights, optimiser and envs; floats by their bits.
@@ -623,7 +635,7 @@ impl Algorithm for Ppo {
             match error {
                 Some(error) => report.values[Reported::Novelty as usize] = error,
                 None => {
-                    report.diverged = Some("the error of curiosity is not finite".into());
+                    report.diverged = Some("novelty is not finite".into());
                     return;
                 }
             }

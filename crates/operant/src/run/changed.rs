@@ -1,4 +1,4 @@
-//! A `run.toml` that was edited since the checkpoint that its run goes on from: which settings differ, and whether they may.
+//! Settings that were changed since the checkpoint that a run goes on from: which ones differ, and whether they may.
 //!
 //! What shapes the weights, the rollout, the envs or the random numbers stays as it was; the rest takes the file's value.
 
@@ -25,12 +25,12 @@ pub(super) fn describe(then: &Config, now: &Config, checkpoint: &str) -> Result<
     let listed = |list: Vec<(String, String)>| list.into_iter().map(|(_, text)| text).collect::<Vec<_>>().join(", ");
     if !refused.is_empty() {
         return Err(Error::Invalid(format!(
-            "run.toml has changed since {checkpoint} in what a run can't change on the way: {}; put it back, or start a new \
-             run from it with --config",
+            "settings have changed since {checkpoint} in what a run can't change on the way: {}; put that back, or start a new \
+             run with --config",
             listed(refused)
         )));
     }
-    Ok((!allowed.is_empty()).then(|| format!("run.toml has changed since {checkpoint}: {}", listed(allowed))))
+    Ok((!allowed.is_empty()).then(|| format!("settings have changed since {checkpoint}: {}", listed(allowed))))
 }
 
 /// Keys that differ, each with a text that shows how.
@@ -75,12 +75,12 @@ mod tests {
         let then = with(&["steps=1000", "ppo.learning_rate=0.001"]);
         let tell = |words: &[&str]| describe(&then, &with(words), "step-1").map_err(|error| error.to_string());
         assert_eq!(tell(&["steps=1000", "ppo.learning_rate=0.001"]), Ok(None));
-        let text = "run.toml has changed since step-1: steps 1000 -> 2000, ppo.learning_rate 0.001 -> 0.5, checkpoint.keep 3 -> 9";
+        let text = "settings have changed since step-1: steps 1000 -> 2000, ppo.learning_rate 0.001 -> 0.5, checkpoint.keep 3 -> 9";
         let words = ["steps=2000", "ppo.learning_rate=0.5", "checkpoint.keep=9"];
         assert_eq!(tell(&words), Ok(Some(text.to_owned())));
         let words = ["steps=1000", "ppo.learning_rate=0.001", "seed=9", "network.hidden=[8]", "env.gravity=3"];
         let message = tell(&words).unwrap_err();
-        for part in ["seed 1 -> 9", "network.hidden [", "-> [8]", "env.gravity (not set) -> 3.0", "put it back"] {
+        for part in ["seed 1 -> 9", "network.hidden [", "-> [8]", "env.gravity (not set) -> 3.0", "put that back"] {
             assert!(message.contains(part), "{part}: {message}");
         }
         assert!(!message.contains("learning_rate"), "{message}");

@@ -1,7 +1,8 @@
 //! Checkpoints: a folder of parts with a manifest of checksums, written beside and renamed, so that a run killed at any
 //! moment leaves the last one whole.
 //!
-//! `ckpt/step-000000086016/` holds the parts and `manifest.json`; `ckpt/best` names the one with the highest return.
+//! `ckpt/step-000000086016/` holds the parts and `manifest.json`; `ckpt/best` names the one with the highest return;
+//! `ckpt/aside/` holds those that a run left behind when it last went on from an older one.
 
 use crate::algo::Parts;
 use crate::error::{Error, Result};
@@ -15,6 +16,7 @@ use std::time::{Duration, Instant};
 
 const MANIFEST: &str = "manifest.json";
 const PREFIX: &str = "step-";
+const ASIDE: &str = "aside";
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Manifest {
@@ -22,6 +24,9 @@ struct Manifest {
     version: u32,
     step: u64,
     mean_return: Option<f64>,
+    /// Whether it was the best of its run when it was saved.
+    #[serde(default)]
+    is_best: bool,
     /// Size and checksum of every part.
     parts: BTreeMap<String, (u64, String)>,
 }
@@ -99,8 +104,8 @@ pub fn replace_file(path: &Path, bytes: &[u8]) -> Result<()> {
 
 fn replace(path: &Path, bytes: &[u8], synced: bool) -> Result<()> {
     let beside = path.with_extension(format!("{}.part", std::process::id()));
-    write_file(&beside, bytes, synced)?;
-    fs::rename(&beside, path).map_err(|error| cannot("write", path, &error))?;
+    let rename = || fs::rename(&beside, path).map_err(|error| cannot("write", path, &error));
+    write_file(&beside, bytes, synced).and_then(|()| rename()).inspect_err(|_| drop(fs::remove_file(&beside)))?;
     if synced {
         path.parent().into_iter().for_each(sync_folder);
     }
@@ -128,6 +133,11 @@ impl Checkpoints {
         names
     }
 
+    /// Env steps at the checkpoint of this name.
+    pub fn steps_of(name: &str) -> u64 {
+        name.trim_start_matches(PREFIX).parse().unwrap_or(0)
+    }
+
     /// Name of the checkpoint with the highest return, if it is still there.
     pub fn best(&self) -> Option<String> {
         let name = fs::read_to_string(self.folder.join("best")).ok()?;
@@ -139,7 +149,13 @@ impl Checkpoints {
         let _whole = writing();
         let name = format!("{PREFIX}{step:012}");
         let beside = self.folder.join(format!("{name}.{}.part", std::process::id()));
-        fs::create_dir_all(&beside).map_err(|error| cannot("make", &beside, &error))?;
+        // Not the run's own folder: if that is gone, nothing is to be kept there.
+        for folder in [&self.folder, &beside] {
+            match fs::create_dir(folder) {
+                Err(error) if !folder.is_dir() => return Err(cannot("make", folder, &error)),
+                _ => {}
+            }
+        }
         let written = self.write(&beside, &name, step, mark, parts);
         if written.is_err() {
             // What was written in part is of no use to anyone.
@@ -154,8 +170,8 @@ impl Checkpoints {
     }
 
     fn write(&self, beside: &Path, name: &str, step: u64, mark: Mark, parts: &Parts) -> Result<()> {
-        let Mark { mean_return, synced, .. } = mark;
-        let mut manifest = Manifest { version: 1, step, mean_return, parts: BTreeMap::new() };
+        let Mark { mean_return, is_best, synced } = mark;
+        let mut manifest = Manifest { version: 1, step, mean_return, is_best, parts: BTreeMap::new() };
         for (part, bytes) in parts {
             write_file(&beside.join(part), bytes, synced)?;
             manifest.parts.insert(part.clone(), (bytes.len() as u64, checksum(bytes)));
@@ -181,6 +197,50 @@ impl Checkpoints {
             let _ = fs::remove_dir_all(&aside);
         }
         Ok(())
+    }
+
+    /// Moves the checkpoints after `name` to `aside/`, in place of what is there, and gives their names: from now on the
+    /// run goes on from `name`, also if it is killed before it saves again.
+    pub fn set_aside_after(&self, name: &str) -> Result<Vec<String>> {
+        let _whole = writing();
+        let later: Vec<String> = self.list().into_iter().filter(|held| held.as_str() > name).collect();
+        if later.is_empty() {
+            return Ok(later);
+        }
+        let aside = self.folder.join(ASIDE);
+        // Most runs have none.
+        let _ = fs::remove_dir_all(&aside);
+        fs::create_dir(&aside).map_err(|error| cannot("make", &aside, &error))?;
+        for held in &later {
+            let from = self.folder.join(held);
+            fs::rename(&from, aside.join(held)).map_err(|error| cannot("move", &from, &error))?;
+        }
+        sync_folder(&self.folder);
+        Ok(later)
+    }
+
+    /// Has `best` name the newest checkpoint that was the best when it was saved, and gives its mean return: a process may
+    /// have been killed before it wrote the name, and the one that is named may have been set aside.
+    pub fn mend_best(&self) -> Option<f64> {
+        let _whole = writing();
+        let (named, names) = (self.best(), self.list());
+        let newest = names.into_iter().rev().find(|name| self.manifest(name).is_ok_and(|manifest| manifest.is_best));
+        if let Some(newest) = newest.as_ref().filter(|newest| Some(*newest) != named.as_ref()) {
+            // Where nothing can be written the next checkpoint will say so.
+            let _ = replace(&self.folder.join("best"), newest.as_bytes(), true);
+        }
+        self.manifest(&newest.or(named)?).ok()?.mean_return
+    }
+
+    /// Gives a checkpoint its name back that a killed process was about to replace.
+    pub fn recover(&self) {
+        let Ok(entries) = fs::read_dir(&self.folder) else { return };
+        for name in entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()) {
+            let target = name.split_once(".old.").filter(|_| name.ends_with(".part")).map(|(name, _)| self.path(name));
+            if let Some(target) = target.filter(|target| !target.exists()) {
+                let _ = fs::rename(self.folder.join(&name), target);
+            }
+        }
     }
 
     /// Takes away what is older than needed, and what is beyond `newest`: a run that was resumed from an older checkpoint
@@ -216,10 +276,14 @@ impl Checkpoints {
         })
     }
 
+    fn manifest(&self, name: &str) -> Result<Manifest, String> {
+        let text = fs::read(self.path(name).join(MANIFEST)).map_err(|error| format!("{MANIFEST}: {error}"))?;
+        serde_json::from_slice(&text).map_err(|error| format!("{MANIFEST}: {error}"))
+    }
+
     fn read(&self, name: &str) -> Result<Parts, String> {
         let folder = self.path(name);
-        let text = fs::read(folder.join(MANIFEST)).map_err(|error| format!("{MANIFEST}: {error}"))?;
-        let manifest: Manifest = serde_json::from_slice(&text).map_err(|error| format!("{MANIFEST}: {error}"))?;
+        let manifest = self.manifest(name)?;
         if manifest.version != 1 {
             return Err(format!("{MANIFEST}: layout {}, wanted 1", manifest.version));
         }
@@ -310,6 +374,42 @@ mod tests {
         let name = only.save(5, mark(false), &parts("newest")).unwrap();
         assert_eq!((only.pick(None).unwrap(), only.load(&name).unwrap()), (name.clone(), parts("newest")));
         fs::remove_dir_all(&run).unwrap();
+    }
+
+    /// What a run left behind is out of the way at once, and the best is one that it still has.
+    #[test]
+    fn later_ones_are_set_aside() {
+        let run = folder("aside");
+        let checkpoints = Checkpoints::new(&run, 9);
+        for (step, best) in [(10, true), (20, false), (30, true), (40, false)] {
+            let mark = Mark { mean_return: Some(step as f64), ..mark(best) };
+            checkpoints.save(step, mark, &parts("x")).unwrap();
+        }
+        assert_eq!((checkpoints.best().as_deref(), checkpoints.mend_best()), (Some("step-000000000030"), Some(30.0)));
+        assert_eq!(checkpoints.set_aside_after("step-000000000040").unwrap(), [""; 0]);
+        let later = checkpoints.set_aside_after("step-000000000020").unwrap();
+        assert_eq!(later, ["step-000000000030", "step-000000000040"]);
+        assert_eq!(checkpoints.pick(None).unwrap(), "step-000000000020");
+        assert!(later.iter().all(|name| run.join("ckpt/aside").join(name).join("a.bin").exists()));
+        assert_eq!((checkpoints.best(), checkpoints.mend_best()), (None, Some(10.0)));
+        assert_eq!(checkpoints.best().as_deref(), Some("step-000000000010"));
+        checkpoints.save(50, mark(false), &parts("x")).unwrap();
+        assert_eq!(checkpoints.set_aside_after("step-000000000020").unwrap(), ["step-000000000050"]);
+        assert!(!run.join("ckpt/aside/step-000000000030").exists(), "one branch is kept aside");
+        fs::remove_dir_all(&run).unwrap();
+    }
+
+    #[test]
+    fn a_folder_that_is_gone_is_not_made_again_and_half_a_replacement_is_undone() {
+        let run = folder("gone");
+        let checkpoints = Checkpoints::new(&run, 2);
+        checkpoints.save(1, mark(false), &parts("x")).unwrap();
+        fs::rename(run.join("ckpt/step-000000000001"), run.join("ckpt/step-000000000001.old.7.part")).unwrap();
+        checkpoints.recover();
+        assert_eq!(checkpoints.load("step-000000000001").unwrap(), parts("x"));
+        fs::remove_dir_all(&run).unwrap();
+        let message = checkpoints.save(2, mark(false), &parts("x")).unwrap_err().to_string();
+        assert!(message.starts_with("can't make ") && !run.exists(), "{message}");
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod checkpoint;
 mod config;
 mod eval;
 mod profile;
+mod resume;
 mod saving;
 mod shipped;
 
@@ -22,10 +23,9 @@ use crate::device::{self, CpuPool, Device};
 use crate::env::{self, Spec, VecEnv};
 use crate::error::{Error, Result};
 use crate::lanes::{Backend, Math, Width};
-use crate::telemetry::{
-    Board, Drops, Episode, EventKind, Jsonl, Metric, RingSink, Rules, Sink, Slot, Tensorboard, cut_back,
-};
+use crate::telemetry::{Board, Drops, Episode, EventKind, Jsonl, Metric, RingSink, Rules, Sink, Slot, Tensorboard};
 use profile::Profiler;
+use saving::Saves;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -151,15 +151,11 @@ pub struct Run {
     last: Instant,
     /// Seconds and CPU seconds of the process at the last look at it.
     looked: (f64, f64),
-    /// Iterations and seconds at the last checkpoint.
-    saved: (u64, f64),
+    saves: Saves,
     iterations: u64,
-    best: Option<f64>,
     solved: Option<Solved>,
     /// Steps and seconds from which the speed that is shown is counted.
     paced: (u64, f64),
-    /// Why the last checkpoint could not be written.
-    save_failure: Option<String>,
     profiler: Option<Profiler>,
     profile: Option<Profile>,
     /// Held as long as the run goes on.
@@ -284,41 +280,6 @@ impl Run {
         Ok(())
     }
 
-    /// Goes on from a checkpoint of the run in `start.folder`: the named one, or the newest.
-    pub fn resume(checkpoint: Option<&str>, start: Start) -> Result<Self> {
-        let config = Self::config_of(&start.folder)?;
-        let lock = Lock::take(&start.folder)?;
-        let checkpoints = Checkpoints::new(&start.folder, config.checkpoint.keep);
-        let name = checkpoints.pick(checkpoint)?;
-        let parts = checkpoints.load(&name)?;
-        let then = parts.get("run.toml").and_then(|text| std::str::from_utf8(text).ok());
-        let then = then.and_then(|text| Config::from_text(text, "run.toml").ok());
-        let changes = then.map_or(Ok(None), |then| changed::describe(&then, &config, &name))?;
-        let pool = build_pool(&config);
-        let env = build_env(&config, &pool)?;
-        let spec = env.spec().clone();
-        let mut algorithm = build_algorithm(&config, env, pool)?;
-        algorithm.load(&parts)?;
-        // What cannot be taken back is there twice, which is no reason not to go on.
-        let twice = cut_back(&start.folder, algorithm.steps()).err();
-        let mut run = Self::new(config, spec, algorithm, start, lock);
-        run.restore(&parts)?;
-        for note in changes.into_iter().chain(twice.map(|error| error.to_string())) {
-            run.board.event(EventKind::Note, run.algorithm.steps(), note);
-        }
-        run.board.event(EventKind::Resumed, run.algorithm.steps(), format!("from {name}"));
-        Ok(run)
-    }
-
-    /// The settings of the run in a folder.
-    pub fn config_of(folder: &Path) -> Result<Config> {
-        let path = folder.join("run.toml");
-        let text = std::fs::read_to_string(&path).map_err(|error| {
-            Error::Io(format!("can't read {}: {error}; name a run's folder (operant runs)", path.display()))
-        })?;
-        Config::from_text(&text, &path.display().to_string())
-    }
-
     fn new(config: Config, spec: Spec, algorithm: Box<dyn Algorithm>, start: Start, lock: Lock) -> Self {
         let Start { folder, mut sinks, started } = start;
         let own = algorithm.metrics().to_vec();
@@ -341,12 +302,10 @@ impl Run {
             last: Instant::now(),
             cpu_at_start: device::cpu_seconds(),
             looked: (0.0, device::cpu_seconds()),
-            saved: (0, 0.0),
+            saves: Saves::default(),
             iterations: 0,
-            best: None,
             solved: None,
             paced: (0, f64::NEG_INFINITY),
-            save_failure: None,
             profiler: None,
             profile: None,
             _lock: lock,
@@ -396,7 +355,7 @@ impl Run {
 
     /// Why the last checkpoint could not be written, if it could not.
     pub fn save_failure(&self) -> Option<&str> {
-        self.save_failure.as_deref()
+        self.saves.failure.as_deref()
     }
 
     /// What the last iteration reported.
@@ -445,7 +404,7 @@ impl Run {
         let begun = self.report.spans.begin();
         let steps = self.iterate()?;
         let iterated = self.report.spans.begin();
-        let end = self.follow_up(steps);
+        let end = self.follow_up(steps)?;
         self.report.spans.end(Phase::Other as usize, iterated);
         self.report.spans.end(Phase::Iteration as usize, begun);
         if let Some(profiler) = &mut self.profiler
@@ -481,7 +440,7 @@ impl Run {
     }
 
     /// Telemetry, checkpoints, and whether the run is at its end.
-    fn follow_up(&mut self, steps: u64) -> Option<End> {
+    fn follow_up(&mut self, steps: u64) -> Result<Option<End>> {
         self.publish(steps);
         let mean = self.report.episodes.mean_return();
         let solved = self.report.episodes.is_full() && self.spec.solved_at.is_some_and(|at| mean >= f64::from(at));
@@ -491,10 +450,10 @@ impl Run {
         }
         let end = self.ended();
         if end.is_some() {
-            return end;
+            return Ok(end);
         }
-        self.save_if_due();
-        None
+        self.save_if_due()?;
+        Ok(None)
     }
 
     /// Why the run is at its end, if it is.
@@ -577,7 +536,7 @@ impl Run {
     pub fn conclude(&mut self, end: &End) -> Result<Summary> {
         let steps = self.algorithm.steps();
         let (wall_s, cpu_s) = (self.seconds(), self.cpu_seconds());
-        let checkpoint = self.save()?;
+        let checkpoint = self.save_last()?;
         let kind = if *end == End::Stopped { EventKind::Stopped } else { EventKind::Finished };
         self.board.event(kind, steps, format!("{steps} steps in {wall_s:.1} s"));
         let eval_return = match end {

@@ -1,7 +1,11 @@
 //! When a run saves, and what its loop keeps in a checkpoint.
 //!
 //! A checkpoint is due after the first iteration, by count, by time, and when the return has improved. The first one is not
-//! forced to the disk, which would take longer than many a run: a kill leaves it whole, a loss of power may not.
+//! forced to the disk, which would take longer than many a run: a kill leaves it whole, a loss of power may not. A state
+//! with the best return so far that comes before a checkpoint is due waits in memory, and is written with the next one.
+//!
+//! Invariant: what was sampled up to a checkpoint's step is in the run's files before the checkpoint has its name, unless
+//! a file takes longer than [`SETTLE`] to write.
 
 use super::checkpoint::Mark;
 use super::{CheckpointSettings, Run, Solved};
@@ -11,9 +15,39 @@ use crate::device;
 use crate::error::{Error, Result};
 use crate::telemetry::EventKind;
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// A mean return is better if it is so by this share of the best one.
 const GAIN: f64 = 0.01;
+/// How long a checkpoint waits for the files of samples.
+const SETTLE: Duration = Duration::from_secs(1);
+/// Largest state that waits in memory, in bytes.
+const PEAK_BYTES: usize = 64 << 20;
+/// CPU time between copies of states in memory, as a multiple of what the last one took: they take 5 % of a run at most.
+const PEAK_PAUSE: f64 = 20.0;
+
+/// How a run stands with its checkpoints.
+#[derive(Default)]
+pub(super) struct Saves {
+    /// Iterations and seconds at the last checkpoint.
+    last: (u64, f64),
+    /// Mean return of the best checkpoint.
+    best: Option<f64>,
+    /// A better state that came after the last checkpoint.
+    peak: Option<Peak>,
+    /// CPU seconds of the run from which on another state may be copied.
+    next_peak: f64,
+    /// Size of a checkpoint.
+    bytes: usize,
+    /// Why the last checkpoint could not be written.
+    pub(super) failure: Option<String>,
+}
+
+struct Peak {
+    steps: u64,
+    mean_return: f64,
+    parts: Parts,
+}
 
 /// What a checkpoint keeps for the loop.
 #[derive(Serialize, Deserialize)]
@@ -27,33 +61,80 @@ struct Kept {
     episodes: Vec<f64>,
 }
 
+impl Kept {
+    fn read(parts: &Parts) -> Result<Self> {
+        serde_json::from_slice(part(parts, "run.json")?).map_err(|_| damaged())
+    }
+}
+
+fn damaged() -> Error {
+    Error::Saved("checkpoint's run.json does not fit this run; take another".into())
+}
+
+/// Whether the env had counted as solved at a checkpoint.
+pub(super) fn was_solved(parts: &Parts) -> Result<bool> {
+    Ok(Kept::read(parts)?.solved_step.is_some())
+}
+
 impl Run {
-    /// Writes a checkpoint if one is due. A full disk costs a checkpoint, not the run: the next one may find room.
-    pub(super) fn save_if_due(&mut self) {
+    /// Writes a checkpoint if one is due. A full disk costs a checkpoint, not the run: the next one may find room. A folder
+    /// that is gone ends the run, of which nothing would be left.
+    pub(super) fn save_if_due(&mut self) -> Result<()> {
         let first = self.iterations == 1 && self.checkpoints.list().is_empty();
         if !first && !self.is_due() {
-            return;
+            self.keep_peak();
+            return Ok(());
         }
-        let before = self.saved;
+        let before = self.saves.last;
         if let Err(error) = self.write_checkpoint(!first) {
             let (steps, text) = (self.algorithm.steps(), error.to_string());
+            if self.is_gone() {
+                self.board.event(EventKind::Stopped, steps, text);
+                return Err(error);
+            }
             self.board.event(EventKind::Note, steps, format!("no checkpoint: {text}"));
-            (self.saved, self.save_failure) = ((self.iterations, self.seconds()), Some(text));
+            (self.saves.last, self.saves.failure) = ((self.iterations, self.seconds()), Some(text));
         }
         if first {
             // The others come as if there had been none.
-            self.saved = before;
+            self.saves.last = before;
         }
+        Ok(())
     }
 
     fn is_due(&self) -> bool {
         let CheckpointSettings { every, every_s, improved_s, .. } = self.config.checkpoint;
-        let (iterations, seconds) = (self.iterations - self.saved.0, self.seconds() - self.saved.1);
+        let (iterations, seconds) = (self.iterations - self.saves.last.0, self.seconds() - self.saves.last.1);
         let passed = |least: f64| least > 0.0 && seconds >= least;
-        let gain = |best: f64| best + GAIN * best.abs();
-        let episodes = &self.report.episodes;
-        let improved = || episodes.is_full() && self.best.is_none_or(|best| episodes.mean_return() > gain(best));
-        (every > 0 && iterations >= every) || passed(every_s) || (passed(improved_s) && improved())
+        let better = || self.saves.peak.is_some() || self.has_improved();
+        (every > 0 && iterations >= every) || passed(every_s) || (passed(improved_s) && better())
+    }
+
+    /// Whether the mean return is the best so far, by a margin.
+    fn has_improved(&self) -> bool {
+        let (episodes, saves) = (&self.report.episodes, &self.saves);
+        let best = saves.peak.as_ref().map(|peak| peak.mean_return).or(saves.best);
+        episodes.is_full() && best.is_none_or(|best| episodes.mean_return() > best + GAIN * best.abs())
+    }
+
+    /// Copies a state that is the best so far, if one may be copied: the next iteration may be worse.
+    fn keep_peak(&mut self) {
+        let wanted = self.config.checkpoint.improved_s > 0.0 && self.saves.bytes <= PEAK_BYTES;
+        if !wanted || !self.has_improved() {
+            return;
+        }
+        // Not the wall's clock, by which another process could make one copy look as long as many.
+        let begun = self.cpu_seconds();
+        if begun < self.saves.next_peak {
+            return;
+        }
+        let (steps, mean_return) = (self.algorithm.steps(), self.report.episodes.mean_return());
+        // What cannot be copied now is told when it is to be saved.
+        if let Ok(parts) = self.state(Some(mean_return)) {
+            self.saves.peak = Some(Peak { steps, mean_return, parts });
+        }
+        let done = self.cpu_seconds();
+        self.saves.next_peak = done + PEAK_PAUSE * (done - begun);
     }
 
     /// Writes a checkpoint.
@@ -61,39 +142,98 @@ impl Run {
         self.write_checkpoint(true)
     }
 
-    fn write_checkpoint(&mut self, synced: bool) -> Result<String> {
+    /// Writes the checkpoint of a run that ends; without it the run has failed.
+    pub(super) fn save_last(&mut self) -> Result<String> {
+        let error = match self.save() {
+            Ok(name) => return Ok(name),
+            Err(error) => error,
+        };
         let steps = self.algorithm.steps();
-        let episodes = &self.report.episodes;
-        let mean = (episodes.count() > 0).then(|| episodes.mean_return());
-        let is_best = episodes.is_full() && mean.is_some_and(|mean| self.best.is_none_or(|best| mean > best));
-        let best = if is_best { mean } else { self.best };
-        let seconds = self.seconds();
+        let text = format!("{steps} steps are done, but their checkpoint could not be written");
+        self.board.event(EventKind::Stopped, steps, text.as_str());
+        if self.is_gone() {
+            return Err(error);
+        }
+        let folder = self.folder.display();
+        let next = match self.checkpoints.list().last() {
+            Some(name) => format!("{name} is kept: make room, then operant train --resume {folder} goes on from there"),
+            None => "there is none before it: make room, then start the run again".into(),
+        };
+        Err(Error::Io(format!("{text}: {error}; {next}")))
+    }
+
+    /// Whether someone took the run's folder away.
+    fn is_gone(&self) -> bool {
+        !self.folder.join("run.toml").exists()
+    }
+
+    /// Everything needed to go on from here.
+    fn state(&self, best: Option<f64>) -> Result<Parts> {
         let kept = Kept {
-            seconds,
+            seconds: self.seconds(),
             cpu_seconds: self.cpu_seconds(),
             best,
             solved_step: self.solved.map(|solved| solved.step),
             solved_s: self.solved.map(|solved| solved.seconds),
             solved_return: self.solved.map(|solved| solved.mean_return),
-            episodes: episodes.to_numbers(),
+            episodes: self.report.episodes.to_numbers(),
         };
         let mut parts = self.algorithm.save()?;
         parts.insert("run.json".into(), serde_json::to_vec(&kept).expect("numbers are JSON"));
         parts.insert("run.toml".into(), self.config.to_text().into_bytes());
-        let name = self.checkpoints.save(steps, Mark { mean_return: mean, is_best, synced }, &parts)?;
-        (self.saved, self.save_failure, self.best) = ((self.iterations, seconds), None, best);
-        self.board.event(EventKind::Checkpoint, steps, if is_best { format!("{name}, best") } else { name.clone() });
+        Ok(parts)
+    }
+
+    fn write_checkpoint(&mut self, synced: bool) -> Result<String> {
+        let steps = self.algorithm.steps();
+        let late = self.board.settle(SETTLE).join(", ");
+        if !late.is_empty() {
+            let text = format!("{late} did not write its samples within {} s; checkpoints go on", SETTLE.as_secs());
+            self.board.event(EventKind::Note, steps, text);
+        }
+        let episodes = &self.report.episodes;
+        let full = episodes.is_full();
+        let mean_return = (episodes.count() > 0).then(|| episodes.mean_return());
+        if let Some(peak) = self.saves.peak.take_if(|peak| !full || mean_return < Some(peak.mean_return)) {
+            let mark = Mark { mean_return: Some(peak.mean_return), is_best: true, synced };
+            if let Err(error) = self.put(peak.steps, mark, &peak.parts) {
+                self.saves.peak = Some(peak);
+                return Err(error);
+            }
+        }
+        let is_best = full && mean_return.is_some_and(|mean| self.saves.best.is_none_or(|best| mean > best));
+        let parts = self.state(if is_best { mean_return } else { self.saves.best })?;
+        let name = self.put(steps, Mark { mean_return, is_best, synced }, &parts)?;
+        self.saves.last = (self.iterations, self.seconds());
+        (self.saves.peak, self.saves.failure) = (None, None);
         Ok(name)
     }
 
+    fn put(&mut self, steps: u64, mark: Mark, parts: &Parts) -> Result<String> {
+        let saved = self.checkpoints.save(steps, mark, parts);
+        let name = saved.map_err(|error| if self.is_gone() { self.gone() } else { error })?;
+        self.saves.bytes = parts.values().map(Vec::len).sum();
+        if mark.is_best {
+            self.saves.best = mark.mean_return;
+        }
+        let text = if mark.is_best { format!("{name}, best") } else { name.clone() };
+        self.board.event(EventKind::Checkpoint, steps, text);
+        Ok(name)
+    }
+
+    fn gone(&self) -> Error {
+        let folder = self.folder.display();
+        Error::Io(format!("{folder} is gone: removed or moved while its run went on, which ends here; start it again"))
+    }
+
     pub(super) fn restore(&mut self, parts: &Parts) -> Result<()> {
-        let damaged = || Error::Saved("checkpoint's run.json does not fit this run; take another".into());
-        let kept: Kept = serde_json::from_slice(part(parts, "run.json")?).map_err(|_| damaged())?;
+        let kept = Kept::read(parts)?;
         self.report.episodes = Episodes::from_numbers(&kept.episodes).ok_or_else(damaged)?;
         self.before = (kept.seconds, kept.cpu_seconds);
-        self.saved = (0, kept.seconds);
         self.looked = (kept.seconds, device::cpu_seconds());
-        self.best = kept.best;
+        self.saves.last = (0, kept.seconds);
+        self.saves.best = self.checkpoints.mend_best();
+        self.saves.bytes = parts.values().map(Vec::len).sum();
         self.solved = (|| {
             let (step, seconds, mean_return) = (kept.solved_step?, kept.solved_s?, kept.solved_return?);
             Some(Solved { step, seconds, mean_return })

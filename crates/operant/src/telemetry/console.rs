@@ -10,8 +10,8 @@ use std::io::Write;
 const PLAIN_SECONDS: f64 = 5.0;
 /// Least seconds between two warnings of the same rule: one that comes and goes must not fill the screen.
 const ALERT_SECONDS: f64 = 30.0;
-/// Columns of the narrowest terminal in use; a longer line would wrap and could not be overwritten.
-const COLUMNS: usize = 79;
+/// Columns of a terminal whose width is not known; a longer line would wrap and could not be overwritten.
+const COLUMNS: usize = 80;
 
 /// What the console shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +47,8 @@ pub struct Console {
     /// When the last warning of each rule was shown, in seconds since 1970, and whether its end is still to be told.
     alerts: [(f64, bool); Rule::ALL.len()],
     line: String,
+    /// Columns of the terminal now, if that is known.
+    columns: fn() -> Option<usize>,
 }
 
 impl Console {
@@ -54,7 +56,13 @@ impl Console {
     pub fn new(out: Box<dyn Write + Send>, style: Style, total_steps: Option<u64>) -> Self {
         let (places, newest, line) = ([None; 3], None, String::with_capacity(256));
         let alerts = [(f64::NEG_INFINITY, false); Rule::ALL.len()];
-        Self { out, style, total_steps, places, newest, drawn: true, plain_at: f64::NEG_INFINITY, alerts, line }
+        let (plain_at, columns) = (f64::NEG_INFINITY, || None);
+        Self { out, style, total_steps, places, newest, drawn: true, plain_at, alerts, line, columns }
+    }
+
+    /// Asks this for the terminal's width before every line, since a window may change it.
+    pub fn with_columns(self, columns: fn() -> Option<usize>) -> Self {
+        Self { columns, ..self }
     }
 
     /// On standard output: in place on a terminal, as plain lines in a pipe or file.
@@ -148,7 +156,9 @@ impl Console {
         let result = if self.style == Style::Plain {
             self.put("", &line, "\n")
         } else {
-            let end = line.char_indices().nth(COLUMNS).map_or(line.len(), |(at, _)| at);
+            // The last column stays free: some terminals wrap as soon as it is written.
+            let columns = (self.columns)().filter(|columns| *columns > 0).unwrap_or(COLUMNS) - 1;
+            let end = line.char_indices().nth(columns).map_or(line.len(), |(at, _)| at);
             self.put("\r", &line[..end], if last { "\x1b[K\n" } else { "\x1b[K" })
         };
         self.line = line;
@@ -291,6 +301,22 @@ mod tests {
         sample(&mut console, 2_000_000, 75.0, &[f64::NAN, 26_700.0, f64::NAN]);
         console.finish().unwrap();
         assert_eq!(screen.take(), "\r2,000,000 steps (100 %) · 26.7 k SPS · 1 m 15 s\x1b[K\n");
+    }
+
+    #[test]
+    fn the_line_fits_the_terminal() {
+        for (columns, wanted) in [
+            ((|| Some(20)) as fn() -> Option<usize>, "500,000 steps (25 %"),
+            (|| Some(50), "500,000 steps (25 %) · 1.23 M SPS · 1,234 episode"),
+            (|| Some(1), ""),
+            (|| Some(0), "500,000 steps (25 %) · 1.23 M SPS · 1,234 episodes · return 21.4 · eta 1.2 s"),
+        ] {
+            let (screen, console) = console(Style::Terminal, Some(2_000_000));
+            let mut console = console.with_columns(columns);
+            sample(&mut console, 500_000, 0.5, &[21.37, 1_230_000.0, 1234.0]);
+            console.tick().unwrap();
+            assert_eq!(screen.take(), format!("\r{wanted}\x1b[K"));
+        }
     }
 
     #[test]

@@ -40,7 +40,11 @@ fn replace_if_shorter(path: &Path, kept: impl FnOnce(&[u8]) -> Vec<u8>) -> Resul
     }
     let mut beside = path.as_os_str().to_owned();
     beside.push(PART);
-    fs::write(&beside, after).and_then(|()| fs::rename(&beside, path)).map_err(|error| Error::io("write", path, &error))
+    let written = fs::write(&beside, after).and_then(|()| fs::rename(&beside, path));
+    written.map_err(|error| {
+        let _ = fs::remove_file(&beside);
+        Error::io("write", path, &error)
+    })
 }
 
 fn lines_until(bytes: &[u8], step: u64) -> Vec<u8> {

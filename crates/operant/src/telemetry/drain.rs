@@ -15,6 +15,8 @@ const TICK: Duration = Duration::from_millis(100);
 /// What reaches a sink's thread through its queue.
 pub(super) enum Message {
     Event(Arc<Event>),
+    /// Write what was read, then answer with the sink's index.
+    Settle(Sender<usize>),
     Finish,
 }
 
@@ -30,6 +32,10 @@ pub(super) fn broadcast(senders: &[Sender<Message>], but: Option<usize>, event: 
 /// How far a sink is, for the board to read.
 pub(super) struct Progress {
     pub(super) name: String,
+    pub(super) keeps_files: bool,
+    /// Times that it was asked to write what it had read, and did.
+    pub(super) asked: AtomicU64,
+    pub(super) answered: AtomicU64,
     pub(super) samples_read: AtomicU64,
     pub(super) samples_missed: AtomicU64,
     pub(super) episodes_read: AtomicU64,
@@ -38,10 +44,19 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    pub(super) fn new(name: &str) -> Self {
-        let [samples_read, samples_missed, episodes_read, episodes_missed] = [const { AtomicU64::new(0) }; 4];
-        let failure = Mutex::new(None);
-        Self { name: name.to_owned(), samples_read, samples_missed, episodes_read, episodes_missed, failure }
+    pub(super) fn new(sink: &dyn Sink) -> Self {
+        let zero = AtomicU64::default;
+        Self {
+            name: sink.name().to_owned(),
+            keeps_files: sink.keeps_files(),
+            asked: zero(),
+            answered: zero(),
+            samples_read: zero(),
+            samples_missed: zero(),
+            episodes_read: zero(),
+            episodes_missed: zero(),
+            failure: Mutex::new(None),
+        }
     }
 
     pub(super) fn fail(&self, message: String) {
@@ -98,6 +113,12 @@ impl Drain {
             self.drain(&mut record, &mut values)?;
             match message {
                 Ok(Message::Event(event)) => self.sink.event(&event)?,
+                Ok(Message::Settle(answer)) => {
+                    self.sink.tick()?;
+                    self.progress.answered.fetch_add(1, Ordering::Release);
+                    // The loop may have gone on without it.
+                    let _ = answer.send(self.index);
+                }
                 Ok(Message::Finish) | Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) => {}
             }

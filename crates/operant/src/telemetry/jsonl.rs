@@ -76,6 +76,10 @@ impl Sink for Jsonl {
         "metrics.jsonl"
     }
 
+    fn keeps_files(&self) -> bool {
+        true
+    }
+
     fn start(&mut self, metrics: &[Metric]) -> Result<()> {
         self.keys = metrics.iter().map(|metric| format!(",{}:", serde_json::Value::from(metric.name))).collect();
         self.news = News::new(metrics);
@@ -110,9 +114,7 @@ impl Sink for Jsonl {
 
     fn event(&mut self, event: &Event) -> Result<()> {
         self.write(|_, file| {
-            let (kind, text) = (event.kind.to_string(), serde_json::Value::from(event.text.as_str()));
-            write!(file, "{{\"time\":{:.3},\"step\":{},", event.unix_time, event.step)?;
-            writeln!(file, "\"kind\":\"{kind}\",\"text\":{text}}}")?;
+            file.write_all(event_line(event).as_bytes())?;
             // Events are rare and what one looks for after a crash.
             file.flush()
         })
@@ -125,6 +127,20 @@ impl Sink for Jsonl {
     fn finish(&mut self) -> Result<()> {
         self.flush()
     }
+}
+
+fn event_line(event: &Event) -> String {
+    let Event { kind, step, unix_time, text } = event;
+    let text = serde_json::Value::from(text.as_str());
+    format!("{{\"time\":{unix_time:.3},\"step\":{step},\"kind\":\"{kind}\",\"text\":{text}}}\n")
+}
+
+/// Adds an event to the `events.jsonl` of a run's folder at once, beside the sink that may be writing there: for a process
+/// that is about to end. Whole lines are appended, so neither harms the other's.
+pub fn append_event(folder: &Path, event: &Event) -> Result<()> {
+    let path = folder.join("events.jsonl");
+    let append = || OpenOptions::new().append(true).open(&path)?.write_all(event_line(event).as_bytes());
+    append().map_err(|error| Error::io("write", &path, &error))
 }
 
 /// The shortest text that reads back as the same number; JSON has no infinity.

@@ -13,6 +13,7 @@ mod drain;
 mod event;
 pub mod jsonl;
 pub mod ring;
+mod settle;
 pub mod tensorboard;
 mod thin;
 mod track;
@@ -26,7 +27,7 @@ pub use alerts::{Alerts, Rule, Rules};
 pub use console::Console;
 pub use cut::cut_back;
 pub use event::{Event, EventKind, unix_time};
-pub use jsonl::Jsonl;
+pub use jsonl::{Jsonl, append_event};
 pub use ring::{RingReader, RingSink};
 pub use tensorboard::Tensorboard;
 pub use thin::Thin;
@@ -129,6 +130,11 @@ pub trait Sink: Send {
     /// What people call it, such as its file's name.
     fn name(&self) -> &str;
 
+    /// Whether a resumed run goes on in its files: a checkpoint waits until they hold what came before it.
+    fn keeps_files(&self) -> bool {
+        false
+    }
+
     /// Called once, first.
     fn start(&mut self, _metrics: &[Metric]) -> Result<()> {
         Ok(())
@@ -227,7 +233,7 @@ impl Board {
         let (done_sender, done) = mpsc::channel();
         let mut all = Vec::new();
         for (index, (sink, messages)) in sinks.into_iter().zip(receivers).enumerate() {
-            let progress = Arc::new(Progress::new(sink.name()));
+            let progress = Arc::new(Progress::new(&*sink));
             all.push(progress.clone());
             let (tracks, others) = (tracks.clone(), senders.clone());
             Drain { index, sink, messages, tracks, progress, others, done: done_sender.clone() }.spawn();

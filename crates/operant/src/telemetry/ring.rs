@@ -143,6 +143,10 @@ impl RingSink {
 
     fn create(&self, metrics: &[Metric]) -> io::Result<Writer> {
         let beside = self.path.with_extension(format!("ring.{}.new", std::process::id()));
+        self.write(metrics, &beside).inspect_err(|_| drop(std::fs::remove_file(&beside)))
+    }
+
+    fn write(&self, metrics: &[Metric], beside: &Path) -> io::Result<Writer> {
         let metrics = metrics
             .iter()
             .map(|m| RingMetric { name: m.name.into(), help: m.help.into(), unit: m.unit.into() })
@@ -159,7 +163,7 @@ impl RingSink {
         };
         let text = serde_json::to_vec(&header)?;
         let layout = Layout::new(&header, text.len());
-        let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&beside)?;
+        let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(beside)?;
         // Some file systems have no locks; then viewers go by the heartbeat.
         let _ = file.try_lock();
         let mut image = vec![0; layout.words() * 8];
@@ -171,7 +175,7 @@ impl RingSink {
         fixed[HEADER_BYTES_WORD].store(text.len() as u64, Ordering::Relaxed);
         beat(fixed);
         fixed[MAGIC_WORD].store(MAGIC, Ordering::Release);
-        std::fs::rename(&beside, &self.path)?;
+        std::fs::rename(beside, &self.path)?;
         Ok(Writer { map, layout, _file: file })
     }
 }

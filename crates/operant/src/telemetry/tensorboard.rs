@@ -145,6 +145,10 @@ impl Sink for Tensorboard {
         "tensorboard"
     }
 
+    fn keeps_files(&self) -> bool {
+        true
+    }
+
     fn start(&mut self, metrics: &[Metric]) -> Result<()> {
         let file = File::create(&self.path).map_err(|error| Error::io("create", &self.path, &error))?;
         self.file = Some(BufWriter::with_capacity(1 << 16, file));

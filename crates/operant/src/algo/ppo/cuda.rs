@@ -6,7 +6,7 @@
 
 use super::super::policy::{Head, Policy};
 use super::super::{Algorithm, Build, Ended, Parts, Report, part};
-use super::{METRICS, OptimizerName, Reported, Settings, State, read};
+use super::{METRICS, OptimizerName, Reported, Settings, State, not_finite, read};
 use crate::algo::{Curiosity, NetworkSettings};
 use crate::data::Shuffle;
 use crate::device::cuda::{Buffer, DevicePtr, Event, Gpu, Kernel, Params as KernelParams};
@@ -664,7 +664,7 @@ impl PpoCuda {
         set(Reported::LearningRate, learning_rate);
         set(Reported::Epochs, self.settings.update_epochs as f32);
         if numbers[..7].iter().any(|x| !x.is_finite()) {
-            report.diverged = Some("the loss or the gradient is not finite".into());
+            report.diverged = Some(not_finite(&std::array::from_fn(|i| f64::from(numbers[i]))));
         }
         for (env, heard) in self.heard.iter_mut().enumerate().take(self.num_envs) {
             let count = envs[2 * TOLD + env].to_bits();

@@ -295,11 +295,18 @@ fn merge_layers(graph: &Graph, uses: &[usize], mut calls: Vec<Call>) -> Vec<Call
         let hidden = layers[..layers.len() - 1].iter().map(|&layer| calls[layer].outputs[0]);
         let outputs: Vec<Node> = std::iter::once(calls[i].outputs[0]).chain(hidden).collect();
         layers[..layers.len() - 1].iter().for_each(|&layer| merged[layer] = true);
-        calls[i] = Call { name: calls[i].name.clone(), op: Arc::new(tower), inputs, outputs };
+        let name = name_of_all(&calls[layers[0]].name, &calls[i].name);
+        calls[i] = Call { name, op: Arc::new(tower), inputs, outputs };
     }
     let mut number = 0..;
     calls.retain(|_| !merged[number.next().expect("endless")]);
     calls
+}
+
+/// `actor.0` and `actor.4` as `actor.0..4`.
+fn name_of_all(first: &str, last: &str) -> String {
+    let same = first.rfind('.').filter(|&dot| last.rfind('.') == Some(dot) && first[..dot] == last[..dot]);
+    format!("{first}..{}", same.map_or(last, |dot| &last[dot + 1..]))
 }
 
 impl Recipe {
