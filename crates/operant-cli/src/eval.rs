@@ -26,6 +26,9 @@ pub(crate) struct Args {
     /// Write the first episode as an animated picture.
     #[arg(long, value_name = "FILE.gif")]
     render: Option<PathBuf>,
+    /// Where it plays: the CPU, whatever is named; a GPU has no kernels that only play yet.
+    #[arg(long, default_value = "auto")]
+    device: String,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -38,6 +41,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
     if args.render.as_ref().is_some_and(|path| path.extension().is_none_or(|end| !end.eq_ignore_ascii_case("gif"))) {
         return Err(Failure::Usage("--render writes a GIF: name a file that ends in .gif".into()));
+    }
+    if args.device != "auto" && operant::device::Device::gpu_index(&args.device)?.is_some() {
+        crate::output::warn(&format!(
+            "--device {}: a GPU has no kernels that only play yet; playing on the CPU",
+            args.device
+        ));
     }
     // A folder, or the name of one below runs/.
     let below = Path::new("runs").join(&args.run);

@@ -4,7 +4,7 @@ use crate::interrupt::Interrupt;
 use crate::monitor::InPlace;
 use crate::output::{Failure, count, grouped, print, shell};
 use operant::config::{self, Table, Value};
-use operant::run::{Config, End, Profile, Run, Start, Summary, build_algorithm, build_env, build_pool};
+use operant::run::{Config, End, Profile, Run, Start, Summary, build_algorithm, build_env, build_pool, decide_device};
 use operant::telemetry::{Console, Sink};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -37,6 +37,9 @@ pub(crate) struct Args {
     /// Seed of everything.
     #[arg(long, value_parser = count::<u64>, allow_negative_numbers = true)]
     seed: Option<u64>,
+    /// Train with K seeds, one after another from --seed on, and print their mean and standard error.
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u64).range(1..), conflicts_with_all = ["resume", "detach", "dry_run", "profile", "monitor"])]
+    seeds: Option<u64>,
     /// Envs stepped together.
     #[arg(long, value_name = "N", value_parser = count::<u64>, allow_negative_numbers = true)]
     num_envs: Option<u64>,
@@ -46,7 +49,7 @@ pub(crate) struct Args {
     /// Threads; 0 for all.
     #[arg(long, value_parser = count::<u64>, allow_negative_numbers = true)]
     threads: Option<u64>,
-    /// Where it runs: cpu, cuda, cuda:i, or auto (cpu).
+    /// Where it runs: cpu, cuda, cuda:i, or auto: a GPU that has kernels for the run, else the CPU [default: auto].
     #[arg(long)]
     device: Option<String>,
     /// What matrix products read: f32, bf16, f16 or auto.
@@ -84,8 +87,8 @@ const AFTER_HELP: &str = "Examples:\n  operant train ppo cartpole\n  operant tra
                           operant train --config runs/RUN/run.toml           # all keys: the same run again\n  operant train --resume runs/RUN";
 
 impl Args {
-    /// What was said on the command line, over the shipped settings or those of a file.
-    fn config(&self) -> Result<Config, Failure> {
+    /// What was said on the command line, over the shipped settings or those of a file; on `device` if it is given.
+    fn config(&self, device: Option<&str>) -> Result<Config, Failure> {
         let mut over = Table::new();
         for assignment in &self.set {
             config::assign(&mut over, assignment)?;
@@ -99,9 +102,12 @@ impl Args {
                 config::insert(&mut over, key, Value::Integer(value))?;
             }
         }
-        for (key, text) in [("device", &self.device), ("precision", &self.precision), ("until", &self.until)] {
+        let device = device.or(self.device.as_deref());
+        for (key, text) in
+            [("device", device), ("precision", self.precision.as_deref()), ("until", self.until.as_deref())]
+        {
             if let Some(text) = text {
-                config::insert(&mut over, key, Value::String(text.clone()))?;
+                config::insert(&mut over, key, Value::String(text.to_owned()))?;
             }
         }
         match (&self.config, &self.algo, &self.env) {
@@ -159,7 +165,18 @@ pub(crate) fn run(args: &Args, started: Instant) -> Result<ExitCode, Failure> {
             Run::resume(args.checkpoint.as_deref(), start).map_err(|error| Failure::Run(error.to_string()))?
         }
         None => {
-            let config = args.config()?;
+            let (config, chosen) = decide_device(|device| args.config(device))?;
+            if let Some(line) = chosen.filter(|_| !quiet && !args.dry_run) {
+                print(&format!("{line}\n"))?;
+            }
+            if let Some(seeds) = args.seeds {
+                let folder = |config: &Config| match &args.run_dir {
+                    Some(folder) => folder.join(format!("seed-{}", config.settings.seed)),
+                    None => new_folder(config),
+                };
+                let end = crate::seeds::run(&config, seeds, args.json, folder, sinks, || stop.load(Ordering::Relaxed))?;
+                return Ok(if end == End::Stopped { ExitCode::from(130) } else { ExitCode::SUCCESS });
+            }
             let folder = args.run_dir.clone().unwrap_or_else(|| new_folder(&config));
             if args.dry_run || args.detach {
                 // All that would stop the run from starting is said now.
