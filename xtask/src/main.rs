@@ -7,6 +7,7 @@ mod bench_peers;
 mod bench_ppo;
 mod env_table;
 mod golden;
+mod gpu;
 mod net_table;
 mod ppo_table;
 mod process;
@@ -70,6 +71,13 @@ const VERBS: &[Verb] = &[
         words: "[--minutes M]",
         does: "train CartPole at full speed (10 minutes) while 20 viewers come and go, and check memory, events and speed",
         run: soak::run,
+    },
+    Verb {
+        name: "gpu",
+        words: "[--quick] [--json FILE] [--build DIR | --prebuilt DIR]",
+        does: "run the tests and measurements that need an NVIDIA GPU, with a verdict per target; \
+               --build only fills a folder with programs, to be run where there is no Rust: DIR/xtask gpu --prebuilt DIR",
+        run: gpu::run,
     },
     Verb {
         name: "golden",

@@ -16,6 +16,7 @@ mod picture;
 mod report;
 mod run_folder;
 mod runs;
+mod seeds;
 mod svg;
 mod train;
 mod tui;

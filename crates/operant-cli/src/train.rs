@@ -4,7 +4,7 @@ use crate::interrupt::Interrupt;
 use crate::monitor::InPlace;
 use crate::output::{Failure, count, grouped, print, shell};
 use operant::config::{self, Table, Value};
-use operant::run::{Config, End, Profile, Run, Start, Summary, build_algorithm, build_env, build_pool};
+use operant::run::{Config, End, Profile, Run, Start, Summary, build_algorithm, build_env, build_pool, decide_device};
 use operant::telemetry::{Console, Sink};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -37,6 +37,9 @@ pub(crate) struct Args {
     /// Seed of everything.
     #[arg(long, value_parser = count::<u64>, allow_negative_numbers = true)]
     seed: Option<u64>,
+    /// Train with K seeds, one after another from --seed on, and print their mean and standard error.
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u64).range(1..), conflicts_with_all = ["resume", "detach", "dry_run", "profile", "monitor"])]
+    seeds: Option<u64>,
     /// Envs stepped together.
     #[arg(long, value_name = "N", value_parser = count::<u64>, allow_negative_numbers = true)]
     num_envs: Option<u64>,
@@ -46,7 +49,7 @@ pub(crate) struct Args {
     /// Threads; 0 for all.
     #[arg(long, value_parser = count::<u64>, allow_negative_numbers = true)]
     threads: Option<u64>,
-    /// Where it runs: cpu, cuda, cuda:i, or auto (cpu).
+    /// Where it runs: cpu, cuda, cuda:i, or auto: a GPU that has kernels for the run, else the CPU [default: auto].
     #[arg(long)]
     device: Option<String>,
     /// What matrix products read: f32, bf16, f16 or auto.
@@ -85,8 +88,8 @@ const AFTER_HELP: &str = "Examples:\n  operant train ppo cartpole\n  operant tra
                           operant train --resume runs/RUN --steps 4e6        # and on to more steps";
 
 impl Args {
-    /// Settings that the command line has.
-    fn over(&self) -> Result<Table, Failure> {
+    /// Settings that the command line has; on `device` if it is given.
+    fn over(&self, device: Option<&str>) -> Result<Table, Failure> {
         let mut over = Table::new();
         for assignment in &self.set {
             config::assign(&mut over, assignment)?;
@@ -100,17 +103,20 @@ impl Args {
                 config::insert(&mut over, key, Value::Integer(value))?;
             }
         }
-        for (key, text) in [("device", &self.device), ("precision", &self.precision), ("until", &self.until)] {
+        let device = device.or(self.device.as_deref());
+        for (key, text) in
+            [("device", device), ("precision", self.precision.as_deref()), ("until", self.until.as_deref())]
+        {
             if let Some(text) = text {
-                config::insert(&mut over, key, Value::String(text.clone()))?;
+                config::insert(&mut over, key, Value::String(text.to_owned()))?;
             }
         }
         Ok(over)
     }
 
-    /// What was said on the command line, over the shipped settings or those of a file.
-    fn config(&self) -> Result<Config, Failure> {
-        let over = self.over()?;
+    /// What was said on the command line, over the shipped settings or those of a file; on `device` if it is given.
+    fn config(&self, device: Option<&str>) -> Result<Config, Failure> {
+        let over = self.over(device)?;
         let mut table = Table::new();
         let mut file = String::new();
         if let Some(path) = &self.config {
@@ -197,7 +203,7 @@ pub(crate) fn run(args: &Args, started: Instant) -> Result<ExitCode, Failure> {
             // A folder, or the name of one below runs/.
             let below = Path::new("runs").join(folder);
             let folder = if folder.exists() || !below.exists() { folder } else { &below };
-            let (over, checkpoint) = (args.over()?, args.checkpoint.as_deref());
+            let (over, checkpoint) = (args.over(None)?, args.checkpoint.as_deref());
             let words = !over.is_empty();
             // Without new settings it is the run that is wrong, not the words.
             let failed = |error: operant::Error| if words { error.into() } else { Failure::Run(error.to_string()) };
@@ -215,7 +221,18 @@ pub(crate) fn run(args: &Args, started: Instant) -> Result<ExitCode, Failure> {
             Run::resume_with(checkpoint, over, start).map_err(failed)?
         }
         None => {
-            let config = args.config()?;
+            let (config, chosen) = decide_device(|device| args.config(device))?;
+            if let Some(line) = chosen.filter(|_| !quiet && !args.dry_run) {
+                print(&format!("{line}\n"))?;
+            }
+            if let Some(seeds) = args.seeds {
+                let folder = |config: &Config| match &args.run_dir {
+                    Some(folder) => folder.join(format!("seed-{}", config.settings.seed)),
+                    None => new_folder(config),
+                };
+                let end = crate::seeds::run(&config, seeds, args.json, folder, sinks, || stop.load(Ordering::Relaxed))?;
+                return Ok(if end == End::Stopped { ExitCode::from(130) } else { ExitCode::SUCCESS });
+            }
             let folder = args.run_dir.clone().unwrap_or_else(|| new_folder(&config));
             if args.dry_run || args.detach {
                 // All that would stop the run from starting is said now.

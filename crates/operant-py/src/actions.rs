@@ -27,6 +27,11 @@ impl Form {
         Self { id: spec.id, discrete: !matches!(spec.action, ActionSpace::Box(_)), num_envs, dims }
     }
 
+    /// What shape arrays have.
+    pub(crate) fn shape(&self) -> Vec<i64> {
+        std::iter::once(self.num_envs).chain(self.dims).map(|len| len as i64).collect()
+    }
+
     fn fits(&self, shape: &[usize]) -> bool {
         match self.dims {
             None => *shape == [self.num_envs],

@@ -6,6 +6,7 @@
 //! - `memory`: the memory that steps write and NumPy shows
 //! - `state`: the vector env, two blocks of memory and what infos need
 //! - `engine`: the class that steps
+//! - `dlpack`, `gpu`: tensors of other libraries; vector envs on a GPU
 //! - `network`: networks and their parameters
 //! - `settings`: settings of runs, from and to dictionaries
 //! - `actor`: a policy that acts
@@ -18,10 +19,12 @@
 mod actions;
 mod actor;
 mod describe;
+mod dlpack;
 mod engine;
 mod error;
 mod foreign;
 mod games;
+mod gpu;
 mod memory;
 mod network;
 mod settings;
@@ -37,9 +40,13 @@ mod _operant {
     #[pymodule_export]
     use super::describe::{doctor, env_info, list_envs};
     #[pymodule_export]
+    use super::dlpack::Relay;
+    #[pymodule_export]
     use super::engine::Engine;
     #[pymodule_export]
     use super::games::Backgammon;
+    #[pymodule_export]
+    use super::gpu::{DeviceArray, DeviceEngine, add_library_folders};
     #[pymodule_export]
     use super::memory::Memory;
     #[pymodule_export]

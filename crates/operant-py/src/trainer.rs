@@ -8,8 +8,11 @@ use crate::error::raise;
 use crate::foreign::{Foreign, Link};
 use crate::settings::{of_config, table};
 use operant::Error;
+use operant::config::{self, Table};
 use operant::env::VecEnv;
-use operant::run::{Checkpoints, Config, End, Mark, Play, Run, Start, build_env, build_pool, evaluate, replace_file};
+use operant::run::{
+    Checkpoints, Config, End, Mark, Play, Run, Start, build_env, build_pool, decide_device, evaluate, replace_file,
+};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -51,6 +54,13 @@ impl Trainer {
     }
 }
 
+fn on_device(env: &str, mut over: Table, device: Option<&str>) -> Result<Config, Error> {
+    if let Some(device) = device {
+        config::insert(&mut over, "device", config::Value::String(device.to_owned()))?;
+    }
+    Config::resolve("ppo", env, over)
+}
+
 fn start(folder: PathBuf) -> Start {
     Start { folder, sinks: Vec::new(), started: Instant::now() }
 }
@@ -66,7 +76,13 @@ impl Trainer {
         folder: PathBuf,
         host: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
-        let config = Config::resolve("ppo", env, table(&settings)?).map_err(raise)?;
+        let over = table(&settings)?;
+        // Python runs live on the CPU unless a device is named.
+        let open = over.get("device").is_some_and(|device| device.as_str() == Some("auto"));
+        let config = match open {
+            true => decide_device(|device| on_device(env, over.clone(), device)).map_err(raise)?.0,
+            false => Config::resolve("ppo", env, over).map_err(raise)?,
+        };
         let pool = build_pool(&config);
         let (envs, link): (Box<dyn VecEnv>, _) = match host {
             None => (build_env(&config, &pool).map_err(raise)?, None),

@@ -8,7 +8,7 @@ use operant::device::cuda;
 use operant::env;
 use operant::lanes::Math;
 use operant::nn::Act;
-use operant::run::{Config, build_algorithm, build_env, build_pool};
+use operant::run::{Config, Play, SHIPPED, Until, build_algorithm, build_env, build_pool, evaluate};
 
 const SERVED: [&str; 5] = ["cartpole", "mountaincar", "mountaincar_continuous", "pendulum", "acrobot"];
 
@@ -21,9 +21,17 @@ fn every_kernel_compiles() {
         // One env for every architecture, the others for one each: compiling takes seconds.
         let archs = ["sm_90", "sm_80", "sm_120"];
         for arch in if i == 0 { &archs[..] } else { &archs[i % 3..][..1] } {
-            let source = ppo::cuda_source(env::find(name).unwrap(), &network, [1024, 65_536][i % 2]).unwrap();
-            let cubin = cuda::compile(name, &source, arch, Math::Fast).unwrap();
-            assert!(cubin.starts_with(b"\x7fELF"), "{name} {arch}");
+            let settings = ppo::Settings {
+                normalize_obs: i % 2 == 1 || i == 2,
+                normalize_reward: i > 0 && i < 4,
+                ..ppo::Settings::default()
+            };
+            for part in [ppo::Part::Collecting, ppo::Part::Learning] {
+                let num_envs = [1024, 65_536][i % 2];
+                let source = ppo::cuda_source(env::find(name).unwrap(), &network, &settings, num_envs, part).unwrap();
+                let cubin = cuda::compile(name, &source, arch, Math::Fast).unwrap();
+                assert!(cubin.starts_with(b"\x7fELF"), "{name} {arch} {part:?}");
+            }
         }
     }
 }
@@ -31,7 +39,9 @@ fn every_kernel_compiles() {
 #[test]
 fn what_has_no_kernel_is_said() {
     let source = |name: &str, network: &NetworkSettings| {
-        ppo::cuda_source(env::find(name).unwrap(), network, 1024).unwrap_err().to_string()
+        let settings = ppo::Settings::default();
+        let entry = env::find(name).unwrap();
+        ppo::cuda_source(entry, network, &settings, 1024, ppo::Part::Learning).unwrap_err().to_string()
     };
     let network = NetworkSettings::default();
     assert!(source("gridworld", &network).contains("env gridworld has no kernel"), "{}", source("gridworld", &network));
@@ -43,10 +53,20 @@ fn what_has_no_kernel_is_said() {
 }
 
 fn algorithm(over: &str) -> Box<dyn Algorithm> {
-    let table = config::parse(over, "test").unwrap();
-    let config = Config::resolve("ppo", "cartpole", table).unwrap();
-    let pool = build_pool(&config);
-    build_algorithm(&config, build_env(&config, &pool).unwrap(), pool).unwrap()
+    algorithm_on("cartpole", over)
+}
+
+fn algorithm_on(env: &str, over: &str) -> Box<dyn Algorithm> {
+    built(&resolved(env, over))
+}
+
+fn resolved(env: &str, over: &str) -> Config {
+    Config::resolve("ppo", env, config::parse(over, "test").unwrap()).unwrap()
+}
+
+fn built(config: &Config) -> Box<dyn Algorithm> {
+    let pool = build_pool(config);
+    build_algorithm(config, build_env(config, &pool).unwrap(), pool).unwrap()
 }
 
 fn weights(algorithm: &dyn Algorithm) -> Vec<f32> {
@@ -74,6 +94,72 @@ fn cartpole_is_solved_on_a_gpu() {
     }
 }
 
+/// Every env that ships settings for a GPU is solved by them: the mean return over the last 100 episodes, and that of an
+/// evaluation with the most probable actions on the CPU.
+#[test]
+#[ignore = "needs a GPU"]
+fn shipped_settings_solve_their_envs_on_a_gpu() {
+    for (algo, name, _) in SHIPPED {
+        if *algo != "ppo/cuda" {
+            continue;
+        }
+        let goal = f64::from(env::find(name).unwrap().spec().solved_at.unwrap());
+        for seed in 0..3 {
+            let config = resolved(name, &format!("device = \"cuda\"\nseed = {seed}"));
+            let mut ppo = built(&config);
+            let mut report = Report::new(ppo.metrics().len());
+            let start = std::time::Instant::now();
+            let least = if config.settings.until == Until::Steps { config.settings.steps } else { 0 };
+            let solved = |report: &Report| report.episodes.is_full() && report.episodes.mean_return() >= goal;
+            while ppo.steps() < least || !solved(&report) {
+                report.begin();
+                ppo.iterate(&mut report);
+                assert!(report.failed.is_none() && report.diverged.is_none(), "{name}: {report:?}");
+                assert!(start.elapsed().as_secs() < 20, "{name} {seed}: {}", report.episodes.mean_return());
+            }
+            let play = Play { episodes: 100, seed, deterministic: true, threads: 1 };
+            let played = evaluate(&ppo.policy().unwrap(), name, &[], &play, None).unwrap().mean();
+            let (steps, seconds) = (ppo.steps(), start.elapsed().as_secs_f64());
+            eprintln!("{name} {seed}: {steps} steps, {seconds:.3} s, evaluation {played:.1}");
+            assert!(played >= goal, "{name} {seed}: evaluation {played}");
+            assert!(report.episodes.count() >= steps / 2000, "{name}: episodes of all envs are counted");
+        }
+    }
+}
+
+/// What the kernels keep of observations and returns is what a loop over the rows would.
+#[test]
+#[ignore = "needs a GPU"]
+fn statistics_on_a_gpu_are_those_of_the_cpu() {
+    let over = "num_envs = 1024\nprecision = \"bf16\"\nppo.num_steps = 32\nppo.minibatch_size = 8192\n\
+                ppo.learning_rate = 1e-9\nppo.normalize_obs = true\nppo.normalize_reward = true";
+    for name in ["pendulum", "mountaincar"] {
+        let on = |device: &str| algorithm_on(name, &format!("device = \"{device}\"\n{over}"));
+        let (mut gpu, mut cpu) = (on("cuda"), on("cpu"));
+        run(&mut *gpu, 8);
+        run(&mut *cpu, 8);
+        let numbers = |algorithm: &dyn Algorithm| algorithm.policy().unwrap().normaliser.unwrap();
+        let (got, wanted) = (numbers(&*gpu), numbers(&*cpu));
+        // The same policy with other random numbers: means and variances agree within their errors.
+        assert_eq!(got.count(), wanted.count(), "{name}");
+        for k in 0..wanted.mean().len() {
+            let (a, b) = (got.variance(k).sqrt(), wanted.variance(k).sqrt());
+            let apart = (got.mean()[k] - wanted.mean()[k]).abs();
+            assert!(apart < 0.1 * b && (a / b - 1.0).abs() < 0.1, "{name} {k}: {apart} {a} {b}");
+        }
+        let scale = |algorithm: &dyn Algorithm| -> Vec<f64> {
+            let parts = algorithm.save().unwrap();
+            let json: serde_json::Value = serde_json::from_slice(&parts["ppo.json"]).unwrap();
+            let bits = json["return_scale"].as_array().unwrap().iter();
+            bits.take(3).map(|bits| f64::from_bits(bits.as_u64().unwrap())).collect()
+        };
+        let (got, wanted) = (scale(&*gpu), scale(&*cpu));
+        assert_eq!(got[0], wanted[0], "{name}");
+        assert!((got[1] / wanted[1] - 1.0).abs() < 0.1, "{name}: {got:?} {wanted:?}");
+        assert!((got[2] / wanted[2] - 1.0).abs() < 0.2, "{name}: {got:?} {wanted:?}");
+    }
+}
+
 #[test]
 #[ignore = "needs a GPU"]
 fn runs_repeat_and_resume_to_the_bit_on_a_gpu() {
@@ -84,6 +170,7 @@ fn runs_repeat_and_resume_to_the_bit_on_a_gpu() {
         small,
         "device = \"cuda\"\nseed = 4",
         "device = \"cuda\"\nseed = 4\nnum_envs = 65536\nppo.num_steps = 16\nppo.minibatch_size = 262144",
+        "device = \"cuda\"\nppo.normalize_obs = true\nppo.normalize_reward = true",
     ] {
         let mut whole = algorithm(over);
         run(&mut *whole, 6);
@@ -104,14 +191,24 @@ fn runs_repeat_and_resume_to_the_bit_on_a_gpu() {
 fn checkpoints_go_from_device_to_device() {
     let over =
         "num_envs = 256\nprecision = \"bf16\"\nppo.num_steps = 32\nppo.minibatch_size = 2048\nppo.learning_rate = 3e-3";
-    let on = |device: &str| algorithm(&format!("device = \"{device}\"\n{over}"));
+    for normalised in ["false", "true"] {
+        let normalised = format!("ppo.normalize_obs = {normalised}\nppo.normalize_reward = {normalised}");
+        go_from_device_to_device(|device| algorithm(&format!("device = \"{device}\"\n{over}\n{normalised}")));
+    }
+}
+
+fn go_from_device_to_device(on: impl Fn(&str) -> Box<dyn Algorithm>) {
     let (mut gpu, mut cpu) = (on("cuda"), on("cpu"));
     run(&mut *gpu, 20);
     cpu.load(&gpu.save().unwrap()).unwrap();
     assert!(weights(&*cpu) == weights(&*gpu) && cpu.steps() == gpu.steps());
+    let normaliser = |algorithm: &dyn Algorithm| algorithm.policy().unwrap().normaliser.map(|seen| seen.to_numbers());
+    assert_eq!(normaliser(&*cpu), normaliser(&*gpu));
     let before = run(&mut *cpu, 10).episodes.mean_return();
     gpu.load(&cpu.save().unwrap()).unwrap();
     assert!(weights(&*cpu) == weights(&*gpu) && cpu.steps() == gpu.steps());
+    assert_eq!(normaliser(&*cpu), normaliser(&*gpu));
+    assert_eq!(cpu.save().unwrap()["ppo.json"], gpu.save().unwrap()["ppo.json"]);
     let after = run(&mut *gpu, 60).episodes.mean_return();
     assert!(after > before.min(300.0), "{before} then {after}");
 }

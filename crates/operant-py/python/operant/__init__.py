@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from operant import games, nn
 from operant._operant import __version__, list_envs
+from operant.cuda import CudaVectorEnv
 from operant.devices import doctor
 from operant.ppo import PPO
 from operant.registration import register_envs
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from operant import sb3
 
 __all__ = [
+    "CudaVectorEnv",
     "OperantEnv",
     "OperantVectorEnv",
     "PPO",

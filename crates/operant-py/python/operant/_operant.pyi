@@ -16,6 +16,9 @@ def env_info(name: str, /) -> dict[str, Any]:
 def doctor(folders: list[str]) -> str:
     """What of CUDA was found, as JSON. Libraries are looked for in these folders too."""
 
+def add_library_folders(folders: list[str]) -> None:
+    """Looks for NVIDIA's libraries in these folders too."""
+
 def ppo_settings() -> dict[str, dict[str, Any]]:
     """The keys that there are, with their defaults: those of the top level under "", then by table."""
 
@@ -57,6 +60,73 @@ class Backgammon:
         """The position after a play, where it is the opponent's turn."""
     def observation(self) -> npt.NDArray[np.float32]:
         """What a network sees: 196 numbers, per side 4 for each point, the bar and those borne off."""
+
+@final
+class Relay:
+    """A tensor of another library, taken in and given out again: the same memory."""
+
+    def __new__(cls, object: Any, /) -> Relay: ...
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
+@final
+class DeviceArray:
+    """Numbers in a GPU's memory: torch, JAX, CuPy and Numba take them without a copy, ``.numpy()`` copies them."""
+
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]: ...
+    def numpy(self) -> npt.NDArray[Any]:
+        """A copy in the host's memory, after all steps so far."""
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+    @property
+    def device(self) -> str: ...
+    def __len__(self) -> int: ...
+
+@final
+class DeviceEngine:
+    """N envs on a GPU."""
+
+    def __new__(
+        cls,
+        env_id: str,
+        num_envs: int,
+        *,
+        device: str,
+        seed: int,
+        fast_math: bool,
+        autoreset: str,
+        max_episode_steps: int | None,
+        first_env: int,
+        params: list[tuple[str, float]],
+    ) -> DeviceEngine: ...
+    def reset(self, seed: int | None, mask: list[bool] | None) -> tuple[DeviceArray, dict[str, Any]]: ...
+    def step(
+        self, actions: Any, /
+    ) -> tuple[DeviceArray, DeviceArray, DeviceArray, DeviceArray, dict[str, Any]]: ...
+    def synchronize(self) -> None: ...
+    def save(self) -> bytes: ...
+    def load(self, saved: bytes, /) -> DeviceArray: ...
+    def spec(self) -> dict[str, Any]: ...
+    def close(self) -> None: ...
 
 @final
 class Memory:

@@ -25,7 +25,7 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 
-from operant import _operant, foreign
+from operant import _operant, devices, foreign
 from operant.spaces import UnknownEnvError, check_seed, env_info, whole
 from operant.vector import OperantVectorEnv
 
@@ -70,7 +70,7 @@ class PPO:
     """Proximal policy optimisation with its environments, network and run.
 
     Keywords are the keys of a ``run.toml``: those of its top level (``seed``, ``num_envs``, ``threads``,
-    ``precision``, ``until``), of ``[ppo]`` (``num_steps``, ``minibatch_size``, ``update_epochs``, ``learning_rate``,
+    ``precision``, ``until``, ``device``: cpu, cuda or auto, a GPU that has kernels for the run), of ``[ppo]`` (``num_steps``, ``minibatch_size``, ``update_epochs``, ``learning_rate``,
     ``anneal_lr``, ``gamma``, ``gae_lambda``, ``clip_coef``, ``ent_coef``, ``vf_coef``, ``max_grad_norm``,
     ``target_kl``, ``normalize_obs``, ``normalize_reward`` …) and of ``[network]`` (``hidden``, ``activation``,
     ``memory``, ``memory_size``, ``encoder``); :attr:`settings` has them all with their values. Stable-Baselines3's names work too:
@@ -123,6 +123,7 @@ class PPO:
         if "num_minibatches" in settings:
             pairs.append(("ppo.minibatch_size", _minibatch(name, pairs, settings["num_minibatches"])))
         kept, folder = _folder(run_dir)
+        devices.add_library_folders()
         self._set_up(_operant.Trainer(name, pairs, folder, host), kept, folder, host, make)
 
     def _set_up(
@@ -347,6 +348,7 @@ class PPO:
             kept, new = _folder(run_dir)
             _operant.copy_checkpoint(os.fspath(folder), new, checkpoint)
             model = cls.__new__(cls)
+            devices.add_library_folders()
             model._set_up(_operant.Trainer.resume(new), kept, new)
             return model
         if env is None and not registered:
@@ -381,6 +383,7 @@ class PPO:
                 "exact resume is not possible; take its policy with operant.PPO.load(run_dir, env=env)"
             )
         model = cls.__new__(cls)
+        devices.add_library_folders()
         model._set_up(_operant.Trainer.resume(folder, checkpoint), None, folder)
         return model
 

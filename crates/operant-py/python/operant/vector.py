@@ -14,6 +14,7 @@ from gymnasium.vector.utils import batch_space
 
 from operant import spaces
 from operant._operant import Engine
+from operant.cuda import CudaVectorEnv
 
 Observations = npt.NDArray[np.float32]
 Step = tuple[Observations, npt.NDArray[np.float32], npt.NDArray[np.bool_], npt.NDArray[np.bool_], dict[str, Any]]
@@ -227,8 +228,9 @@ def make_vec(
     max_episode_steps: int | None = None,
     first_env: int = 0,
     render_mode: str | None = None,
+    device: str = "cpu",
     **params: Any,
-) -> OperantVectorEnv:
+) -> OperantVectorEnv | CudaVectorEnv:
     """N environments of one kind, stepped together. Results depend on neither ``threads`` nor ``lanes``.
 
     Args:
@@ -248,8 +250,25 @@ def make_vec(
         first_env: number of the first env. Env ``i`` of a vector has the random stream of number ``first_env + i``,
             so that several vectors can share out one large one.
         render_mode: "rgb_array" for :meth:`OperantVectorEnv.render`.
+        device: "cpu", or "cuda" or "cuda:i" for envs on a GPU, whose rows are tensors there
+            (:class:`operant.CudaVectorEnv`); ``threads``, ``lanes``, ``copy``, ``episode_stats`` and ``render_mode`` are
+            then not used.
         **params: parameters of the environment by name, such as ``gravity=9.81``; see :func:`operant.env_info`.
     """
+    if device != "cpu":
+        if math not in ("strict", "fast"):
+            raise ValueError(f"math = {math!r}: wanted 'strict' or 'fast'")
+        return CudaVectorEnv(
+            env_id,
+            num_envs,
+            device=device,
+            seed=seed,
+            autoreset=_autoreset_mode(autoreset_mode),
+            math=math,
+            max_episode_steps=max_episode_steps,
+            first_env=first_env,
+            **params,
+        )
     return OperantVectorEnv(
         env_id,
         num_envs,

@@ -7,7 +7,7 @@
 mod cuda;
 mod settings;
 
-pub use cuda::cuda_source;
+pub use cuda::{Part, check_cuda, cuda_source};
 pub use settings::{OptimizerName, Settings};
 
 use super::curiosity::Bonus;
@@ -731,7 +731,8 @@ impl Algorithm for Ppo {
             bonus.load(parts)?;
         }
         if let Some(scale) = &mut self.loss_scale {
-            *scale = LossScale::from_bytes(&state.loss_scale.ok_or_else(|| damaged("loss_scale"))?)?;
+            // Without one the run had another precision; the scale settles anew.
+            *scale = state.loss_scale.map_or(Ok(LossScale::default()), |bytes| LossScale::from_bytes(&bytes))?;
         }
         let memory = part(parts, "memory.bin")?.as_chunks::<4>().0;
         if memory.len() != self.actor.state().iter().map(Vec::len).sum::<usize>() {

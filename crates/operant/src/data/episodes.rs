@@ -9,11 +9,13 @@ pub struct Episodes {
     returns: Vec<f32>,
     lengths: Vec<i32>,
     count: u64,
+    /// Episodes that are not in the window because nobody told of them one by one.
+    untold: u64,
 }
 
 impl Default for Episodes {
     fn default() -> Self {
-        Self { returns: vec![0.0; WINDOW], lengths: vec![0; WINDOW], count: 0 }
+        Self { returns: vec![0.0; WINDOW], lengths: vec![0; WINDOW], count: 0, untold: 0 }
     }
 }
 
@@ -25,9 +27,14 @@ impl Episodes {
         self.count += 1;
     }
 
+    /// Counts episodes of which nothing else is known.
+    pub fn count_untold(&mut self, episodes: u64) {
+        self.untold += episodes;
+    }
+
     /// Episodes ended so far.
     pub fn count(&self) -> u64 {
-        self.count
+        self.count + self.untold
     }
 
     /// Whether the window is full.
@@ -49,21 +56,24 @@ impl Episodes {
         self.lengths[..self.held()].iter().map(|&x| f64::from(x)).sum::<f64>() / self.held() as f64
     }
 
-    /// As numbers for a checkpoint: count, then returns, then lengths.
+    /// As numbers for a checkpoint: count, then returns, then lengths, then those that were not told.
     pub fn to_numbers(&self) -> Vec<f64> {
         let returns = self.returns.iter().map(|&x| f64::from(x));
         let lengths = self.lengths.iter().map(|&x| f64::from(x));
-        std::iter::once(self.count as f64).chain(returns).chain(lengths).collect()
+        std::iter::once(self.count as f64).chain(returns).chain(lengths).chain([self.untold as f64]).collect()
     }
 
     /// Takes back [`Episodes::to_numbers`]; `None` if they are not that many.
     pub fn from_numbers(numbers: &[f64]) -> Option<Self> {
         let (&count, rest) = numbers.split_first()?;
-        let (returns, lengths) = rest.split_at_checked(WINDOW)?;
-        (lengths.len() == WINDOW && count >= 0.0).then(|| Self {
+        let (returns, rest) = rest.split_at_checked(WINDOW)?;
+        let (lengths, untold) = rest.split_at_checked(WINDOW)?;
+        // Older checkpoints end with the lengths.
+        (untold.len() <= 1 && count >= 0.0).then(|| Self {
             returns: returns.iter().map(|&x| x as f32).collect(),
             lengths: lengths.iter().map(|&x| x as i32).collect(),
             count: count as u64,
+            untold: untold.first().map_or(0, |&x| x as u64),
         })
     }
 }
@@ -82,6 +92,8 @@ mod tests {
         }
         // 50..150.
         assert_eq!((episodes.mean_return(), episodes.mean_length(), episodes.count()), (99.5, 99.5, 150));
+        episodes.count_untold(7);
+        assert_eq!((episodes.mean_return(), episodes.count()), (99.5, 157));
         assert_eq!(Episodes::from_numbers(&episodes.to_numbers()).unwrap(), episodes);
         assert!(Episodes::from_numbers(&[1.0, 2.0]).is_none());
     }

@@ -1,7 +1,7 @@
 /* N envs on a GPU around an env's printed functions: what env/lane_vec.rs does on the CPU. Defined before this text:
    STATE OBS ACTIONS CHOICES (0 unless masked), LIMIT (0 for none), AUTORESET (one of the three below), DRAWS (whether a
    step draws random numbers), BLOCK (threads), the sizes of the arguments, ENV_STEP ENV_RESET ENV_OBSERVE ENV_LEGAL,
-   random_action(dim, word).
+   random_action(dim, word). With FUNCTIONS_ONLY there are no kernels: other text goes on from here.
    One thread per env. State lies in columns, [STATE + 6, pitch] words, so that a warp reads whole lines. */
 #define SAME_STEP 0
 #define NEXT_STEP 1
@@ -207,6 +207,7 @@ FN void add_totals(const Envs &envs, const Ended &ended) {
     atomicAdd((uint64_t *)&slot->returned, (uint64_t)ended.returned);
 }
 
+#ifndef FUNCTIONS_ONLY
 extern "C" __global__ void __launch_bounds__(BLOCK) reset(const ResetArgs a) {
     const Envs &envs = a.envs;
     const uint32_t i = blockIdx.x * BLOCK + threadIdx.x;
@@ -296,6 +297,8 @@ extern "C" __global__ void __launch_bounds__(BLOCK) step(const StepArgs a) {
     store_obs(a.row.obs, i, here, obs);
 }
 
+#endif
+
 /* Philox4x32-10, as lanes/rng.rs has it. */
 FN void philox(uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3, uint64_t seed, uint32_t *words) {
     uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
@@ -313,6 +316,7 @@ FN void philox(uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3, uint64_t seed
     words[0] = c0, words[1] = c1, words[2] = c2, words[3] = c3;
 }
 
+#ifndef FUNCTIONS_ONLY
 /* Many steps with random actions, the state in registers all along. The actions of an env are the words, in order, of
    the stream (seed, env, episode 2^32 - 1, step 0). A warp draws first states for all its envs that have none in store
    as soon as one needs it: most episodes then begin without a draw. */
@@ -385,3 +389,4 @@ extern "C" __global__ void __launch_bounds__(BLOCK) rollout(const RolloutArgs a)
         if (ended.episodes != 0) add_totals(envs, ended);
     }
 }
+#endif

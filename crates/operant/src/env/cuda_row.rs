@@ -141,6 +141,34 @@ pub enum DeviceActions<'a> {
     F32(&'a Buffer<f32>),
     /// Real numbers, rounded to f32 when read.
     F64(&'a Buffer<f64>),
+    /// Numbers of another library of this process.
+    Foreign(ForeignActions),
+}
+
+/// So many numbers of one kind at an address in the GPU's memory, which their owner keeps until the step is done.
+#[derive(Clone, Copy, Debug)]
+pub struct ForeignActions {
+    /// Where they lie.
+    pub pointer: DevicePtr,
+    /// How many.
+    pub len: usize,
+    /// What they are.
+    pub kind: ForeignKind,
+}
+
+/// Kinds of numbers that actions may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ForeignKind {
+    /// Choices, one byte each.
+    U8,
+    /// Choices.
+    I32,
+    /// Choices.
+    I64,
+    /// Real numbers.
+    F32,
+    /// Real numbers.
+    F64,
 }
 
 impl DeviceActions<'_> {
@@ -152,12 +180,16 @@ impl DeviceActions<'_> {
             Self::I64(a) => a.len(),
             Self::F32(a) => a.len(),
             Self::F64(a) => a.len(),
+            Self::Foreign(a) => a.len,
         }
     }
 
     /// Whether they are choices and not real numbers.
     pub(super) fn discrete(&self) -> bool {
-        matches!(self, Self::U8(_) | Self::I32(_) | Self::I64(_))
+        match self {
+            Self::Foreign(a) => matches!(a.kind, ForeignKind::U8 | ForeignKind::I32 | ForeignKind::I64),
+            _ => matches!(self, Self::U8(_) | Self::I32(_) | Self::I64(_)),
+        }
     }
 
     /// Address and kind, as `StepArgs` of `adapter.cu` has them.
@@ -168,6 +200,12 @@ impl DeviceActions<'_> {
             Self::U8(a) => (a.pointer(), 1),
             Self::I64(a) => (a.pointer(), 2),
             Self::F64(a) => (a.pointer(), 3),
+            Self::Foreign(a) => match a.kind {
+                ForeignKind::I32 | ForeignKind::F32 => (a.pointer, 0),
+                ForeignKind::U8 => (a.pointer, 1),
+                ForeignKind::I64 => (a.pointer, 2),
+                ForeignKind::F64 => (a.pointer, 3),
+            },
         }
     }
 }

@@ -11,7 +11,7 @@ use super::{Actions, Canvas, Env, Options, Param, Row, RowBuf, Seeds, Spec, VecE
 use crate::device::cuda::{Buffer, DevicePtr, Gpu, Kernel, Params};
 use crate::error::{Error, Result};
 use crate::lanes::{Column, Columns, Kind, Math, Scalar};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Slots of `Totals` in `adapter.cu`, of four words each.
 const TOTALS_SLOTS: usize = 1024;
@@ -19,7 +19,7 @@ const TOTALS_SLOTS: usize = 1024;
 const RETURN_UNIT: f64 = 1.0 / 1_048_576.0;
 
 /// An env without its type: what is asked of it beside its kernels.
-trait Printed: Send {
+trait Printed: Send + Sync {
     fn spec(&self) -> Spec;
     fn source(&self, shape: &Shape) -> String;
     fn params(&self) -> Vec<Param>;
@@ -134,7 +134,8 @@ pub struct CudaVec {
     spec: Spec,
     shape: Shape,
     math: Math,
-    kernels: Kernels,
+    /// Made when first used, or by [`CudaVec::prepare`].
+    kernels: OnceLock<Kernels>,
     columns: Vec<Column>,
     own: Own,
     num_envs: usize,
@@ -183,7 +184,6 @@ impl CudaVec {
         let block = if num_envs <= gpu.info().multiprocessors * 256 { 64 } else { 256 };
         let shape = Shape { time_limit: spec.time_limit, autoreset: options.autoreset, block };
         let math = options.backend.math();
-        let kernels = load(gpu, spec.name, &emit::cuda_source(&env, &shape), math)?;
         let pitch = num_envs.next_multiple_of(64);
         let (lower, count) = ("num_envs", num_envs * E::ACTION_DIMS);
         Ok(Self {
@@ -199,7 +199,7 @@ impl CudaVec {
             spec,
             shape,
             math,
-            kernels,
+            kernels: OnceLock::new(),
             columns,
             own,
             num_envs,
@@ -217,6 +217,19 @@ impl CudaVec {
     /// The text of the env's kernels, which other kernels may go on from.
     pub(crate) fn source(&self) -> String {
         self.env.source(&self.shape)
+    }
+
+    /// Compiles the kernels, unless that is done. Who does not ask for it waits in the first reset.
+    pub fn prepare(&self) -> Result<()> {
+        self.kernels().map(drop)
+    }
+
+    fn kernels(&self) -> Result<&Kernels> {
+        if let Some(kernels) = self.kernels.get() {
+            return Ok(kernels);
+        }
+        let kernels = load(&self.gpu, self.spec.name, &self.source(), self.math)?;
+        Ok(self.kernels.get_or_init(|| kernels))
     }
 
     fn blocks(&self) -> u32 {
@@ -255,9 +268,18 @@ impl CudaVec {
         self.launch_step(pointer, kind, out.at(t))
     }
 
+    /// [`step_on_gpu`](Self::step_on_gpu) with actions from the host.
+    pub fn step_with(&mut self, actions: Actions<'_>, out: &DeviceRow, t: usize) -> Result<()> {
+        self.assert_fits(out);
+        let (got, wanted) = (actions.len(), self.num_envs * self.spec.action.dims());
+        assert!(got == wanted, "{got} action numbers for {}, wanted {wanted}", self.spec.name);
+        let kind = self.upload_actions(actions)?;
+        self.launch_step(self.actions.pointer(), kind, out.at(t))
+    }
+
     fn launch_step(&self, actions: DevicePtr, kind: u32, row: RowPointers) -> Result<()> {
         let args = StepArgs { envs: self.pointers(), row, actions, kind, unused: 0 };
-        self.kernels.step.launch_early(self.blocks(), self.shape.block, &args)
+        self.kernels()?.step.launch_early(self.blocks(), self.shape.block, &args)
     }
 
     /// As many steps as `out` has rows, with uniformly random actions: the action of an env in step k is made of the words
@@ -274,7 +296,7 @@ impl CudaVec {
         }
         let (envs, row) = (self.pointers(), out.at(0));
         let args = RolloutArgs { envs, row, seed, steps: out.rows() as u32, first_step };
-        self.kernels.rollout.launch(self.blocks(), self.shape.block, &args)
+        self.kernels()?.rollout.launch(self.blocks(), self.shape.block, &args)
     }
 
     /// Begins episodes as [`VecEnv::reset`] does, with results to the GPU's memory.
@@ -309,7 +331,7 @@ impl CudaVec {
                 (args.seeds, args.seeded) = (self.seeds.pointer(), 1);
             }
         }
-        self.kernels.reset.launch(self.blocks(), self.shape.block, &args)
+        self.kernels()?.reset.launch(self.blocks(), self.shape.block, &args)
     }
 
     /// What ended since this was last asked.
@@ -323,7 +345,8 @@ impl CudaVec {
 
     /// Registers per thread and bytes of local memory per thread of `reset`, `step` and `rollout`.
     pub fn resources(&self) -> Result<[(i32, i32); 3]> {
-        Ok([self.kernels.reset.resources()?, self.kernels.step.resources()?, self.kernels.rollout.resources()?])
+        let Kernels { reset, step, rollout } = self.kernels()?;
+        Ok([reset.resources()?, step.resources()?, rollout.resources()?])
     }
 
     /// Copies actions to the GPU and tells their kind there.
@@ -481,7 +504,8 @@ impl VecEnv for CudaVec {
         let mut changed = self.env.again();
         changed.set(name, value)?;
         self.spec.check_unchanged(&changed.spec(), name)?;
-        self.kernels = load(&self.gpu, self.spec.name, &changed.source(&self.shape), self.math)?;
+        let kernels = load(&self.gpu, self.spec.name, &changed.source(&self.shape), self.math)?;
+        self.kernels = OnceLock::from(kernels);
         self.env = changed;
         Ok(())
     }

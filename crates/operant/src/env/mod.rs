@@ -33,7 +33,7 @@ pub use acrobot::Acrobot;
 pub use actions::{Actions, ActionsBuf};
 pub use canvas::{Canvas, Color};
 pub use cartpole::CartPole;
-pub use cuda_row::{DeviceActions, DeviceRow};
+pub use cuda_row::{DeviceActions, DeviceRow, ForeignActions, ForeignKind};
 pub(crate) use cuda_vec::EnvsPointers;
 pub use cuda_vec::{CudaVec, Totals};
 pub use gridworld::GridWorld;

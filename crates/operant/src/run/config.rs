@@ -25,7 +25,7 @@ pub struct Settings {
     pub threads: usize,
     /// What matrix products read: f32, bf16, f16, or auto for the fastest here.
     pub precision: String,
-    /// Where the run lives: cpu, cuda, cuda:i or auto.
+    /// Where the run lives: cpu, cuda, cuda:i, or auto: a GPU that has kernels for it, else the CPU.
     pub device: String,
 }
 
@@ -48,7 +48,7 @@ impl Default for Settings {
             until: Until::Solved,
             threads: 0,
             precision: "f32".into(),
-            device: "cpu".into(),
+            device: "auto".into(),
         }
     }
 }

@@ -6,6 +6,7 @@
 mod changed;
 mod checkpoint;
 mod config;
+mod device;
 mod eval;
 mod profile;
 mod resume;
@@ -14,12 +15,13 @@ mod shipped;
 
 pub use checkpoint::{Checkpoints, Mark, pause_writing, replace_file};
 pub use config::{CheckpointSettings, Config, Settings, TelemetrySettings, Until};
+pub use device::decide_device;
 pub use eval::{Evaluation, Play, evaluate};
 pub use profile::{Line, Profile};
 pub use shipped::SHIPPED;
 
 use crate::algo::{self, Algorithm, Build, Phase, Report};
-use crate::device::{self, CpuPool, Device};
+use crate::device::{self as machine, CpuPool, Device};
 use crate::env::{self, Spec, VecEnv};
 use crate::error::{Error, Result};
 use crate::lanes::{Backend, Math, Width};
@@ -219,7 +221,7 @@ pub fn build_env(config: &Config, pool: &Arc<CpuPool>) -> Result<Box<dyn VecEnv>
 /// The threads of a run.
 pub fn build_pool(config: &Config) -> Arc<CpuPool> {
     let threads = config.settings.threads;
-    Arc::new(CpuPool::new(if threads == 0 { device::threads_available() } else { threads }))
+    Arc::new(CpuPool::new(if threads == 0 { machine::threads_available() } else { threads }))
 }
 
 /// The algorithm of a run over its envs.
@@ -252,6 +254,9 @@ impl Run {
         let mut config = config;
         // By name, so that the settings give the same weights on another machine.
         config.settings.precision = config.precision()?.name().to_owned();
+        if config.settings.device == "auto" {
+            config.settings.device = "cpu".into();
+        }
         let algorithm = build_algorithm(&config, env, pool)?;
         let cannot = |what: &str, path: &Path, error: std::io::Error| {
             Error::Io(format!("can't {what} {}: {error}; name a folder that you may write", path.display()))
@@ -300,8 +305,8 @@ impl Run {
             checkpoints: Checkpoints::new(&folder, config.checkpoint.keep),
             before: (0.0, 0.0),
             last: Instant::now(),
-            cpu_at_start: device::cpu_seconds(),
-            looked: (0.0, device::cpu_seconds()),
+            cpu_at_start: machine::cpu_seconds(),
+            looked: (0.0, machine::cpu_seconds()),
             saves: Saves::default(),
             iterations: 0,
             solved: None,
@@ -372,7 +377,7 @@ impl Run {
     /// [`Run::profile`].
     pub fn start_profile(&mut self, iterations: u64) {
         let threads = match self.config.settings.threads {
-            0 => device::threads_available(),
+            0 => machine::threads_available(),
             threads => threads,
         };
         self.profiler = Some(Profiler::start(iterations, threads, &mut *self.algorithm, &mut self.report));
@@ -503,9 +508,9 @@ impl Run {
             board.set(*slot, *value);
         }
         if seconds - self.looked.0 >= LOOK_S {
-            let cpu = device::cpu_seconds();
+            let cpu = machine::cpu_seconds();
             board.set(slots.cpu, (cpu - self.looked.1) / (seconds - self.looked.0));
-            board.set(slots.rss, device::resident_bytes().map_or(f64::NAN, |bytes| bytes as f64));
+            board.set(slots.rss, machine::resident_bytes().map_or(f64::NAN, |bytes| bytes as f64));
             self.looked = (seconds, cpu);
         }
         for ended in &report.ended {
@@ -520,7 +525,7 @@ impl Run {
     }
 
     fn cpu_seconds(&self) -> f64 {
-        self.before.1 + device::cpu_seconds() - self.cpu_at_start
+        self.before.1 + machine::cpu_seconds() - self.cpu_at_start
     }
 
     /// Saves the last checkpoint, evaluates the policy where the env is in the registry, writes `final.json`.

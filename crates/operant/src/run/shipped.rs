@@ -14,7 +14,7 @@ shipped! {
         "cartpole" "mountaincar" "mountaincar_continuous" "pendulum" "acrobot" "gridworld"
         "probe_identity" "probe_delayed" "probe_truncation" "probe_masked" "probe_memory";
     "ppo/cuda":
-        "cartpole" "acrobot";
+        "cartpole" "mountaincar" "mountaincar_continuous" "pendulum" "acrobot";
 }
 
 /// The text for an algorithm and env.

@@ -1,10 +1,11 @@
 /* PPO wholly on the GPU for small networks: separate policy and value networks of two hidden layers of HID (32 or 64),
-   bf16 products on tensor cores with sums in f32, f32 master weights. Kernels after env/adapter.cu: `prepare` packs
+   bf16 products on tensor cores with sums in f32, f32 master weights. Kernels after normalise.cu: `prepare` packs
    weights, `collect` plays T steps of all envs, `evaluate` values what they saw, `estimate` makes advantages; learn.cu goes on.
    Defined before this text, beside what adapter.cu asks for: HID OUT (logits, or numbers of an action) CONTINUOUS RELU
    TILES (16-env tiles of a warp in `collect`) WARPS (of a block in `collect`) TOLD (envs whose episodes are told), the
    offset of every tensor among the parameters: AW1 AB1 AW2 AB2 AW3 AB3 CW1 CB1 CW2 CB2 CW3 CB3 LOG_STD, and the sizes
-   that the last lines hold to those of algo/ppo/cuda.rs.
+   that the last lines hold to those of algo/ppo/cuda.rs. Of the two PARTs, COLLECTING and LEARNING, each is compiled by itself, both at
+   the same time.
 
    A tile is 16 samples, the rows of an mma. Fragments: lane = 4 * g + t holds rows g and g + 8, columns 2t and 2t + 1. The sums of
    one layer are, packed, the left operand of the next. One column of an observation is 1, so that sums of gradients over
@@ -149,12 +150,14 @@ struct PrepareArgs {
     NetWords *image; /* [2] */
 };
 
+#if PART != LEARNING
 /* The image of parameters that the host has set. */
 extern "C" __global__ void __launch_bounds__(32) prepare(const PrepareArgs a) {
     const int critic = blockIdx.x / GROUPS, group = blockIdx.x % GROUPS, lane = threadIdx.x;
     const int p0 = place_of(critic, group, lane, 0), p1 = place_of(critic, group, lane, 1);
     store_words(a.image + critic, critic, group, lane, p0 < 0 ? 0.0f : a.params[p0], p1 < 0 ? 0.0f : a.params[p1]);
 }
+#endif
 
 FN void load_image(NetWords *to, const NetWords *from, int thread, int threads) {
     for (int i = thread; i < 2 * (int)sizeof(NetWords) / 16; i += threads) ((uint4 *)to)[i] = __ldcg((const uint4 *)from + i);
@@ -211,11 +214,11 @@ FN float uniform(uint32_t word) { return ((float)(word >> 8) + 0.5f) * (1.0f / 1
 /* ---- Collecting ---- */
 
 struct Rollout {
-    float *obs;      /* [T + 1, N, OBS] */
+    float *obs;      /* [T + 1, N, OBS], normalised */
     void *action;    /* [T, N] of integers, or [T, N, OUT] of numbers */
     float *log_prob; /* [T, N] */
     float *value;    /* [T + 1, N] */
-    float *reward;   /* [T, N], with the discounted value of the last observation where an episode was truncated */
+    float *reward;   /* [T, N], normalised, with the discounted value of the last observation where an episode was truncated */
     uint8_t *done;   /* [T, N] */
     float *advantage; /* [T, N], not normalised */
 };
@@ -228,13 +231,15 @@ struct CollectArgs {
     Envs envs;
     Rollout rollout;
     Finished finished;
+    Normaliser normaliser;
     const NetWords *image;
     const float *params;
     uint64_t seed;
-    uint32_t steps, first_step;
-    float gamma, unused;
+    uint32_t steps, first_step, first_row;
+    float gamma;
 };
 
+#if PART != LEARNING
 struct Staged {
     uint32_t x[16 * TILES * 4]; /* observations, 8 bf16 a row */
     float y[16 * TILES * 9];    /* outputs of the policy, and the value */
@@ -271,6 +276,13 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) collect(const CollectAr
     own.seed[1] = load_own(a.envs, SEED + 1, from);
     Ended ended = {0, 0, 0};
     uint32_t words[4] = {0, 0, 0, 0};
+#if NORMALISE_OBS || NORMALISE_REWARD
+    const View view = *a.normaliser.view;
+    Sums sums = {};
+#endif
+#if NORMALISE_REWARD
+    float discounted = a.normaliser.discounted[from];
+#endif
 
     /* One network's view of one observation per env: the policy's outputs, or the value in column 8. */
     auto look = [&](const float *x, bool policy) {
@@ -299,8 +311,16 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) collect(const CollectAr
     };
 #pragma unroll 1
     for (uint32_t t = 0; t <= a.steps; t++) {
-        const size_t at = (size_t)t * n + i;
+        const size_t at = (size_t)(a.first_row + t) * n + i;
         ENV_OBSERVE(s, obs);
+#if NORMALISE_OBS
+#pragma unroll
+        for (int k = 0; k < OBS; k++) {
+            /* The first row was the last of the launch before. */
+            if (t > 0) see(sums, view, k, obs[k]);
+            obs[k] = through(view, k, obs[k], OBS_LIMIT);
+        }
+#endif
         if (owner) {
 #pragma unroll
             for (int k = 0; k < OBS; k++) a.rollout.obs[at * OBS + k] = obs[k];
@@ -347,10 +367,20 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) collect(const CollectAr
         int resets, done;
         const Step taken = take_step(a.envs, env, s, own, action, resets, done);
         float reward = taken.reward;
+#if NORMALISE_REWARD
+        discounted = discounted * a.gamma + reward;
+        see(sums, view, OBS, discounted);
+        if (done) discounted = 0.0f;
+        reward = fminf(fmaxf(reward * view.factor[OBS], -REWARD_LIMIT), REWARD_LIMIT);
+#endif
         const int cut = taken.truncated && !taken.terminated;
         if (__any_sync(0xFFFFFFFFu, cut)) {
             float last[OBS];
             ENV_OBSERVE(s, last);
+#if NORMALISE_OBS
+#pragma unroll
+            for (int k = 0; k < OBS; k++) last[k] = through(view, k, last[k], OBS_LIMIT);
+#endif
             look(last, false);
             if (cut) reward += a.gamma * staged->y[mine * 9 + 8];
         }
@@ -380,8 +410,15 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) collect(const CollectAr
         store_own(a.envs, RETURNED, i, bits(own.returned));
         store_own(a.envs, EPISODE, i, own.episode);
         if (ended.episodes != 0) add_totals(a.envs, ended);
+#if NORMALISE_REWARD
+        a.normaliser.discounted[i] = discounted;
+#endif
     }
+#if NORMALISE_OBS || NORMALISE_REWARD
+    store_sums(a.normaliser, first / (16 * TILES), lane, owner, sums);
+#endif
 }
+#endif
 
 /* ---- Values of all observations, apart from the steps that wait for each other ---- */
 
@@ -397,6 +434,7 @@ FN uint32_t observed(const float *row, int t) {
     return pack2(low, 2 * t + 1 < OBS ? row[2 * t + 1] : 2 * t + 1 == ONE_COLUMN ? 1.0f : 0.0f);
 }
 
+#if PART != LEARNING
 extern "C" __global__ void __launch_bounds__(256) evaluate(const EvaluateArgs a) {
     extern __shared__ __align__(16) unsigned char memory[];
     NetWords *nets = (NetWords *)memory;
@@ -414,6 +452,7 @@ extern "C" __global__ void __launch_bounds__(256) evaluate(const EvaluateArgs a)
         }
     }
 }
+#endif
 
 /* ---- Order of samples: blocks of 16 envs of one step, by the steps of data/shuffle.rs ---- */
 
@@ -441,6 +480,7 @@ struct EstimateArgs {
     float gamma, lambda;
 };
 
+#if PART != LEARNING
 /* Generalised advantage estimation, a thread per env, eight rows ahead of itself. */
 extern "C" __global__ void __launch_bounds__(64) estimate(const EstimateArgs a) {
     const uint32_t i = blockIdx.x * 64 + threadIdx.x, n = a.envs;
@@ -467,3 +507,4 @@ extern "C" __global__ void __launch_bounds__(64) estimate(const EstimateArgs a) 
         }
     }
 }
+#endif

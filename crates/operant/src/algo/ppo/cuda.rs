@@ -1,14 +1,21 @@
 //! PPO wholly on a GPU, for envs over lanes and small networks: the kernels of `collect.cu` and `learn.cu` after those of
 //! the env.
 //!
-//! An iteration is six launches and one copy of a few hundred numbers to the host. What it learns is what [`Ppo`](super::Ppo)
-//! learns, with other random numbers and bf16 products; checkpoints of the two are the same.
+//! An iteration is six launches (more while statistics of observations are young) and one copy of a few hundred numbers to
+//! the host. What it learns is what [`Ppo`](super::Ppo) learns, with other random numbers, bf16 products and statistics that
+//! are merged per launch; checkpoints of the two are the same.
+
+mod normalise;
+mod shape;
+
+pub use shape::Part;
 
 use super::super::policy::{Head, Policy};
 use super::super::{Algorithm, Build, Ended, Parts, Report, part};
-use super::{METRICS, OptimizerName, Reported, Settings, State, not_finite, read};
+use super::{METRICS, OptimizerName, Reported, Settings, State, from_bits, not_finite, read, to_bits};
 use crate::algo::{Curiosity, NetworkSettings};
-use crate::data::Shuffle;
+use crate::config::Table;
+use crate::data::{Running, Shuffle};
 use crate::device::cuda::{Buffer, DevicePtr, Event, Gpu, Kernel, Params as KernelParams};
 use crate::env::{self, AutoReset, EnvsPointers, RowBuf, Seeds, Spec, VecEnv, emit};
 use crate::error::{Error, Result};
@@ -16,7 +23,8 @@ use crate::lanes::{Backend, Math};
 use crate::nn::nets::Architecture;
 use crate::nn::{Act, Metadata, Optimizer, Params, Plan, Precision, Schedule};
 use crate::telemetry::Metric;
-use std::fmt::Write as _;
+use normalise::{Normaliser, NormaliserPointers};
+use shape::Shape;
 use std::sync::Arc;
 
 /// Samples of a tile.
@@ -69,13 +77,14 @@ struct CollectArgs {
     envs: EnvsPointers,
     rollout: RolloutPointers,
     finished: FinishedPointers,
+    normaliser: NormaliserPointers,
     image: DevicePtr,
     params: DevicePtr,
     seed: u64,
     steps: u32,
     first_step: u32,
+    first_row: u32,
     gamma: f32,
-    unused: f32,
 }
 
 #[derive(Clone, Copy)]
@@ -133,11 +142,10 @@ struct LearnArgs {
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct TellArgs {
+    envs: EnvsPointers,
     finished: FinishedPointers,
     report: DevicePtr,
     told: DevicePtr,
-    envs: u32,
-    unused: u32,
 }
 
 impl KernelParams for PrepareArgs {}
@@ -146,142 +154,6 @@ impl KernelParams for EvaluateArgs {}
 impl KernelParams for EstimateArgs {}
 impl KernelParams for LearnArgs {}
 impl KernelParams for TellArgs {}
-
-/// What the kernels are compiled for.
-#[derive(Clone, Debug)]
-struct Shape {
-    obs: usize,
-    hidden: usize,
-    outputs: usize,
-    continuous: bool,
-    relu: bool,
-    tiles: usize,
-    warps: usize,
-}
-
-impl Shape {
-    /// The shape of a network for an env, or what of it has no kernel.
-    fn new(architecture: &Architecture, spec: &Spec, num_envs: usize) -> Result<Self, String> {
-        let Architecture::ActorCritic { inputs, hidden, actions, activation, continuous, memory, image } = architecture
-        else {
-            return Err("a network that is not an actor and a critic".into());
-        };
-        let &[first, second] = hidden.as_slice() else {
-            return Err(format!("network.hidden = {hidden:?}: wanted two layers"));
-        };
-        if first != second || !matches!(first, 32 | 64) {
-            return Err(format!("network.hidden = {hidden:?}: wanted [32, 32] or [64, 64]"));
-        }
-        if !matches!(activation, Act::Tanh | Act::Relu) {
-            return Err(format!("network.activation = {activation:?}: wanted tanh or relu"));
-        }
-        if memory.is_some() || image.is_some() {
-            return Err("network.memory or an image: wanted neither".into());
-        }
-        if *inputs > MOST || *actions > MOST || spec.masked || (!continuous && spec.action.dims() != 1) {
-            return Err(format!(
-                "{inputs} numbers seen and {actions} of an action: wanted at most {MOST} of each, one choice at a time, no mask"
-            ));
-        }
-        let many = num_envs >= MANY_ENVS;
-        Ok(Self {
-            obs: *inputs,
-            hidden: first,
-            outputs: *actions,
-            continuous: *continuous,
-            relu: *activation == Act::Relu,
-            tiles: if many { 2 } else { 1 },
-            warps: if many { 16 } else { 4 },
-        })
-    }
-
-    /// Bytes of `NetWords`.
-    fn net_bytes(&self) -> usize {
-        let (tiles, steps) = (self.hidden / 8, self.hidden / 16);
-        tiles * steps / 2 * 32 * 16 * 2 + steps / 2 * 32 * 16 + tiles * 32 * 4 * 2 + (self.hidden * 2 + 8) * 4
-    }
-
-    /// Numbers of an action as the rollout holds them.
-    fn action_numbers(&self) -> usize {
-        if self.continuous { self.outputs } else { 1 }
-    }
-
-    /// Bytes of `TileData`.
-    fn tile_bytes(&self) -> usize {
-        TILE * 4 * (self.obs + self.action_numbers() + 2)
-    }
-
-    /// Groups of two parameters per lane, of one network.
-    fn groups(&self) -> usize {
-        let (tiles, steps) = (self.hidden / 8, self.hidden / 16);
-        let shared = self.obs + 2 + self.outputs <= 8;
-        steps * tiles * 2 + steps * 2 * if shared { 1 } else { 2 } + 1
-    }
-
-    fn collect_shared(&self) -> usize {
-        2 * self.net_bytes() + self.warps * TILE * self.tiles * (4 + 9) * 4
-    }
-
-    fn learn_shared(&self, epochs: usize) -> usize {
-        // Gradients, or before that two f64 per warp and update.
-        let sums = (2 * self.groups() * 32 * 8).max(MAX_UPDATES * LEARN_WARPS * 16);
-        let few = LEARN_WARPS * 32 * 8;
-        2 * self.net_bytes()
-            + 2 * LEARN_WARPS * self.tile_bytes()
-            + sums
-            + few
-            + epochs * 48
-            + LEARN_WARPS * 6 * 32 * 4
-            + MAX_UPDATES * 8
-    }
-
-    /// The text of the kernels behind that of the env's.
-    fn source(&self, env: String, params: &Params) -> Result<String> {
-        let mut text = env;
-        let numbers = [
-            ("HID", self.hidden),
-            ("OUT", self.outputs),
-            ("CONTINUOUS", usize::from(self.continuous)),
-            ("RELU", usize::from(self.relu)),
-            ("TILES", self.tiles),
-            ("WARPS", self.warps),
-            ("TOLD", TOLD),
-            ("LEARN_WARPS", LEARN_WARPS),
-            ("STATISTICS", STATISTICS),
-            ("MAX_EPOCHS", MAX_EPOCHS),
-            ("MAX_UPDATES", MAX_UPDATES),
-            ("NET_BYTES", self.net_bytes()),
-            ("TILE_BYTES", self.tile_bytes()),
-            ("GROUP_COUNT", self.groups()),
-            ("COLLECT_BYTES", size_of::<CollectArgs>()),
-            ("EVALUATE_BYTES", size_of::<EvaluateArgs>()),
-            ("ESTIMATE_BYTES", size_of::<EstimateArgs>()),
-            ("LEARN_BYTES", size_of::<LearnArgs>()),
-            ("TELL_BYTES", size_of::<TellArgs>()),
-            ("PREPARE_BYTES", size_of::<PrepareArgs>()),
-        ];
-        for (name, value) in numbers {
-            let _ = writeln!(text, "#define {name} {value}");
-        }
-        let offset = |name: &str| {
-            let found = params.specs().iter().find(|spec| spec.name == name);
-            found.map(|spec| spec.offset).ok_or_else(|| Error::Invalid(format!("a network without {name}")))
-        };
-        for (net, letter) in [("actor", 'A'), ("critic", 'C')] {
-            for layer in 0..3 {
-                for (kind, short) in [("weight", 'W'), ("bias", 'B')] {
-                    let at = offset(&format!("{net}.{}.{kind}", 2 * layer))?;
-                    let _ = writeln!(text, "#define {letter}{short}{} {at}", layer + 1);
-                }
-            }
-        }
-        let log_std = if self.continuous { offset("log_std")? } else { 0 };
-        let _ = writeln!(text, "#define LOG_STD {log_std}");
-        text.push_str(include_str!("collect.cu"));
-        text.push_str(include_str!("learn.cu"));
-        Ok(text)
-    }
-}
 
 struct Kernels {
     prepare: Kernel<PrepareArgs>,
@@ -352,7 +224,7 @@ impl Buffers {
             statistics: small(blocks * STATISTICS, "statistics")?,
             report: small(STATISTICS, "a report")?,
             barrier: Buffer::new(gpu, 1, "a barrier", "num_envs")?,
-            told: small(STATISTICS + 3 * TOLD, "a report")?,
+            told: small(STATISTICS + 3 * TOLD + 1, "a report")?,
         })
     }
 
@@ -398,6 +270,7 @@ pub(super) struct PpoCuda {
     num_envs: usize,
     kernels: Kernels,
     buffers: Buffers,
+    normaliser: Normaliser,
     /// The layout; values as they were when they were last fetched.
     params: Params,
     optimizer: Optimizer,
@@ -411,17 +284,39 @@ pub(super) struct PpoCuda {
     told: Vec<f32>,
     /// Episodes of the told envs that were heard of.
     heard: Vec<u32>,
+    /// Episodes of all envs that were heard of, modulo 2³².
+    ended: u32,
 }
 
 /// The kernels that train an env with such a network, as CUDA C, or why there are none.
-pub fn cuda_source(entry: &env::Entry, network: &NetworkSettings, num_envs: usize) -> Result<String> {
+pub fn cuda_source(
+    entry: &env::Entry,
+    network: &NetworkSettings,
+    settings: &Settings,
+    num_envs: usize,
+    part: Part,
+) -> Result<String> {
     let spec = entry.spec();
     let shape = emit::Shape { time_limit: spec.time_limit, autoreset: AutoReset::SameStep, block: 64 };
     let text = entry.cuda_source(&[], &shape)?;
     let text = text.ok_or_else(|| unserved(&format!("env {}", spec.name)))?;
     let architecture = network.architecture(&spec, None)?;
     let shape = Shape::new(&architecture, &spec, num_envs).map_err(|what| unserved(&what))?;
-    shape.source(text, &architecture.build()?.graph.params(0)?)
+    shape.source(&text, &architecture.build()?.graph.params(0)?, settings, part)
+}
+
+/// Whether there are kernels for an env, a network and settings, or what of them has none.
+pub fn check_cuda(
+    entry: &env::Entry,
+    network: &NetworkSettings,
+    settings: &Table,
+    num_envs: usize,
+    precision: Precision,
+) -> Result<()> {
+    let settings = read(settings)?;
+    settings.check(num_envs)?;
+    check(&settings, num_envs, precision)?;
+    cuda_source(entry, network, &settings, num_envs, Part::Learning).map(drop)
 }
 
 fn unserved(what: &str) -> Error {
@@ -431,8 +326,6 @@ fn unserved(what: &str) -> Error {
 /// What of the settings the kernels do not serve.
 fn check(settings: &Settings, num_envs: usize, precision: Precision) -> Result<()> {
     let unserved_keys = [
-        ("normalize_obs = true", settings.normalize_obs),
-        ("normalize_reward = true", settings.normalize_reward),
         ("popart = true", settings.popart),
         ("curiosity", settings.curiosity != Curiosity::None),
         ("target_kl", settings.target_kl > 0.0),
@@ -480,15 +373,29 @@ impl PpoCuda {
         if major < 8 {
             return Err(unserved(&format!("compute capability {major}.{minor}, below 8.0,")));
         }
-        let module = gpu.load(&format!("ppo-{}", spec.name), &shape.source(envs.source(), &params)?, Math::Fast)?;
+        let (envs, text) = (&*envs, envs.source());
+        let load = |part: Part, name: &str| {
+            gpu.load(&format!("{name}-{}", spec.name), &shape.source(&text, &params, &settings, part)?, Math::Fast)
+        };
+        // All kernels at the same time: a program that starts without any in the cache waits for the slowest.
+        let (module, learning) = std::thread::scope(|scope| {
+            let learning = scope.spawn(|| load(Part::Learning, "learn"));
+            let stepping = scope.spawn(|| envs.prepare());
+            let module = load(Part::Collecting, "collect");
+            let died = || Error::Device("a compiler's thread died".into());
+            let learning = learning.join().unwrap_or_else(|_| Err(died()));
+            stepping.join().unwrap_or_else(|_| Err(died()))?;
+            module.and_then(|module| Ok((module, learning?)))
+        })?;
         let kernels = Kernels {
             prepare: module.kernel("prepare")?,
             collect: module.kernel("collect")?.with_shared(shape.collect_shared())?,
             evaluate: module.kernel("evaluate")?.with_shared(2 * shape.net_bytes())?,
             estimate: module.kernel("estimate")?,
-            learn: module.kernel("learn")?.with_shared(shape.learn_shared(settings.update_epochs as usize))?,
+            learn: learning.kernel("learn")?.with_shared(shape.learn_shared(settings.update_epochs as usize))?,
             tell: module.kernel("tell")?,
         };
+        let normaliser = Normaliser::new(&gpu, &module, &settings, shape.obs, [n, shape.collect_warps(n)])?;
         let max_norm = (settings.max_grad_norm > 0.0).then_some(settings.max_grad_norm as f32);
         let rate = settings.learning_rate as f32;
         let mut ppo = Self {
@@ -503,8 +410,9 @@ impl PpoCuda {
             iteration: 0,
             updates: 0,
             barrier: 0,
-            told: vec![0.0; STATISTICS + 3 * TOLD],
+            told: vec![0.0; STATISTICS + 3 * TOLD + 1],
             heard: vec![0; TOLD],
+            ended: 0,
             settings,
             seed,
             total_steps,
@@ -515,10 +423,14 @@ impl PpoCuda {
             shape,
             num_envs: n,
             kernels,
+            normaliser,
             params,
         };
         let mut row = RowBuf::new(&spec, n);
         ppo.env.reset(Seeds::One(seed), None, row.row());
+        let mut seen = Running::new(spec.observation.len());
+        seen.update(&row.obs);
+        ppo.normaliser.set(ppo.settings.normalize_obs.then_some(&seen), None)?;
         ppo.buffers.clear()?;
         ppo.send()?;
         Ok(ppo)
@@ -549,7 +461,7 @@ impl PpoCuda {
             architecture: self.architecture.clone(),
             head: self.head.clone(),
             params: self.fetched_params()?,
-            normaliser: None,
+            normaliser: self.normaliser.observations()?,
         })
     }
 
@@ -585,20 +497,28 @@ impl PpoCuda {
             return Err(Error::Invalid("envs that are not on a GPU".into()));
         };
         self.marks[0].record()?;
-        let collect = CollectArgs {
+        let mut collect = CollectArgs {
             envs,
             rollout,
             finished,
+            normaliser: self.normaliser.pointers(),
             image,
             params,
             seed: self.seed,
-            steps: t,
+            steps: 0,
             first_step: self.iteration.wrapping_mul(t),
+            first_row: 0,
             gamma,
-            unused: 0.0,
         };
         let of_block = (TILE * self.shape.tiles * self.shape.warps) as u32;
-        kernels.collect.launch(n.div_ceil(of_block), 32 * self.shape.warps as u32, &collect)?;
+        while collect.first_row < t {
+            let seen = u64::from(self.iteration) * u64::from(t) + u64::from(collect.first_row);
+            collect.steps = self.normaliser.steps_at_once(seen, t - collect.first_row);
+            kernels.collect.launch(n.div_ceil(of_block), 32 * self.shape.warps as u32, &collect)?;
+            self.normaliser.merge(collect.steps)?;
+            collect.first_row += collect.steps;
+            collect.first_step = collect.first_step.wrapping_add(collect.steps);
+        }
         let evaluate = EvaluateArgs { rollout, image, rows: (t + 1) * n, unused: 0 };
         kernels.evaluate.launch(2 * blocks, 256, &evaluate)?;
         let estimate = EstimateArgs { rollout, envs: n, steps: t, gamma, lambda: settings.gae_lambda as f32 };
@@ -644,7 +564,7 @@ impl PpoCuda {
         let meetings = 3 * epochs * minibatches + u32::from(settings.norm_adv);
         self.barrier = self.barrier.wrapping_add(blocks.wrapping_mul(meetings));
         let told = buffers.told.pointer();
-        let tell = TellArgs { finished, report: buffers.report.pointer(), told, envs: n.min(TOLD as u32), unused: 0 };
+        let tell = TellArgs { envs, finished, report: buffers.report.pointer(), told };
         kernels.tell.launch(1, TOLD as u32, &tell)?;
         self.marks[2].record()?;
         buffers.told.download(0, &mut self.told)?;
@@ -666,14 +586,19 @@ impl PpoCuda {
         if numbers[..7].iter().any(|x| !x.is_finite()) {
             report.diverged = Some(not_finite(&std::array::from_fn(|i| f64::from(numbers[i]))));
         }
+        let ended = envs[3 * TOLD].to_bits();
+        let mut untold = ended.wrapping_sub(self.ended);
+        self.ended = ended;
         for (env, heard) in self.heard.iter_mut().enumerate().take(self.num_envs) {
             let count = envs[2 * TOLD + env].to_bits();
             if count != *heard {
                 *heard = count;
                 let (total, length) = (envs[env], envs[TOLD + env].to_bits() as i32);
                 report.episode(Ended { env: env as u32, total, length });
+                untold = untold.saturating_sub(1);
             }
         }
+        report.episodes.count_untold(u64::from(untold));
     }
 }
 
@@ -714,9 +639,10 @@ impl Algorithm for PpoCuda {
     }
 
     fn adopt(&mut self, policy: &Policy) -> Result<()> {
-        policy.check_like(&self.architecture, &self.head, false)?;
+        policy.check_like(&self.architecture, &self.head, self.settings.normalize_obs)?;
         self.optimizer = self.fetched_optimizer()?;
         self.params.from_bytes(&policy.params.to_bytes(&Metadata::new()))?;
+        self.normaliser.set(policy.normaliser.as_ref(), None)?;
         self.send()
     }
 
@@ -725,7 +651,12 @@ impl Algorithm for PpoCuda {
     }
 
     fn save(&self) -> Result<Parts> {
-        let state = State { iteration: self.iteration, ..State::default() };
+        let state = State {
+            iteration: self.iteration,
+            obs_normaliser: self.normaliser.observations()?.map(|x| to_bits(x.to_numbers())),
+            return_scale: self.normaliser.returns()?.map(to_bits),
+            ..State::default()
+        };
         Ok(Parts::from([
             ("policy.safetensors".into(), self.fetched_policy()?.to_bytes()),
             ("optimizer.safetensors".into(), self.fetched_optimizer()?.to_bytes()),
@@ -736,15 +667,27 @@ impl Algorithm for PpoCuda {
     }
 
     fn load(&mut self, parts: &Parts) -> Result<()> {
-        let damaged = |_| Error::Saved("checkpoint's ppo.json does not fit this run; take another".into());
-        let state: State = serde_json::from_slice(part(parts, "ppo.json")?).map_err(damaged)?;
+        let damaged = |what: &str| Error::Saved(format!("checkpoint's {what} does not fit this run; take another"));
+        let state: State = serde_json::from_slice(part(parts, "ppo.json")?).map_err(|_| damaged("ppo.json"))?;
         self.params.from_bytes(part(parts, "policy.safetensors")?)?;
         self.optimizer.from_bytes(part(parts, "optimizer.safetensors")?)?;
         self.env.load(part(parts, "env.bin")?)?;
+        let seen = |bits: Vec<u64>| Running::from_numbers(&from_bits(&bits), self.shape.obs);
+        let observations = match self.settings.normalize_obs {
+            true => Some(state.obs_normaliser.and_then(seen).ok_or_else(|| damaged("obs_normaliser"))?),
+            false => None,
+        };
+        let returns = match self.settings.normalize_reward {
+            true => Some(from_bits(&state.return_scale.ok_or_else(|| damaged("return_scale"))?)),
+            false => None,
+        };
+        self.normaliser.set(observations.as_ref(), returns.as_deref())?;
         (self.iteration, self.updates) = (state.iteration, self.optimizer.steps());
         self.buffers.clear()?;
         self.barrier = 0;
         self.heard.fill(0);
+        self.env.on_gpu().map(|envs| envs.take_totals()).transpose()?;
+        self.ended = 0;
         self.send()
     }
 }

@@ -27,6 +27,8 @@ struct TileData {
 };
 #define TILE_CHUNKS ((int)sizeof(TileData) / 16)
 
+#if PART != COLLECTING
+
 FN void fetch_tile(const LearnArgs &a, TileData *to, uint32_t block, int critic, int lane) {
     const int obs_chunks = OBS * 4, action_chunks = CONTINUOUS ? OUT * 4 : 4;
 #pragma unroll
@@ -487,27 +489,41 @@ extern "C" __global__ void __launch_bounds__(32 * LEARN_WARPS, 1) learn(const Le
     }
 }
 
+#endif
+
 /* ---- What the host wants to know, in one place ---- */
 
 struct TellArgs {
+    Envs envs;
     Finished finished;
     const float *report; /* [STATISTICS] */
-    float *told;         /* [STATISTICS + 3 * TOLD]: the report, then returns, lengths and counts of the first envs */
-    uint32_t envs, unused;
+    /* [STATISTICS + 3 * TOLD + 1]: the report, then returns, lengths and counts of the first envs, then how many episodes
+       ended in all envs, modulo 2^32 */
+    float *told;
 };
 
+#if PART != LEARNING
 extern "C" __global__ void __launch_bounds__(TOLD) tell(const TellArgs a) {
     const uint32_t i = threadIdx.x;
+    float *told = a.told + STATISTICS;
+    __shared__ uint32_t ended;
+    if (i == 0) ended = 0;
+    __syncthreads();
+    uint32_t own = 0;
+    for (uint32_t slot = i; slot < TOTALS_SLOTS; slot += TOLD) own += (uint32_t)a.envs.totals[slot].episodes;
+    atomicAdd(&ended, own);
+    __syncthreads();
+    if (i == 0) told[3 * TOLD] = from_bits((int32_t)ended);
     if (i < STATISTICS) a.told[i] = a.report[i];
-    if (i < a.envs) {
-        float *told = a.told + STATISTICS;
+    if (i < a.envs.count) {
         told[i] = a.finished.returned[i];
         told[TOLD + i] = from_bits(a.finished.length[i]);
         told[2 * TOLD + i] = from_bits((int32_t)a.finished.episodes[i]);
     }
 }
+#endif
 
 static_assert(sizeof(NetWords) == NET_BYTES && sizeof(TileData) == TILE_BYTES && GROUPS == GROUP_COUNT, "algo/ppo/cuda.rs counts the same");
 static_assert(sizeof(CollectArgs) == COLLECT_BYTES && sizeof(EvaluateArgs) == EVALUATE_BYTES && sizeof(EstimateArgs) == ESTIMATE_BYTES &&
-                  sizeof(LearnArgs) == LEARN_BYTES && sizeof(TellArgs) == TELL_BYTES && sizeof(PrepareArgs) == PREPARE_BYTES,
+                  sizeof(LearnArgs) == LEARN_BYTES && sizeof(TellArgs) == TELL_BYTES && sizeof(PrepareArgs) == PREPARE_BYTES && sizeof(MergeArgs) == MERGE_BYTES,
               "algo/ppo/cuda.rs has the same structs");

@@ -88,6 +88,7 @@ functions! {
         cuStreamCreate(*mut Handle, c_uint);
         cuStreamDestroy_v2(Handle);
         cuStreamSynchronize(Handle);
+        cuStreamWaitEvent(Handle, Handle, c_uint);
         cuStreamBeginCapture_v2(Handle, c_int);
         cuStreamEndCapture(Handle, *mut Handle);
         cuGraphInstantiateWithFlags(*mut Handle, Handle, u64);

@@ -96,6 +96,16 @@ fn info(driver: &Driver, index: c_int) -> Result<(GpuInfo, c_int)> {
 }
 
 impl Gpu {
+    /// What GPU number 0 is, or in a few words why it cannot be used. Opens the driver and the compiler, nothing on the GPU.
+    pub fn first() -> Result<GpuInfo, String> {
+        let driver = driver().map_err(|_| "no NVIDIA driver here")?;
+        let info = list(driver).ok().and_then(|gpus| gpus.into_iter().next()).ok_or("the driver shows no GPU")?;
+        match info.capability {
+            capability if capability < (8, 0) => Err(format!("{} has compute capability below 8.0", info.name)),
+            _ => nvrtc().map(|_| info).map_err(|_| "a GPU, but no NVRTC to compile for it: operant doctor".to_owned()),
+        }
+    }
+
     /// GPU number `index`, or what is missing and how to get it.
     pub fn open(index: usize) -> Result<Arc<Self>> {
         let driver = driver().map_err(|error| report::unusable(&[report::driver_missing(&error)]))?;
@@ -138,6 +148,11 @@ impl Gpu {
     pub(super) fn bind(&self) -> Result<()> {
         // SAFETY: the context is retained as long as `self`.
         self.driver.check("switch to the GPU", unsafe { (self.driver.call.cuCtxSetCurrent)(self.context) })
+    }
+
+    /// Its stream as a number, for other libraries of this process.
+    pub fn stream_address(&self) -> u64 {
+        self.stream as u64
     }
 
     /// Free and total memory, in bytes.

@@ -79,6 +79,8 @@ pub struct Event {
 
 // SAFETY: as for `Gpu`.
 unsafe impl Send for Event {}
+// SAFETY: as for `Gpu`.
+unsafe impl Sync for Event {}
 
 impl std::fmt::Debug for Event {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -102,6 +104,33 @@ impl Event {
         // SAFETY: both are live.
         let status = unsafe { (self.gpu.driver.call.cuEventRecord)(self.handle, self.gpu.stream) };
         self.gpu.driver.check("record an event", status)
+    }
+
+    /// Has another stream of this GPU, by its number, wait for all of our work so far. 1 and 2 are the driver's default streams.
+    pub fn hold(&self, stream: u64) -> Result<()> {
+        self.record()?;
+        // SAFETY: the event is live; of a stream that is none the driver tells.
+        let status = unsafe { (self.gpu.driver.call.cuStreamWaitEvent)(stream as Handle, self.handle, 0) };
+        self.gpu.driver.check("have a stream wait", status)
+    }
+
+    /// Has our work from now on wait for all that another stream of this GPU has been given.
+    pub fn follow(&self, stream: u64) -> Result<()> {
+        self.gpu.bind()?;
+        let call = &self.gpu.driver.call;
+        // SAFETY: the event and our stream are live; of a stream that is none the driver tells.
+        let recorded = unsafe { (call.cuEventRecord)(self.handle, stream as Handle) };
+        self.gpu.driver.check("record an event", recorded)?;
+        // SAFETY: both are live.
+        let status = unsafe { (call.cuStreamWaitEvent)(self.gpu.stream, self.handle, 0) };
+        self.gpu.driver.check("wait for a stream", status)
+    }
+
+    /// Waits until the work before it is done.
+    pub fn wait(&self) -> Result<()> {
+        self.gpu.bind()?;
+        // SAFETY: the event is live.
+        self.gpu.driver.check("wait for an event", unsafe { (self.gpu.driver.call.cuEventSynchronize)(self.handle) })
     }
 
     /// Waits for `self`, and tells the GPU's seconds since `earlier`.

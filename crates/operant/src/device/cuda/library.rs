@@ -111,7 +111,9 @@ static FOLDERS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 /// Looks for libraries in this folder too, or below it if it is a `site-packages`. To be called before the first use.
 pub fn add_folder(folder: &Path) {
-    if let Ok(mut folders) = FOLDERS.lock() {
+    if let Ok(mut folders) = FOLDERS.lock()
+        && !folders.iter().any(|known| known == folder)
+    {
         folders.push(folder.to_owned());
     }
 }

@@ -16,6 +16,11 @@ impl DevicePtr {
     /// No address: a kernel leaves out what it would write there.
     pub const NONE: Self = Self(0);
 
+    /// An address that another library of this process gave. A kernel that finds nothing there is a fault of the GPU's.
+    pub fn from_address(address: u64) -> Self {
+        Self(address)
+    }
+
     /// The address `bytes` further on.
     pub fn offset(self, bytes: usize) -> Self {
         Self(self.0 + bytes as u64)

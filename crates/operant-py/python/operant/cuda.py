@@ -1,0 +1,121 @@
+"""Vector environments on a GPU: rows that PyTorch, JAX and CuPy read where they lie."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+
+from operant import devices, spaces
+from operant._operant import DeviceArray, DeviceEngine
+
+Step = tuple[DeviceArray, DeviceArray, DeviceArray, DeviceArray, dict[str, Any]]
+
+
+class CudaVectorEnv(VectorEnv[DeviceArray, Any, DeviceArray]):
+    """N environments of one kind on a GPU. Made by :func:`operant.make_vec` with ``device="cuda"``.
+
+    Observations, rewards and flags are :class:`DeviceArray`: ``torch.from_dlpack(obs)``, ``jax.dlpack.from_dlpack(obs)``
+    and ``cupy.asarray(obs)`` see the same memory, ordered behind the step on the stream that they work on;
+    ``obs.numpy()`` waits and copies. Nothing else waits: ``step`` returns as soon as the work is queued.
+
+    Actions are tensors of this GPU, read in place on a stream that follows the one they were made on, or host arrays,
+    which are copied.
+
+    Lifetime: rows lie in two blocks, written in turn, so that an array is valid until the second next call of ``step`` or
+    ``reset``; keep it for longer with a copy (``.clone()``). Tensors outlive the env.
+
+    Infos have ``final_obs``, ``episode_return`` and ``episode_length``, which hold something only where an episode ended
+    in this step, and ``action_mask`` where some actions are illegal.
+    """
+
+    def __init__(
+        self,
+        env_id: str,
+        num_envs: int = 1,
+        *,
+        device: str = "cuda",
+        seed: int | None = None,
+        autoreset: tuple[str, AutoresetMode] = ("same_step", AutoresetMode.SAME_STEP),
+        math: str = "strict",
+        max_episode_steps: int | None = None,
+        first_env: int = 0,
+        **params: Any,
+    ) -> None:
+        """See :func:`operant.make_vec`."""
+        info = spaces.env_info(env_id)
+        devices.add_library_folders()
+        seed = spaces.fresh_seed() if seed is None else spaces.check_seed(seed)
+        num_envs = spaces.whole("num_envs", num_envs)
+        if num_envs < 1:
+            raise ValueError(f"num_envs = {num_envs}: wanted at least 1")
+        self._engine = DeviceEngine(
+            env_id,
+            num_envs,
+            device=device,
+            seed=seed,
+            fast_math=math == "fast",
+            autoreset=autoreset[0],
+            max_episode_steps=(
+                None if max_episode_steps is None else spaces.whole("max_episode_steps", max_episode_steps)
+            ),
+            first_env=first_env,
+            params=spaces.numbers(params, info),
+        )
+        self._step = self._engine.step
+        self.env_info: dict[str, Any] = self._engine.spec()
+        self.num_envs = num_envs
+        self.device = device
+        self.single_observation_space = spaces.observation_space(self.env_info)
+        self.single_action_space = spaces.action_space(self.env_info)
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self.metadata = {"render_modes": [], "autoreset_mode": autoreset[1]}
+        self.render_mode = None
+        self.spec = gymnasium.registry.get(spaces.gymnasium_id(info["id"]))
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[DeviceArray, dict[str, Any]]:
+        """Begins an episode in every env, or in those of ``options["reset_mask"]``.
+
+        Args:
+            seed: from which every env has its own stream by its number; None goes on with the next episode of each.
+            options: ``reset_mask``, a boolean array ``[N]`` of the host.
+        """
+        options = dict(options or {})
+        mask = options.pop("reset_mask", None)
+        if options:
+            raise ValueError(f"options {sorted(options)}: on a GPU wanted reset_mask or nothing")
+        if mask is not None:
+            mask = np.asarray(mask, dtype=np.bool_).tolist()
+        return self._engine.reset(None if seed is None else spaces.check_seed(seed), mask)
+
+    def step(self, actions: Any) -> Step:
+        """Queues a step of every env: observations, rewards, terminations, truncations, infos.
+
+        Args:
+            actions: ``[N]`` integers (int64, int32, uint8) for a discrete space, else ``[N, A]`` numbers (float32,
+                float64): a contiguous tensor of this GPU, or a host array.
+        """
+        return self._step(actions)
+
+    def synchronize(self) -> None:
+        """Waits for all steps, and raises what went wrong in them."""
+        self._engine.synchronize()
+
+    def save(self) -> bytes:
+        """Everything needed to go on exactly from here, on a GPU or on the CPU."""
+        return self._engine.save()
+
+    def load(self, saved: bytes) -> DeviceArray:
+        """Goes on from :meth:`save`'s bytes; gives the observations."""
+        return self._engine.load(saved)
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Gives the memory back, save what tensors still show."""
+        if "_engine" in self.__dict__:
+            self._engine.close()

@@ -1,0 +1,130 @@
+"""Vector environments on a GPU, beside PyTorch."""
+
+import gc
+
+import numpy as np
+import pytest
+
+import operant
+
+if not operant.doctor()["usable"]:
+    pytest.skip("needs a GPU", allow_module_level=True)
+torch = pytest.importorskip("torch")
+if not torch.cuda.is_available():
+    pytest.skip("needs PyTorch with CUDA", allow_module_level=True)
+
+N = 1000
+
+
+def both(env_id, **options):
+    return (operant.make_vec(env_id, num_envs=N, seed=3, device=device, **options) for device in ("cuda", "cpu"))
+
+
+@pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1", "Acrobot-v1", "MountainCar-v0"])
+def test_rows_are_those_of_the_cpu(env_id):
+    gpu, cpu = both(env_id)
+    seen, _ = gpu.reset()
+    wanted, _ = cpu.reset()
+    assert np.array_equal(torch.from_dlpack(seen).cpu().numpy(), wanted)
+    generator = torch.Generator(device="cuda").manual_seed(1)
+    for _ in range(60):
+        if env_id == "Pendulum-v1":
+            actions = 4 * torch.rand(N, 1, device="cuda", generator=generator) - 2
+        else:
+            choices = gpu.single_action_space.n
+            actions = torch.randint(0, int(choices), (N,), device="cuda", generator=generator)
+        got = [torch.from_dlpack(row).cpu().numpy() for row in gpu.step(actions)[:4]]
+        wanted = cpu.step(actions.cpu().numpy())[:4]
+        assert all(np.array_equal(a, b) for a, b in zip(got, wanted, strict=True))
+    assert gpu.save() == cpu.save()
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8])
+def test_actions_of_every_kind(dtype):
+    gpu, cpu = both("CartPole-v1")
+    gpu.reset(), cpu.reset()
+    choices = torch.randint(0, 2, (N,), device="cuda")
+    got = gpu.step(choices.to(dtype))
+    wanted = cpu.step(choices.cpu().numpy())
+    assert np.array_equal(got[0].numpy(), wanted[0])
+    got, wanted = gpu.step(choices.cpu().numpy()), cpu.step(choices.cpu().numpy())
+    assert np.array_equal(got[0].numpy(), wanted[0])
+    assert got[2].dtype == np.bool_ and got[1].shape == (N,) and got[0].__dlpack_device__() == (2, 0)
+
+
+def test_mistakes_are_named():
+    gpu = operant.make_vec("CartPole-v1", num_envs=N, device="cuda")
+    with pytest.raises(Exception, match="call reset"):
+        gpu.step(torch.zeros(N, dtype=torch.int64, device="cuda"))
+    gpu.reset()
+    with pytest.raises(ValueError, match="shape"):
+        gpu.step(torch.zeros(N + 1, dtype=torch.int64, device="cuda"))
+    with pytest.raises(TypeError, match="dtype"):
+        gpu.step(torch.zeros(N, device="cuda"))
+    with pytest.raises(BufferError, match="contiguous"):
+        gpu.step(torch.zeros(2 * N, dtype=torch.int64, device="cuda")[::2])
+
+
+def test_tensors_outlive_the_env():
+    gpu = operant.make_vec("CartPole-v1", num_envs=N, seed=5, device="cuda")
+    seen = torch.from_dlpack(gpu.reset()[0])
+    wanted = seen.cpu().clone()
+    gpu.close()
+    del gpu
+    gc.collect()
+    torch.empty(1 << 20, device="cuda").fill_(7)
+    assert torch.equal(seen.cpu(), wanted)
+    array = operant.make_vec("CartPole-v1", num_envs=N, seed=5, device="cuda").reset()[0]
+    gc.collect()
+    assert np.array_equal(array.numpy(), wanted.numpy())
+
+
+def test_two_streams_are_kept_in_order():
+    gpu, cpu = both("CartPole-v1")
+    wanted, _ = cpu.reset()
+    choices = [torch.randint(0, 2, (N,)) for _ in range(200)]
+    streams = [torch.cuda.Stream(), torch.cuda.Stream()]
+    seen = torch.from_dlpack(gpu.reset()[0])
+    total = torch.zeros(N, device="cuda")
+    wanted_total = np.zeros(N, np.float32)
+    for step, choice in enumerate(choices):
+        # Each step on the other stream, behind work that takes its time.
+        with torch.cuda.stream(streams[step % 2]):
+            streams[step % 2].wait_stream(streams[1 - step % 2])
+            busy = torch.rand(512, 512, device="cuda")
+            for _ in range(4):
+                busy = busy @ busy
+            actions = choice.to("cuda", non_blocking=False)
+            obs, reward, *_ = gpu.step(actions)
+            total += torch.from_dlpack(reward)
+            seen = torch.from_dlpack(obs).clone()
+        wanted, reward, *_ = cpu.step(choice.numpy())
+        wanted_total += reward
+    torch.cuda.synchronize()
+    assert np.array_equal(seen.cpu().numpy(), wanted)
+    assert np.array_equal(total.cpu().numpy(), wanted_total)
+
+
+def test_the_cuda_array_interface():
+    gpu = operant.make_vec("Pendulum-v1", num_envs=N, seed=1, device="cuda")
+    array, _ = gpu.reset()
+    interface = array.__cuda_array_interface__
+    assert interface["shape"] == (N, 3) and interface["typestr"] == "<f4" and interface["version"] == 3
+    assert torch.equal(torch.as_tensor(array, device="cuda").cpu(), torch.from_dlpack(array).cpu())
+
+    class Actions:
+        def __init__(self, tensor):
+            self.tensor = tensor
+            self.__cuda_array_interface__ = tensor.__cuda_array_interface__
+
+    cpu = operant.make_vec("Pendulum-v1", num_envs=N, seed=1)
+    cpu.reset()
+    torques = torch.rand(N, 1, device="cuda")
+    torch.cuda.synchronize()
+    assert np.array_equal(gpu.step(Actions(torques))[0].numpy(), cpu.step(torques.cpu().numpy())[0])
+
+
+def test_ppo_trains_on_a_gpu():
+    model = operant.PPO("CartPole-v1", device="cuda", seed=1, until="solved").learn()
+    assert model.settings["device"] == "cuda" and model.metrics["return"] >= 475
+    assert operant.PPO("CartPole-v1", device="auto", seed=1).settings["device"] == "cuda"

@@ -1,0 +1,157 @@
+//! What PPO's kernels are compiled for, and their text.
+
+use super::*;
+use std::fmt::Write as _;
+
+/// What the kernels are compiled for.
+#[derive(Clone, Debug)]
+pub(super) struct Shape {
+    pub(super) obs: usize,
+    pub(super) hidden: usize,
+    pub(super) outputs: usize,
+    pub(super) continuous: bool,
+    pub(super) relu: bool,
+    pub(super) tiles: usize,
+    pub(super) warps: usize,
+}
+
+/// Kernels that are compiled by themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// All that comes before learning, and what tells of it.
+    Collecting = 1,
+    /// Learning.
+    Learning = 2,
+}
+
+impl Shape {
+    /// The shape of a network for an env, or what of it has no kernel.
+    pub(super) fn new(architecture: &Architecture, spec: &Spec, num_envs: usize) -> Result<Self, String> {
+        let Architecture::ActorCritic { inputs, hidden, actions, activation, continuous, memory, image } = architecture
+        else {
+            return Err("a network that is not an actor and a critic".into());
+        };
+        let &[first, second] = hidden.as_slice() else {
+            return Err(format!("network.hidden = {hidden:?}: wanted two layers"));
+        };
+        if first != second || !matches!(first, 32 | 64) {
+            return Err(format!("network.hidden = {hidden:?}: wanted [32, 32] or [64, 64]"));
+        }
+        if !matches!(activation, Act::Tanh | Act::Relu) {
+            return Err(format!("network.activation = {activation:?}: wanted tanh or relu"));
+        }
+        if memory.is_some() || image.is_some() {
+            return Err("network.memory or an image: wanted neither".into());
+        }
+        if *inputs > MOST || *actions > MOST || spec.masked || (!continuous && spec.action.dims() != 1) {
+            return Err(format!(
+                "{inputs} numbers seen and {actions} of an action: wanted at most {MOST} of each, one choice at a time, no mask"
+            ));
+        }
+        let many = num_envs >= MANY_ENVS;
+        Ok(Self {
+            obs: *inputs,
+            hidden: first,
+            outputs: *actions,
+            continuous: *continuous,
+            relu: *activation == Act::Relu,
+            tiles: if many { 2 } else { 1 },
+            warps: if many { 16 } else { 4 },
+        })
+    }
+
+    /// Bytes of `NetWords`.
+    pub(super) fn net_bytes(&self) -> usize {
+        let (tiles, steps) = (self.hidden / 8, self.hidden / 16);
+        tiles * steps / 2 * 32 * 16 * 2 + steps / 2 * 32 * 16 + tiles * 32 * 4 * 2 + (self.hidden * 2 + 8) * 4
+    }
+
+    /// Numbers of an action as the rollout holds them.
+    pub(super) fn action_numbers(&self) -> usize {
+        if self.continuous { self.outputs } else { 1 }
+    }
+
+    /// Bytes of `TileData`.
+    pub(super) fn tile_bytes(&self) -> usize {
+        TILE * 4 * (self.obs + self.action_numbers() + 2)
+    }
+
+    /// Groups of two parameters per lane, of one network.
+    pub(super) fn groups(&self) -> usize {
+        let (tiles, steps) = (self.hidden / 8, self.hidden / 16);
+        let shared = self.obs + 2 + self.outputs <= 8;
+        steps * tiles * 2 + steps * 2 * if shared { 1 } else { 2 } + 1
+    }
+
+    pub(super) fn collect_shared(&self) -> usize {
+        2 * self.net_bytes() + self.warps * TILE * self.tiles * (4 + 9) * 4
+    }
+
+    pub(super) fn learn_shared(&self, epochs: usize) -> usize {
+        // Gradients, or before that two f64 per warp and update.
+        let sums = (2 * self.groups() * 32 * 8).max(MAX_UPDATES * LEARN_WARPS * 16);
+        let few = LEARN_WARPS * 32 * 8;
+        2 * self.net_bytes()
+            + 2 * LEARN_WARPS * self.tile_bytes()
+            + sums
+            + few
+            + epochs * 48
+            + LEARN_WARPS * 6 * 32 * 4
+            + MAX_UPDATES * 8
+    }
+
+    /// Warps of `collect` that have envs.
+    pub(super) fn collect_warps(&self, num_envs: usize) -> usize {
+        num_envs.div_ceil(TILE * self.tiles)
+    }
+
+    /// The text of one part of the kernels, behind that of the env's.
+    pub(super) fn source(&self, env: &str, params: &Params, settings: &Settings, part: Part) -> Result<String> {
+        let mut text = format!("#define FUNCTIONS_ONLY\n{env}");
+        let _ = writeln!(text, "#define COLLECTING 1\n#define LEARNING 2\n#define PART {}", part as u32);
+        let numbers = [
+            ("HID", self.hidden),
+            ("OUT", self.outputs),
+            ("CONTINUOUS", usize::from(self.continuous)),
+            ("RELU", usize::from(self.relu)),
+            ("TILES", self.tiles),
+            ("WARPS", self.warps),
+            ("TOLD", TOLD),
+            ("LEARN_WARPS", LEARN_WARPS),
+            ("STATISTICS", STATISTICS),
+            ("MAX_EPOCHS", MAX_EPOCHS),
+            ("MAX_UPDATES", MAX_UPDATES),
+            ("NET_BYTES", self.net_bytes()),
+            ("TILE_BYTES", self.tile_bytes()),
+            ("GROUP_COUNT", self.groups()),
+            ("COLLECT_BYTES", size_of::<CollectArgs>()),
+            ("EVALUATE_BYTES", size_of::<EvaluateArgs>()),
+            ("ESTIMATE_BYTES", size_of::<EstimateArgs>()),
+            ("LEARN_BYTES", size_of::<LearnArgs>()),
+            ("TELL_BYTES", size_of::<TellArgs>()),
+            ("PREPARE_BYTES", size_of::<PrepareArgs>()),
+            ("MERGE_BYTES", size_of::<normalise::MergeArgs>()),
+        ];
+        for (name, value) in numbers.into_iter().chain(normalise::defines(settings)) {
+            let _ = writeln!(text, "#define {name} {value}");
+        }
+        let offset = |name: &str| {
+            let found = params.specs().iter().find(|spec| spec.name == name);
+            found.map(|spec| spec.offset).ok_or_else(|| Error::Invalid(format!("a network without {name}")))
+        };
+        for (net, letter) in [("actor", 'A'), ("critic", 'C')] {
+            for layer in 0..3 {
+                for (kind, short) in [("weight", 'W'), ("bias", 'B')] {
+                    let at = offset(&format!("{net}.{}.{kind}", 2 * layer))?;
+                    let _ = writeln!(text, "#define {letter}{short}{} {at}", layer + 1);
+                }
+            }
+        }
+        let log_std = if self.continuous { offset("log_std")? } else { 0 };
+        let _ = writeln!(text, "#define LOG_STD {log_std}");
+        text.push_str(include_str!("../normalise.cu"));
+        text.push_str(include_str!("../collect.cu"));
+        text.push_str(include_str!("../learn.cu"));
+        Ok(text)
+    }
+}

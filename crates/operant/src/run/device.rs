@@ -1,0 +1,85 @@
+//! Where a run lives when its settings leave that open (`device = "auto"`).
+
+use super::Config;
+use crate::algo::ppo;
+use crate::device::cuda::Gpu;
+use crate::env;
+use crate::error::Result;
+
+/// The settings with `auto` decided, and in one line what was chosen and why. They are for the first GPU if it is usable and
+/// has kernels for the env, the network and the algorithm as they would be set there, else for the CPU. Settings that name a device
+/// stay as they are, without a line.
+///
+/// `resolve` gives the settings on a device, or as they are for `None`. Without a driver this costs a look for its library.
+pub fn decide_device<E>(resolve: impl Fn(Option<&str>) -> Result<Config, E>) -> Result<(Config, Option<String>), E> {
+    let asked = resolve(None)?;
+    if asked.settings.device != "auto" {
+        return Ok((asked, None));
+    }
+    let on_gpu = Gpu::first().and_then(|info| {
+        let config = resolve(Some("cuda")).map_err(|_| "these settings do not fit a GPU".to_owned())?;
+        served(&config).map_err(|error| error.to_string())?;
+        Ok((config, info))
+    });
+    Ok(match on_gpu {
+        Ok((config, info)) => (config, Some(format!("device: cuda ({} has kernels for this run)", info.name))),
+        Err(reason) => (resolve(Some("cpu"))?, Some(format!("device: cpu ({reason})"))),
+    })
+}
+
+/// Whether a GPU has kernels for these settings, or what of them it has none for.
+fn served(config: &Config) -> Result<()> {
+    let entry = env::find(&config.env)?;
+    match config.algo.as_str() {
+        "ppo" => ppo::check_cuda(entry, &config.network, &config.own, config.settings.num_envs, config.precision()?),
+        other => Err(crate::Error::Invalid(format!("{other} has no kernels for a GPU"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{self, Table};
+
+    fn resolved(env: &'static str, words: &'static [&'static str]) -> impl Fn(Option<&str>) -> Result<Config> {
+        move |device| {
+            let mut over = Table::new();
+            words.iter().try_for_each(|word| config::assign(&mut over, word))?;
+            if let Some(device) = device {
+                config::assign(&mut over, &format!("device={device}"))?;
+            }
+            Config::resolve("ppo", env, over)
+        }
+    }
+
+    #[test]
+    fn what_is_named_stays_and_auto_is_decided() {
+        let (config, line) = decide_device(resolved("cartpole", &["device=cpu"])).unwrap();
+        assert_eq!((config.settings.device.as_str(), line), ("cpu", None));
+        let (config, line) = decide_device(resolved("cartpole", &[])).unwrap();
+        let line = line.unwrap();
+        assert!(line.starts_with(&format!("device: {} (", config.settings.device)), "{line}");
+        assert_eq!(config.settings.device == "cuda", Gpu::first().is_ok());
+        // No kernels, with or without a GPU.
+        assert_eq!(decide_device(resolved("gridworld", &[])).unwrap().0.settings.device, "cpu");
+    }
+
+    #[test]
+    fn shipped_settings_for_a_gpu_have_kernels_and_others_say_what_has_none() {
+        for (algo, env, _) in super::super::SHIPPED.iter().filter(|(algo, ..)| algo.ends_with("/cuda")) {
+            let table = config::parse("device = \"cuda\"", "test").unwrap();
+            let config = Config::resolve(algo.trim_end_matches("/cuda"), env, table).unwrap();
+            served(&config).unwrap();
+        }
+        for (words, wanted) in [
+            (&["device=cuda", "network.hidden=[256]"][..], "network.hidden"),
+            (&["device=cuda", "precision=f32"], "bf16"),
+            (&["device=cuda", "ppo.popart=true"], "popart"),
+        ] {
+            let mut over = Table::new();
+            words.iter().for_each(|word| config::assign(&mut over, word).unwrap());
+            let message = served(&Config::resolve("ppo", "cartpole", over).unwrap()).unwrap_err().to_string();
+            assert!(message.contains(wanted), "{message}");
+        }
+    }
+}

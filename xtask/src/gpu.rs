@@ -1,0 +1,290 @@
+//! `cargo xtask gpu`: the tests and measurements that need a GPU, and a verdict per target.
+//!
+//! A machine with a GPU often has no Rust: `--build DIR` fills a folder with programs on one that has it, and there
+//! `DIR/xtask gpu --prebuilt DIR` runs them.
+
+use crate::Failure;
+use crate::bench_peers::{build_ours, field};
+use crate::process::{capture, cargo, execute, target, write};
+use crate::tally::Tally;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+/// Envs that are trained by their shipped settings, and the mean return that an evaluation should reach.
+const LEARNING: [(&str, f64); 5] = [
+    ("cartpole", 475.0),
+    ("pendulum", -200.0),
+    ("acrobot", -100.0),
+    ("mountaincar", -110.0),
+    ("mountaincar_continuous", 90.0),
+];
+/// Seeds of each.
+const SEEDS: u64 = 3;
+
+/// A speed: what it is, the words of `operant bench`, the number to read, and what it should reach.
+struct Speed {
+    what: &'static str,
+    words: &'static str,
+    key: &'static str,
+    target: f64,
+}
+
+const fn raw(what: &'static str, words: &'static str, target: f64) -> Speed {
+    Speed { what, words, key: "steps_per_gpu_s", target }
+}
+
+const fn ppo(what: &'static str, words: &'static str, target: f64) -> Speed {
+    Speed { what, words, key: "sps", target }
+}
+
+const SPEEDS: [Speed; 11] = [
+    raw("CartPole, 8,192 envs", "env cartpole --num-envs 8192", 20e9),
+    raw("CartPole, 131,072 envs", "env cartpole --num-envs 131072", 100e9),
+    raw("CartPole, 1,048,576 envs", "env cartpole --num-envs 1048576", 110e9),
+    raw("CartPole, a call per step, 8,192 envs", "env cartpole --form step --num-envs 8192", 4e9),
+    raw("CartPole, a call per step, 1,048,576 envs", "env cartpole --form step --num-envs 1048576", 70e9),
+    raw("MountainCar, 1,048,576 envs", "env mountaincar --num-envs 1048576", 80e9),
+    raw("Pendulum, 1,048,576 envs", "env pendulum --num-envs 1048576", 80e9),
+    raw("Acrobot, 1,048,576 envs", "env acrobot --num-envs 1048576", 8e9),
+    ppo("PPO, 65,536 x 16", "ppo cartpole --num-envs 65536 --num-steps 16 --no-solve", 800e6),
+    ppo("PPO, 8,192 x 32", "ppo cartpole --num-envs 8192 --num-steps 32 --no-solve", 550e6),
+    ppo("PPO, 2,048 x 128", "ppo cartpole --num-envs 2048 --num-steps 128 --no-solve", 450e6),
+];
+
+/// A line of the table.
+#[derive(Clone, Debug, PartialEq)]
+struct Verdict {
+    what: String,
+    unit: &'static str,
+    target: f64,
+    /// What was measured, or why it could not be.
+    measured: Result<f64, String>,
+    /// Whether less is better.
+    least: bool,
+}
+
+impl Verdict {
+    fn met(&self) -> bool {
+        self.measured.as_ref().is_ok_and(|&x| if self.least { x <= self.target } else { x >= self.target })
+    }
+
+    fn line(&self) -> String {
+        let measured = match &self.measured {
+            Ok(x) => number(*x),
+            Err(reason) => reason.clone(),
+        };
+        let word = if self.met() { "met" } else { "MISSED" };
+        format!("| {} | {} {} | {measured} | {word} |", self.what, number(self.target), self.unit)
+    }
+
+    fn json(&self) -> String {
+        let measured = match &self.measured {
+            Ok(x) => format!("{x}"),
+            Err(_) => "null".to_owned(),
+        };
+        format!(
+            "{{\"what\": \"{}\", \"unit\": \"{}\", \"target\": {}, \"measured\": {measured}, \"met\": {}}}",
+            self.what,
+            self.unit,
+            self.target,
+            self.met()
+        )
+    }
+}
+
+/// Three digits that matter.
+fn number(x: f64) -> String {
+    let (scaled, unit) = match x.abs() {
+        size if size >= 1e9 => (x / 1e9, " G"),
+        size if size >= 1e6 => (x / 1e6, " M"),
+        _ => (x, ""),
+    };
+    format!("{scaled:.*}{unit}", if scaled.abs() >= 100.0 { 0 } else { 2 })
+}
+
+/// What the words ask for.
+#[derive(Debug, Default, PartialEq)]
+struct Asked {
+    build: Option<PathBuf>,
+    prebuilt: Option<PathBuf>,
+    json: Option<PathBuf>,
+    quick: bool,
+}
+
+fn asked(words: &[String]) -> Result<Asked, Failure> {
+    let (mut asked, mut words) = (Asked::default(), words.iter());
+    while let Some(word) = words.next() {
+        let place = match word.as_str() {
+            "--quick" => {
+                asked.quick = true;
+                continue;
+            }
+            "--build" => &mut asked.build,
+            "--prebuilt" => &mut asked.prebuilt,
+            "--json" => &mut asked.json,
+            other => {
+                let known = ["--build", "--prebuilt", "--json", "--quick"];
+                return Err(Failure::Usage(crate::unknown("option", other, known.into_iter())));
+            }
+        };
+        let value = words.next().ok_or_else(|| Failure::Usage(format!("{word} wants a path after it")))?;
+        *place = Some(PathBuf::from(value));
+    }
+    if asked.build.is_some() && asked.prebuilt.is_some() {
+        return Err(Failure::Usage("--build fills a folder, --prebuilt uses one: name one of them".to_owned()));
+    }
+    Ok(asked)
+}
+
+pub(crate) fn run(words: &[String]) -> Result<(), Failure> {
+    let asked = asked(words)?;
+    if let Some(folder) = &asked.build {
+        return build(folder).map_err(Failure::Work);
+    }
+    let folder = match &asked.prebuilt {
+        Some(folder) => folder.canonicalize().map_err(|error| format!("{}: {error}", folder.display()))?,
+        None => {
+            let folder = target().join("gpu");
+            build(&folder)?;
+            folder
+        }
+    };
+    let operant = folder.join("operant");
+    println!("{}", capture(Command::new(&operant).arg("doctor"))?);
+    let tally = tests(&folder)?;
+    let seconds = if asked.quick { "0.5" } else { "2" };
+    let mut verdicts: Vec<Verdict> = SPEEDS.iter().map(|speed| measure(&operant, speed, seconds)).collect();
+    let scratch = std::env::temp_dir().join(format!("operant-gpu-{}", std::process::id()));
+    verdicts.extend(start_up(&operant, &scratch));
+    verdicts.extend(LEARNING.iter().map(|&(env, goal)| learn(&operant, &scratch, env, goal)));
+    let _ = std::fs::remove_dir_all(&scratch);
+    println!("\n| | target | measured | |\n|---|---|---|---|");
+    verdicts.iter().for_each(|verdict| println!("{}", verdict.line()));
+    println!("\ntests: {tally}");
+    let missed = verdicts.iter().filter(|verdict| !verdict.met()).count();
+    println!("targets: {} met, {missed} missed", verdicts.len() - missed);
+    let path = asked.json.unwrap_or_else(|| folder.join("gpu.json"));
+    let rows: Vec<String> = verdicts.iter().map(Verdict::json).collect();
+    let Tally { passed, failed, .. } = tally;
+    let text = format!(
+        "{{\"tests\": {{\"passed\": {passed}, \"failed\": {failed}}}, \"rows\": [\n  {}\n]}}\n",
+        rows.join(",\n  ")
+    );
+    write(&path, text)?;
+    println!("as JSON: {}", path.display());
+    // A target that was missed is a result; a test that failed is a fault.
+    if failed > 0 { Err(Failure::Told) } else { Ok(()) }
+}
+
+/// Fills a folder with the command, this program and the tests that need a GPU.
+fn build(folder: &Path) -> Result<(), String> {
+    let io = |error: std::io::Error| format!("{}: {error}", folder.display());
+    let tests = folder.join("tests");
+    std::fs::create_dir_all(&tests).map_err(io)?;
+    let copy = |from: &Path, to: PathBuf| {
+        std::fs::copy(from, &to).map(drop).map_err(|error| format!("{}: {error}", to.display()))
+    };
+    copy(&build_ours()?, folder.join("operant"))?;
+    copy(&std::env::current_exe().map_err(io)?, folder.join("xtask"))?;
+    let words = ["test", "--release", "--package", "operant", "--lib", "--test", "cuda", "--test", "ppo_cuda"];
+    execute(cargo(&words).arg("--no-run"))?;
+    let built = capture(cargo(&words).args(["--no-run", "--message-format", "json"]))?;
+    for line in built.lines() {
+        let Some(path) = field(line, "executable").filter(|path| path.starts_with('/')) else { continue };
+        let name = Path::new(path).file_stem().unwrap_or_default();
+        copy(Path::new(path), tests.join(name.to_string_lossy().split('-').next().unwrap_or("tests")))?;
+    }
+    Ok(())
+}
+
+/// Runs every test that waits for a GPU.
+fn tests(folder: &Path) -> Result<Tally, String> {
+    let (tests, mut tally) = (folder.join("tests"), Tally::default());
+    let found = std::fs::read_dir(&tests).map_err(|error| format!("{}: {error}", tests.display()))?;
+    let mut programs: Vec<PathBuf> = found.flatten().map(|entry| entry.path()).collect();
+    programs.sort();
+    for program in programs {
+        // The library's tests that are ignored for other reasons are not named after a GPU.
+        let filter = if program.ends_with("operant") { "cuda" } else { "" };
+        let mut command = Command::new(&program);
+        command.args(["--ignored", "--test-threads", "1", filter]);
+        crate::process::watch(&mut command, |line| {
+            if let Some(part) = Tally::of_cargo(line) {
+                tally += part;
+            }
+        })?;
+    }
+    Ok(tally)
+}
+
+fn measure(operant: &Path, speed: &Speed, seconds: &str) -> Verdict {
+    let mut command = Command::new(operant);
+    command.arg("bench").args(speed.words.split(' '));
+    command.args(["--device", "cuda", "--seconds", seconds, "--json"]);
+    let measured = capture(&mut command).and_then(|json| read(&json, speed.key));
+    Verdict { what: speed.what.to_owned(), unit: "steps/s", target: speed.target, measured, least: false }
+}
+
+fn read(json: &str, key: &str) -> Result<f64, String> {
+    field(json, key).and_then(|text| text.parse().ok()).ok_or_else(|| format!("no number \"{key}\""))
+}
+
+fn train(operant: &Path, scratch: &Path, env: &str, seed: u64) -> Result<String, String> {
+    let folder = scratch.join(format!("{env}-{seed}"));
+    let _ = std::fs::remove_dir_all(&folder);
+    let mut command = Command::new(operant);
+    command.args(["train", "ppo", env, "--device", "cuda", "--json", "--seed", &seed.to_string(), "--run-dir"]);
+    capture(command.arg(&folder).env("XDG_CACHE_HOME", scratch))
+}
+
+/// From the start of the program to its end, solved: without kernels in the cache, and with them.
+fn start_up(operant: &Path, scratch: &Path) -> [Verdict; 2] {
+    [("no kernels in the cache", 3.0, 1), ("kernels in the cache", 0.7, 2)].map(|(how, target, seed)| {
+        let start = Instant::now();
+        let trained = train(operant, scratch, "cartpole", seed);
+        let measured = trained.map(|_| start.elapsed().as_secs_f64());
+        Verdict { what: format!("CartPole, start to end, {how}"), unit: "s", target, measured, least: true }
+    })
+}
+
+/// The worst evaluation of all seeds.
+fn learn(operant: &Path, scratch: &Path, env: &str, goal: f64) -> Verdict {
+    let evaluated = |seed| train(operant, scratch, env, seed).and_then(|json| read(&json, "eval_return"));
+    let returns: Result<Vec<f64>, String> = (1..=SEEDS).map(evaluated).collect();
+    let mut what = format!("{env}, evaluation");
+    if let Ok(returns) = &returns {
+        let shown: Vec<String> = returns.iter().map(|x| format!("{x:.1}")).collect();
+        let _ = write!(what, " ({})", shown.join(", "));
+    }
+    let measured = returns.map(|returns| returns.into_iter().fold(f64::INFINITY, f64::min));
+    Verdict { what, unit: "", target: goal, measured, least: false }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verdicts() {
+        let of = |measured, least| Verdict { what: "x".into(), unit: "s", target: 3.0, measured, least };
+        assert!(of(Ok(2.0), true).met() && !of(Ok(4.0), true).met() && of(Ok(4.0), false).met());
+        assert!(!of(Err("broke".into()), true).met());
+        assert_eq!(of(Ok(4.0), true).line(), "| x | 3.00 s | 4.00 | MISSED |");
+        assert_eq!(
+            of(Err("broke".into()), true).json(),
+            "{\"what\": \"x\", \"unit\": \"s\", \"target\": 3, \"measured\": null, \"met\": false}"
+        );
+        assert_eq!([number(148.2e9), number(6.7e8), number(-83.4)], ["148 G", "670 M", "-83.40"]);
+    }
+
+    #[test]
+    fn words() {
+        let of = |words: &[&str]| asked(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
+        let got = of(&["--prebuilt", "x", "--quick"]).unwrap();
+        assert_eq!(got, Asked { prebuilt: Some("x".into()), quick: true, ..Asked::default() });
+        assert!(of(&["--prebuild", "x"]).is_err() && of(&["--json"]).is_err());
+        assert!(of(&["--build", "x", "--prebuilt", "y"]).is_err());
+    }
+}
