@@ -78,6 +78,8 @@ fn a_profile_says_where_the_time_went_and_changes_nothing() {
     let text = words(&with, &["--profile", "3"]);
     assert_eq!(weights(&with), weights(&without), "a profile changes no bit");
     assert!(!without.join("trace.json").exists());
+    // Layers that run as one have a name that says so.
+    assert!(text.contains("learn: actor.0..4 forward") && text.contains("learn: critic.0..4 backward"), "{text}");
     assert!(text.contains("where the time went: 3 iterations"), "{text}");
 
     let trace = json(&with.join("trace.json"));

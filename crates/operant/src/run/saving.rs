@@ -23,8 +23,8 @@ const GAIN: f64 = 0.01;
 const SETTLE: Duration = Duration::from_secs(1);
 /// Largest state that waits in memory, in bytes.
 const PEAK_BYTES: usize = 64 << 20;
-/// CPU time between copies of states in memory, as a multiple of what the last one took: they take 5 % of a run at most.
-const PEAK_PAUSE: f64 = 20.0;
+/// Most of a run's CPU time that goes into copies of states.
+const PEAK_SHARE: f64 = 0.05;
 
 /// How a run stands with its checkpoints.
 #[derive(Default)]
@@ -35,8 +35,8 @@ pub(super) struct Saves {
     best: Option<f64>,
     /// A better state that came after the last checkpoint.
     peak: Option<Peak>,
-    /// CPU seconds of the run from which on another state may be copied.
-    next_peak: f64,
+    /// CPU seconds that went into copies of states.
+    peak_s: f64,
     /// Size of a checkpoint.
     bytes: usize,
     /// Why the last checkpoint could not be written.
@@ -125,7 +125,7 @@ impl Run {
         }
         // Not the wall's clock, by which another process could make one copy look as long as many.
         let begun = self.cpu_seconds();
-        if begun < self.saves.next_peak {
+        if self.saves.peak_s > PEAK_SHARE * begun {
             return;
         }
         let (steps, mean_return) = (self.algorithm.steps(), self.report.episodes.mean_return());
@@ -133,8 +133,7 @@ impl Run {
         if let Ok(parts) = self.state(Some(mean_return)) {
             self.saves.peak = Some(Peak { steps, mean_return, parts });
         }
-        let done = self.cpu_seconds();
-        self.saves.next_peak = done + PEAK_PAUSE * (done - begun);
+        self.saves.peak_s += self.cpu_seconds() - begun;
     }
 
     /// Writes a checkpoint.
