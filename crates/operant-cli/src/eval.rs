@@ -1,9 +1,11 @@
-//! `operant eval`: plays episodes with the policy of a run.
+//! `operant eval`: plays episodes with the policy of a run, or solves puzzles with its values.
 
 use crate::output::{Failure, count, print};
+use crate::solve::{self, SolveArgs};
 use operant::algo::Policy;
 use operant::device;
 use operant::run::{Checkpoints, Play, Run, evaluate};
+use operant::search::ValueFile;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
@@ -26,6 +28,8 @@ pub(crate) struct Args {
     /// Write the first episode as an animated picture.
     #[arg(long, value_name = "FILE.gif")]
     render: Option<PathBuf>,
+    #[command(flatten)]
+    solve: SolveArgs,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -46,6 +50,21 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let checkpoints = Checkpoints::new(run, config.checkpoint.keep);
     let name = checkpoints.pick(args.checkpoint.as_deref()).map_err(failed)?;
     let parts = checkpoints.load(&name).map_err(failed)?;
+    if let Some(bytes) = parts.get("value.safetensors") {
+        let (file, params) = ValueFile::from_bytes(bytes).map_err(failed)?;
+        let of = solve::Of {
+            run: run.display().to_string(),
+            checkpoint: &name,
+            seed: args.seed,
+            json: args.json,
+            precision: config.precision().map_err(failed)?,
+        };
+        return solve::run(&args.solve, &file, params, &of);
+    }
+    if args.solve.asked() {
+        let next = "--depth, --scrambles, --search and --held-out are for runs of davi";
+        return Err(Failure::Usage(format!("{} learned a policy, no values: {next}", run.display())));
+    }
     let policy =
         Policy::from_bytes(operant::algo::part(&parts, "policy.safetensors").map_err(failed)?).map_err(failed)?;
     let play = Play {

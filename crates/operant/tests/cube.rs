@@ -4,7 +4,7 @@ use operant::env::cube::{
     Cubies, DistanceTable, FACES, Metric, POCKET_STATES, Pocket, parse_facelets, parse_moves, print_facelets,
     print_moves,
 };
-use operant::env::puzzle::{CubePuzzle, PocketPuzzle, Puzzle, View};
+use operant::env::puzzle::{CubePuzzle, Puzzle, View};
 use operant::env::{Actions, AutoReset, Options, RowBuf, Seeds, VecEnv, find};
 use operant::lanes::rng::HostRng;
 use std::sync::OnceLock;
@@ -73,7 +73,8 @@ impl Stickers {
 
 fn table(metric: Metric) -> &'static DistanceTable {
     static TABLES: OnceLock<[DistanceTable; 2]> = OnceLock::new();
-    let tables = TABLES.get_or_init(|| [Metric::Quarter, Metric::Half].map(|m| DistanceTable::build(&Pocket::new(), m)));
+    let tables =
+        TABLES.get_or_init(|| [Metric::Quarter, Metric::Half].map(|m| DistanceTable::build(&Pocket::new(), m)));
     &tables[usize::from(metric == Metric::Half)]
 }
 
@@ -142,7 +143,6 @@ fn envs_show_the_stickers_of_space() {
 
 #[test]
 fn scrambles_have_their_depth_and_change_while_running() {
-    let puzzle = PocketPuzzle::new(View::Cubies, false, false);
     let distances = |envs: &dyn VecEnv| -> Vec<usize> {
         let n = envs.num_envs();
         let (mut corners, mut twists) = (vec![0; n], vec![0; n]);
@@ -168,7 +168,6 @@ fn scrambles_have_their_depth_and_change_while_running() {
     envs.reset(Seeds::One(2), None, row.row());
     let after = distances(&*envs);
     assert!((1..=9).all(|d| after.contains(&d)) && !after.contains(&0));
-    assert_eq!(puzzle.moves(), 6);
 }
 
 #[test]
@@ -225,8 +224,7 @@ fn the_packed_cube_turns_as_its_pieces() {
 #[test]
 fn every_state_is_as_far_as_published() {
     // https://www.jaapsch.net/puzzles/cube2.htm
-    let quarter =
-        [1, 6, 27, 120, 534, 2256, 8969, 33058, 114149, 360508, 930588, 1350852, 782536, 90280, 276].to_vec();
+    let quarter = [1, 6, 27, 120, 534, 2256, 8969, 33058, 114149, 360508, 930588, 1350852, 782536, 90280, 276].to_vec();
     let half = [1, 9, 54, 321, 1847, 9992, 50136, 227536, 870072, 1887748, 623800, 2644].to_vec();
     assert_eq!(table(Metric::Quarter).counts(), quarter);
     assert_eq!(table(Metric::Half).counts(), half);

@@ -54,10 +54,8 @@ pub fn beam<P: Puzzle>(
             beam.now.extend(order.iter().take(width).map(|(_, number)| number));
         }
     }
-    let solution = |beam: Beam<P::State>| Solution {
-        moves: beam.end.map(|last| path(&beam.met, last)),
-        expanded: beam.expanded,
-    };
+    let solution =
+        |beam: Beam<P::State>| Solution { moves: beam.end.map(|last| path(&beam.met, last)), expanded: beam.expanded };
     beams.into_iter().map(solution).collect()
 }
 

@@ -4,7 +4,12 @@ use super::{Solution, Values};
 use crate::env::puzzle::Puzzle;
 
 /// Walks from many states at once, each of at most `most` moves.
-pub fn greedy<P: Puzzle>(puzzle: &P, values: &mut dyn Values<P::State>, states: &[P::State], most: usize) -> Vec<Solution> {
+pub fn greedy<P: Puzzle>(
+    puzzle: &P,
+    values: &mut dyn Values<P::State>,
+    states: &[P::State],
+    most: usize,
+) -> Vec<Solution> {
     let mut walks: Vec<(Vec<P::State>, Vec<u8>)> = states.iter().map(|&state| (vec![state], Vec::new())).collect();
     let mut ended: Vec<bool> = states.iter().map(|&state| state == puzzle.solved()).collect();
     let (mut successors, mut owners, mut found) = (Vec::new(), Vec::new(), Vec::new());

@@ -88,8 +88,7 @@ impl ValueFile {
     pub fn from_bytes(bytes: &[u8]) -> Result<(Self, Params)> {
         let damaged = || Error::Saved(format!("no value network (no valid \"{KEY}\"); wanted a checkpoint of davi"));
         let metadata = crate::nn::saved_metadata(bytes)?;
-        let file: Self =
-            metadata.get(KEY).and_then(|text| serde_json::from_str(text).ok()).ok_or_else(damaged)?;
+        let file: Self = metadata.get(KEY).and_then(|text| serde_json::from_str(text).ok()).ok_or_else(damaged)?;
         let mut params = file.net.build()?.0.params(0)?;
         params.from_bytes(bytes)?;
         Ok((file, params))

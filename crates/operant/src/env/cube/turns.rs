@@ -119,7 +119,10 @@ pub(in crate::env) const fn turns<const N: usize, const A: usize>(faces: [usize;
 
 /// Words with their fields moved.
 #[inline(always)]
-pub(in crate::env) fn move_fields<L: Lanes, const W: usize, const N: usize>(words: [L::I; W], fields: &Fields<N>) -> [L::I; W] {
+pub(in crate::env) fn move_fields<L: Lanes, const W: usize, const N: usize>(
+    words: [L::I; W],
+    fields: &Fields<N>,
+) -> [L::I; W] {
     let mut moved = [L::I::from(0); W];
     for term in &fields.terms[..fields.len] {
         let word = words[term.from];
