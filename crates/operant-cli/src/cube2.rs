@@ -36,7 +36,7 @@ struct TableArgs {
 #[derive(Debug, clap::Args)]
 struct SolveArgs {
     /// The scramble, as moves from the solved state.
-    #[arg(required_unless_present = "facelets", allow_hyphen_values = true)]
+    #[arg(required_unless_present = "facelets")]
     moves: Vec<String>,
     /// The cube as 24 letters: faces U R F D L B, row by row.
     #[arg(long, value_name = "LETTERS", conflicts_with = "moves")]

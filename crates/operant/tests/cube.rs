@@ -298,7 +298,7 @@ fn images_are_equally_far_and_follow_their_moves() {
     }
     let representatives = pocket.representatives();
     let orbits = (0..POCKET_STATES).filter(|&i| representatives[i] as usize == i).count();
-    assert!((306_180..310_000).contains(&orbits), "{orbits}: at least a twelfth of all");
+    assert!((306_180..320_000).contains(&orbits), "{orbits}: a twelfth of all, and those with fewer images");
 }
 
 #[test]
