@@ -1,9 +1,11 @@
-//! `operant eval`: plays episodes with the policy of a run.
+//! `operant eval`: plays episodes with the policy of a run, or solves puzzles with its values.
 
 use crate::output::{Failure, count, print, warn};
+use crate::solve::{self, SolveArgs};
 use operant::algo::Policy;
 use operant::device::{self, Device};
 use operant::run::{Checkpoints, Config, Play, Run, evaluate};
+use operant::search::ValueFile;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
@@ -29,6 +31,8 @@ pub(crate) struct Args {
     /// Where it is played: cpu; cuda is taken too, and says that policies are played on the CPU.
     #[arg(long, default_value = "cpu")]
     device: String,
+    #[command(flatten)]
+    solve: SolveArgs,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -61,6 +65,21 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let same = now.is_ok_and(|now| (&now.env, &now.env_params) == (&config.env, &config.env_params));
     if !same {
         warn(&format!("run.toml has changed since {name}, which is played in the env that it was trained in"));
+    }
+    if let Some(bytes) = parts.get("value.safetensors") {
+        let (file, params) = ValueFile::from_bytes(bytes).map_err(failed)?;
+        let of = solve::Of {
+            run: run.display().to_string(),
+            checkpoint: &name,
+            seed: args.seed,
+            json: args.json,
+            precision: config.precision().map_err(failed)?,
+        };
+        return solve::run(&args.solve, &file, params, &of);
+    }
+    if args.solve.asked() {
+        let next = "--depth, --scrambles, --search and --held-out are for runs of davi";
+        return Err(Failure::Usage(format!("{} learned a policy, no values: {next}", run.display())));
     }
     let policy =
         Policy::from_bytes(operant::algo::part(&parts, "policy.safetensors").map_err(failed)?).map_err(failed)?;

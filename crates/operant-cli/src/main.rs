@@ -2,6 +2,7 @@
 
 mod bench;
 mod compare;
+mod cube2;
 mod doctor;
 mod eval;
 mod export;
@@ -17,6 +18,7 @@ mod report;
 mod run_folder;
 mod runs;
 mod seeds;
+mod solve;
 mod svg;
 mod train;
 mod tui;
@@ -59,6 +61,8 @@ enum Verb {
     Export(export::Args),
     /// Measure speed.
     Bench(bench::Args),
+    /// Know the 2×2×2 cube: exact distances, shortest solutions, scrambles.
+    Cube2(cube2::Args),
     /// Show environments, algorithms and devices, or one environment in full.
     List(list::Args),
     /// Say whether a GPU can be used here, what was found and what is missing.
@@ -77,6 +81,7 @@ fn main() -> ExitCode {
         Verb::Report(args) => report::run(&args).map(done),
         Verb::Export(args) => export::run(&args).map(done),
         Verb::Bench(args) => bench::run(&args).map(done),
+        Verb::Cube2(args) => cube2::run(&args).map(done),
         Verb::List(args) => list::run(&args).map(done),
         Verb::Doctor(args) => doctor::run(&args).map(done),
     };

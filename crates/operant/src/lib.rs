@@ -9,6 +9,7 @@
 //! - [`nn`]: networks: graphs, plans, ops, optimisers, distributions
 //! - [`data`]: rollouts, minibatches, running statistics
 //! - [`env`](mod@env): environments, the registry, the vector env
+//! - [`search`]: greedy walks, beams and A* over learned values
 //! - [`algo`]: algorithms, each one file
 //! - [`run`]: the loop: settings, run folder, checkpoints, evaluation
 //!
@@ -32,6 +33,7 @@ pub mod error;
 pub mod lanes;
 pub mod nn;
 pub mod run;
+pub mod search;
 pub mod telemetry;
 
 pub use error::{Error, Result};

@@ -2,6 +2,7 @@
 //! [`Algorithm`].
 
 mod curiosity;
+pub mod davi;
 mod gradients;
 mod policy;
 mod popart;
@@ -155,9 +156,9 @@ pub trait Algorithm: Send {
     fn set_total_steps(&mut self, total_steps: u64);
     /// Goes on with the weights and the normaliser of another policy; the optimiser stays as it is.
     fn adopt(&mut self, policy: &Policy) -> Result<()>;
-    /// The policy as it is now, for evaluation.
+    /// The policy as it is now, for evaluation; an error if it learns none.
     fn policy(&self) -> Result<Policy>;
-    /// Everything needed to go on exactly from here; the part `policy.safetensors` is a policy's file.
+    /// Everything needed to go on exactly from here; the part `policy.safetensors` is a policy's file, if it learns one.
     fn save(&self) -> Result<Parts>;
     /// Goes on from [`Algorithm::save`]. On an error the algorithm must not be used.
     fn load(&mut self, parts: &Parts) -> Result<()>;
@@ -201,7 +202,7 @@ pub struct Entry {
 }
 
 /// Every algorithm.
-pub static ALGORITHMS: &[Entry] = &[ppo::ENTRY];
+pub static ALGORITHMS: &[Entry] = &[ppo::ENTRY, davi::ENTRY];
 
 /// The algorithm of this name.
 pub fn find(name: &str) -> Result<&'static Entry> {

@@ -14,6 +14,8 @@ pub static REGISTRY: &[Entry] = &[
     Entry::lanes::<super::pendulum::Pendulum>(),
     Entry::lanes::<super::acrobot::Acrobot>(),
     Entry::host::<super::gridworld::GridWorld>(),
+    Entry::lanes::<super::cube2::Cube2>(),
+    Entry::lanes::<super::cube3::Cube3>(),
     Entry::lanes::<super::probe::Identity>(),
     Entry::lanes::<super::probe::Delayed>(),
     Entry::lanes::<super::probe::Truncation>(),

@@ -34,3 +34,4 @@ pub use precision::{Precision, peak_gflops};
 pub use real::{Compute, Left, Outer, PackPart, PackSet, Packed, PackedMut, Real, Room, Scratch, Start, View};
 pub use recurrent::{Cell, HasCases, Memory, Part, Recurrence, Recurrent, StepBackward, StepForward};
 pub use saved::Metadata;
+pub(crate) use saved::{metadata as saved_metadata, read_file, write_file};

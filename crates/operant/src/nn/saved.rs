@@ -57,7 +57,7 @@ fn damaged(error: safetensors::SafeTensorError) -> Error {
 }
 
 /// The text that was saved beside the tensors.
-pub(super) fn metadata(bytes: &[u8]) -> Result<Metadata> {
+pub(crate) fn metadata(bytes: &[u8]) -> Result<Metadata> {
     let (_, header) = SafeTensors::read_metadata(bytes).map_err(damaged)?;
     Ok(header.metadata().iter().flatten().map(|(key, value)| (key.clone(), value.clone())).collect())
 }
@@ -137,7 +137,7 @@ fn half_to_f32(half: u16) -> f32 {
 }
 
 /// Writes beside the target, syncs, renames: a reader finds the old file or the new one, never a part.
-pub(super) fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
+pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_os_string();
     name.push(format!(".{}.part", std::process::id()));
     let beside = path.with_file_name(name);
@@ -155,7 +155,7 @@ pub(super) fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
 }
 
 /// All bytes of a file.
-pub(super) fn read_file(path: &Path) -> Result<Vec<u8>> {
+pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>> {
     std::fs::read(path).map_err(|error| Error::Saved(format!("can't read {}: {error}; check the path", path.display())))
 }
 

@@ -11,8 +11,10 @@ macro_rules! shipped {
 
 shipped! {
     "ppo":
-        "cartpole" "mountaincar" "mountaincar_continuous" "pendulum" "acrobot" "gridworld"
+        "cartpole" "mountaincar" "mountaincar_continuous" "pendulum" "acrobot" "gridworld" "cube2" "cube3"
         "probe_identity" "probe_delayed" "probe_truncation" "probe_masked" "probe_memory";
+    "davi":
+        "cube2" "cube3";
     "ppo/cuda":
         "cartpole" "mountaincar" "mountaincar_continuous" "pendulum" "acrobot";
 }

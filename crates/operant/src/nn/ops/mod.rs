@@ -43,6 +43,7 @@ ops! {
     dropout: Dropout, Noise;
     dueling: Dueling;
     embedding: Embedding;
+    embedding_sum: EmbeddingSum;
     gather: Gather;
     gaussian: Gaussian, SquashedGaussian;
     group_norm: GroupNorm;

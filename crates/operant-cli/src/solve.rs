@@ -1,0 +1,361 @@
+//! `operant eval` of a run that learned values of a puzzle: how many states it solves by search, and how short.
+
+use crate::output::{Failure, grouped, print};
+use operant::algo::davi::held_out;
+use operant::env::cube::{Cubies, DistanceTable, Metric, Pocket, parse_facelets, parse_moves};
+use operant::env::puzzle::{CubePuzzle, PocketPuzzle, Puzzle};
+use operant::lanes::rng::HostRng;
+use operant::nn::{Options, Params, Precision};
+use operant::search::{AstarSettings, Evaluator, Solution, ValueFile, astar, beam, greedy};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct SolveArgs {
+    /// Solve states this many moves from solved: 7, 1..14 or random (all states alike) [default: random]. On cube3, walks of so many moves.
+    #[arg(long, value_name = "DEPTH", conflicts_with = "scrambles")]
+    depth: Option<String>,
+    /// States to solve, of each depth.
+    #[arg(long, default_value_t = 1000, value_parser = crate::output::count::<usize>, allow_negative_numbers = true)]
+    count: usize,
+    /// Solve the scrambles of this file: moves or facelets, one per line.
+    #[arg(long, value_name = "FILE")]
+    scrambles: Option<PathBuf>,
+    /// How values are searched: greedy, beam or astar.
+    #[arg(long, value_enum, default_value_t = SearchName::Greedy)]
+    search: SearchName,
+    /// States of each depth that a beam keeps; states that astar expands at once.
+    #[arg(long, default_value_t = 8, value_parser = crate::output::count::<usize>, allow_negative_numbers = true)]
+    width: usize,
+    /// Most moves of a solution.
+    #[arg(long, default_value_t = 50, value_parser = crate::output::count::<usize>, allow_negative_numbers = true)]
+    most_moves: usize,
+    /// Weight of moves made, for astar.
+    #[arg(long, default_value_t = 1.0)]
+    weight: f32,
+    /// Most states that astar expands.
+    #[arg(long, default_value_t = 100_000, value_parser = crate::output::count::<usize>, allow_negative_numbers = true)]
+    most_expanded: usize,
+    /// Draw only states that were held out of training.
+    #[arg(long)]
+    held_out: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum SearchName {
+    Greedy,
+    Beam,
+    Astar,
+}
+
+impl SolveArgs {
+    /// Whether something was asked for that only a puzzle's values answer.
+    pub(crate) fn asked(&self) -> bool {
+        self.depth.is_some() || self.scrambles.is_some() || self.held_out || self.search != SearchName::Greedy
+    }
+}
+
+/// What is known of the run.
+pub(crate) struct Of<'a> {
+    pub(crate) run: String,
+    pub(crate) checkpoint: &'a str,
+    pub(crate) seed: u64,
+    pub(crate) json: bool,
+    pub(crate) precision: Precision,
+}
+
+/// States to solve at a depth: a number, or `None` for random ones.
+type Depths = Vec<Option<usize>>;
+
+fn depths(text: &str) -> Result<Depths, Failure> {
+    let wrong = || Failure::Usage(format!("--depth {text}: wanted a number, a range such as 1..14, or random"));
+    let number = |word: &str| word.parse::<usize>().map_err(|_| wrong());
+    match text.split_once("..") {
+        _ if text == "random" => Ok(vec![None]),
+        None => Ok(vec![Some(number(text)?)]),
+        Some((low, high)) => {
+            let (low, high) = (number(low)?, number(high.trim_start_matches('='))?);
+            if low > high { Err(wrong()) } else { Ok((low..=high).map(Some).collect()) }
+        }
+    }
+}
+
+/// A puzzle as this verb needs it.
+trait Scored: Puzzle {
+    /// The state of these pieces.
+    fn of_cubies(&self, cube: &Cubies) -> operant::Result<Self::State>;
+    /// States of a depth.
+    fn draw(&self, depth: Option<usize>, count: usize, seed: u64) -> operant::Result<Vec<Self::State>>;
+    /// Moves of a shortest solution, if they are known.
+    fn distance(&self, state: Self::State) -> Option<usize>;
+    /// Stickers along an edge.
+    const SIZE: usize;
+}
+
+/// The 2×2×2 cube with all its distances.
+struct Known {
+    puzzle: PocketPuzzle,
+    table: DistanceTable,
+}
+
+impl Puzzle for Known {
+    type State = u32;
+    fn moves(&self) -> usize {
+        self.puzzle.moves()
+    }
+    fn inverse(&self, m: usize) -> usize {
+        self.puzzle.inverse(m)
+    }
+    fn solved(&self) -> u32 {
+        self.puzzle.solved()
+    }
+    fn turned(&self, state: u32, m: usize) -> u32 {
+        self.puzzle.turned(state, m)
+    }
+    fn representative(&self, state: u32) -> u32 {
+        self.puzzle.representative(state)
+    }
+    fn features(&self) -> operant::env::puzzle::Features {
+        self.puzzle.features()
+    }
+    fn encode(&self, state: u32, out: &mut [i32]) {
+        self.puzzle.encode(state, out);
+    }
+}
+
+impl Scored for Known {
+    const SIZE: usize = 2;
+
+    fn of_cubies(&self, cube: &Cubies) -> operant::Result<u32> {
+        Pocket::index_of_any(cube)
+    }
+
+    fn draw(&self, depth: Option<usize>, count: usize, seed: u64) -> operant::Result<Vec<u32>> {
+        match depth {
+            Some(depth) => self.table.draw(depth, count, seed),
+            None => {
+                let mut rng = HostRng::new(seed, 1, 0, 0);
+                Ok((0..count).map(|_| Pocket::random(&mut rng)).collect())
+            }
+        }
+    }
+
+    fn distance(&self, state: u32) -> Option<usize> {
+        Some(self.table.distance(state))
+    }
+}
+
+/// Moves of a walk that counts as random on the 3×3×3.
+const LONG_WALK: usize = 100;
+
+impl Scored for CubePuzzle {
+    const SIZE: usize = 3;
+
+    fn of_cubies(&self, cube: &Cubies) -> operant::Result<[i32; 4]> {
+        Ok(Self::state(cube))
+    }
+
+    fn draw(&self, depth: Option<usize>, count: usize, seed: u64) -> operant::Result<Vec<[i32; 4]>> {
+        let moves = self.moves() as u32;
+        let depth = depth.unwrap_or(LONG_WALK);
+        let walk = |row: u32| {
+            let mut rng = HostRng::new(seed, row, depth as u32, 0);
+            let (mut state, mut last) = (self.solved(), None);
+            for _ in 0..depth {
+                let m = match last {
+                    None => rng.below(moves),
+                    Some(last) => (self.inverse(last) as u32 + 1 + rng.below(moves - 1)) % moves,
+                };
+                (state, last) = (self.turned(state, m as usize), Some(m as usize));
+            }
+            state
+        };
+        Ok((0..count as u32).map(walk).collect())
+    }
+
+    fn distance(&self, _: [i32; 4]) -> Option<usize> {
+        None
+    }
+}
+
+/// A mean, if there is something to take it of.
+fn per(sum: usize, count: usize) -> Option<f64> {
+    (count > 0).then(|| sum as f64 / count as f64)
+}
+
+/// What was found of the states of one distance.
+#[derive(Default)]
+struct Score {
+    states: usize,
+    solved: usize,
+    /// Moves of solutions, and of shortest ones for the same states.
+    moves: usize,
+    shortest: usize,
+    optimal: usize,
+    expanded: usize,
+}
+
+impl Score {
+    fn add(&mut self, solution: &Solution, distance: Option<usize>) {
+        self.states += 1;
+        self.expanded += solution.expanded;
+        if let Some(moves) = &solution.moves {
+            self.solved += 1;
+            self.moves += moves.len();
+            self.shortest += distance.unwrap_or(0);
+            self.optimal += usize::from(distance == Some(moves.len()));
+        }
+    }
+
+    fn json(&self, distance: Option<usize>, exact: bool) -> serde_json::Value {
+        json!({
+            "distance": distance, "states": self.states, "solved": self.solved,
+            "solve_rate": per(self.solved, self.states), "mean_length": per(self.moves, self.solved),
+            "ratio_to_optimal": exact.then(|| per(self.moves, self.shortest)).flatten(),
+            "optimal_share": exact.then(|| per(self.optimal, self.solved)).flatten(),
+            "mean_expanded": per(self.expanded, self.states),
+        })
+    }
+
+    fn line(&self, name: &str, exact: bool) -> String {
+        let cell = |x: Option<f64>, digits: usize| x.map_or_else(|| "-".into(), |x| format!("{x:.digits$}"));
+        let ratio = exact.then(|| per(self.moves, self.shortest)).flatten();
+        format!(
+            "{name:>8} {:>8} {:>9} {:>12} {:>9} {:>10}\n",
+            grouped(self.states as f64),
+            cell(per(100 * self.solved, self.states), 2),
+            cell(per(self.moves, self.solved), 2),
+            cell(ratio, 4),
+            cell(per(self.expanded, self.states), 1),
+        )
+    }
+}
+
+/// Solves what was asked for with the values in a checkpoint's file.
+pub(crate) fn run(args: &SolveArgs, file: &ValueFile, params: Params, of: &Of<'_>) -> Result<(), Failure> {
+    if let Some(puzzle) = file.puzzle.pocket() {
+        let metric = if file.puzzle.half_turns { Metric::Half } else { Metric::Quarter };
+        let table = DistanceTable::build(puzzle.pocket(), metric);
+        return solve(args, file, params, of, Known { puzzle, table });
+    }
+    match file.puzzle.cube() {
+        Some(puzzle) => solve(args, file, params, of, puzzle?),
+        None => Err(Failure::Run(format!("values of {}: wanted cube2 or cube3", file.puzzle.env))),
+    }
+}
+
+/// Reads scrambles: moves or facelets, one per line; what follows # is a remark.
+fn read_scrambles<P: Scored>(puzzle: &P, path: &PathBuf) -> Result<Vec<P::State>, Failure> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::Usage(format!("can't read {}: {error}; check the path", path.display())))?;
+    let mut states = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        if line.is_empty() {
+            continue;
+        }
+        let letters = line.chars().filter(|c| !c.is_whitespace()).count() == 6 * P::SIZE * P::SIZE;
+        let cube = match letters && !line.contains(['\'', '2']) {
+            true => parse_facelets(line, P::SIZE),
+            false => parse_moves(line)
+                .map(|moves| moves.iter().fold(Cubies::SOLVED, |cube, &(face, quarters)| cube.turned(face, quarters))),
+        };
+        let state = cube.and_then(|cube| puzzle.of_cubies(&cube));
+        let at = |error| Failure::Usage(format!("{} line {}: {error}", path.display(), number + 1));
+        states.push(state.map_err(at)?);
+    }
+    if states.is_empty() {
+        return Err(Failure::Usage(format!("{} holds no scramble: wanted one per line", path.display())));
+    }
+    Ok(states)
+}
+
+/// States that are searched at once.
+const TOGETHER: usize = 1024;
+
+fn solve<P: Scored>(args: &SolveArgs, file: &ValueFile, params: Params, of: &Of<'_>, puzzle: P) -> Result<(), Failure> {
+    if args.count == 0 || args.width == 0 {
+        return Err(Failure::Usage("--count 0 or --width 0: wanted at least 1".into()));
+    }
+    if args.held_out && file.held_out == 0 {
+        return Err(Failure::Usage("--held-out: this run held nothing out (davi.held_out = 0)".into()));
+    }
+    let puzzle = Arc::new(puzzle);
+    let mut entries = vec![0; file.net.shown];
+    let mut held = |state: P::State| {
+        puzzle.encode(puzzle.representative(state), &mut entries);
+        held_out(&entries, file.held_out)
+    };
+    // A state and the depth that was asked for.
+    let mut states: Vec<(P::State, Option<usize>)> = Vec::new();
+    match &args.scrambles {
+        Some(path) => states.extend(read_scrambles(&*puzzle, path)?.into_iter().map(|state| (state, None))),
+        None => {
+            for depth in depths(args.depth.as_deref().unwrap_or("random"))? {
+                let mut wanted = args.count;
+                // Draws more than enough where only some of them count.
+                for round in 0..if args.held_out { 1000 } else { 1 } {
+                    let drawn = puzzle.draw(depth, args.count, of.seed.wrapping_add(round << 32))?;
+                    let taken = drawn.into_iter().filter(|&state| !args.held_out || held(state)).take(wanted);
+                    let before = states.len();
+                    states.extend(taken.map(|state| (state, depth)));
+                    wanted -= states.len() - before;
+                    if wanted == 0 {
+                        break;
+                    }
+                }
+            }
+        }
+    }
+    let share = states.iter().filter(|(state, _)| held(*state)).count() as f64 / states.len().max(1) as f64;
+    let options = Options { precision: of.precision, ..Options::threads(operant::device::threads_available()) };
+    let mut values = Evaluator::new(Arc::clone(&puzzle), &file.net, params, &options)?;
+    let begun = Instant::now();
+    let mut scores: BTreeMap<Option<usize>, Score> = BTreeMap::new();
+    let mut all = Score::default();
+    for states in states.chunks(TOGETHER) {
+        let starts: Vec<P::State> = states.iter().map(|(state, _)| *state).collect();
+        let solutions = match args.search {
+            SearchName::Greedy => greedy(&*puzzle, &mut values, &starts, args.most_moves),
+            SearchName::Beam => beam(&*puzzle, &mut values, &starts, args.width, args.most_moves),
+            SearchName::Astar => {
+                let settings =
+                    AstarSettings { weight: args.weight, batch: args.width, most_expanded: args.most_expanded };
+                starts.iter().map(|&start| astar(&*puzzle, &mut values, start, settings)).collect()
+            }
+        };
+        for (&(state, depth), solution) in states.iter().zip(&solutions) {
+            let distance = puzzle.distance(state);
+            scores.entry(distance.or(depth)).or_default().add(solution, distance);
+            all.add(solution, distance);
+        }
+    }
+    let seconds = begun.elapsed().as_secs_f64();
+    let exact = P::SIZE == 2;
+    let name = format!("{:?}", args.search).to_lowercase();
+    if of.json {
+        let rows: Vec<_> = scores.iter().map(|(distance, score)| score.json(*distance, exact)).collect();
+        let object = json!({
+            "run": of.run, "checkpoint": of.checkpoint, "env": file.puzzle.env, "search": name, "width": args.width,
+            "seed": of.seed, "held_out_share": share, "seconds": seconds, "by_distance": rows,
+            "all": all.json(None, exact),
+        });
+        return print(&format!("{object}\n"));
+    }
+    let first = if exact { "distance" } else { "walk" };
+    let mut text = format!("{first:>8}   states  solved %  mean length   × best   expanded\n");
+    for (distance, score) in &scores {
+        text += &score.line(&distance.map_or_else(|| "-".into(), |distance| distance.to_string()), exact);
+    }
+    text += &all.line("all", exact);
+    text += &format!(
+        "{name}, width {}, {seconds:.1} s, {:.1} % of these states held out of training, checkpoint {}\n",
+        args.width,
+        100.0 * share,
+        of.checkpoint
+    );
+    print(&text)
+}

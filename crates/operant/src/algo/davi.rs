@@ -1,0 +1,452 @@
+//! Value iteration on reverse scrambles (DAVI: McAleer et al., arXiv:1805.07470; Agostinelli et al., "Solving the Rubik's cube
+//! with deep reinforcement learning and search", 2019): a network learns how many moves a puzzle's states are from solved.
+//!
+//! One batch: walk backwards from the solved state, value all successors of where the walks end by a copy of the network that is
+//! renewed now and then, and learn 1 + the least of them. Where a puzzle's states can be numbered, the copy values each
+//! representative once: the same numbers for less work. Nothing is allocated after [`Davi::new`].
+
+use super::{Algorithm, Build, Entry, Parts, Phase, Policy, Report, part};
+use crate::config::{self, Table};
+use crate::env::puzzle::{Puzzle, View};
+use crate::error::{Error, Result};
+use crate::lanes::Backend;
+use crate::lanes::rng::HostRng;
+use crate::nn::{Feed, Gradients, Method, Node, Optimizer, Options, Params, Plan, Precision, Schedule, Wanted};
+use crate::search::{PuzzleName, ValueFile, ValueNet};
+use crate::telemetry::Metric;
+use serde::{Deserialize, Serialize};
+use std::time::Instant;
+
+/// The `[davi]` table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// States of a batch.
+    pub batch_size: usize,
+    /// Batches of an iteration.
+    pub batches: usize,
+    /// Batches after which the copy that values successors is renewed.
+    pub target_interval: u64,
+    /// Walks have 1 to so many moves.
+    pub scramble_depth: u32,
+    /// What the network sees: cubies, or pairs of corners (cube2).
+    pub view: View,
+    /// Show the network one state for all its images under 3 rotations, mirror and inversion (cube2).
+    pub symmetry: bool,
+    /// Share of states that are never learned from; with symmetry, whole orbits at a time.
+    pub held_out: f64,
+    /// Step size of the optimiser.
+    pub learning_rate: f64,
+    /// Lower the learning rate along half a cosine to a hundredth at the end of the run.
+    pub anneal_lr: bool,
+    /// Gradients longer than this are shortened to it; 0 for no limit.
+    pub max_grad_norm: f64,
+    /// Where the squared error becomes linear, in moves; 0 for never.
+    pub huber_delta: f64,
+    /// Added to the root of Adam's second moment.
+    pub adam_eps: f64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            batch_size: 4096,
+            batches: 10,
+            target_interval: 50,
+            scramble_depth: 100,
+            view: View::Cubies,
+            symmetry: false,
+            held_out: 0.0,
+            learning_rate: 1e-3,
+            anneal_lr: true,
+            max_grad_norm: 0.0,
+            huber_delta: 1.0,
+            adam_eps: 1e-8,
+        }
+    }
+}
+
+/// DAVI in the list of algorithms.
+pub const ENTRY: Entry = Entry {
+    name: "davi",
+    summary: "value iteration on reverse scrambles: how far a puzzle's states are from solved (cube2, cube3)",
+    defaults: config::defaults::<Settings>,
+    resolve: |table| Ok(config::to_table(&read(table)?)),
+    may_change: &["batches", "target_interval", "scramble_depth", "learning_rate", "anneal_lr", "max_grad_norm"],
+    build: |build| {
+        let settings = read(&build.settings)?;
+        let env = build.env.spec().name;
+        let half_turns = build.env.params().iter().any(|param| param.name == "half_turns" && param.value != 0.0);
+        let (view, symmetry) = (settings.view, settings.symmetry);
+        let name = PuzzleName { env: env.to_owned(), view, symmetry, half_turns };
+        if let Some(puzzle) = name.pocket() {
+            return Ok(Box::new(Davi::new(puzzle, name, settings, build)?));
+        }
+        match name.cube() {
+            Some(_) if symmetry => Err(Error::Invalid("davi.symmetry on cube3: wanted false; it is for cube2".into())),
+            Some(puzzle) => Ok(Box::new(Davi::new(puzzle?, name, settings, build)?)),
+            None => Err(Error::Invalid(format!(
+                "davi learns puzzles with one solved state: wanted cube2 or cube3, got {env}"
+            ))),
+        }
+    },
+};
+
+fn read(table: &Table) -> Result<Settings> {
+    config::read(table, "davi")
+}
+
+impl Settings {
+    fn check(&self) -> Result<()> {
+        let rule = |holds: bool, key: &str, got: &dyn std::fmt::Display, wanted: &str| {
+            if holds { Ok(()) } else { Err(Error::Invalid(format!("davi.{key} = {got}: wanted {wanted}"))) }
+        };
+        let positive = |x: f64| x > 0.0 && x <= 1e30;
+        let not_negative = |x: f64| (0.0..=1e30).contains(&x);
+        rule((1..=1 << 20).contains(&self.batch_size), "batch_size", &self.batch_size, "1..=1048576")?;
+        rule((1..=1 << 20).contains(&self.batches), "batches", &self.batches, "1..=1048576")?;
+        rule(self.target_interval >= 1, "target_interval", &self.target_interval, "at least 1")?;
+        rule((1..=1000).contains(&self.scramble_depth), "scramble_depth", &self.scramble_depth, "1..=1000")?;
+        rule((0.0..=0.9).contains(&self.held_out), "held_out", &self.held_out, "0 to 0.9")?;
+        rule(positive(self.learning_rate), "learning_rate", &self.learning_rate, "more than 0")?;
+        rule(positive(self.adam_eps), "adam_eps", &self.adam_eps, "more than 0")?;
+        rule(not_negative(self.huber_delta), "huber_delta", &self.huber_delta, "0 (never) or more")?;
+        rule(not_negative(self.max_grad_norm), "max_grad_norm", &self.max_grad_norm, "0 (no limit) or more")
+    }
+}
+
+/// Reported numbers, in the order of [`METRICS`].
+#[derive(Clone, Copy)]
+enum Reported {
+    Loss,
+    TargetMean,
+    GradNorm,
+    LearningRate,
+    Valued,
+}
+
+const METRICS: &[Metric] = &[
+    Metric::new("loss/value", "mean cost of the difference to 1 + the least successor", ""),
+    Metric::new("target/mean", "mean of 1 + the least successor", "moves"),
+    Metric::new("grad_norm", "norm of the gradient before clipping", ""),
+    Metric::new("learning_rate", "step size of the optimiser", ""),
+    Metric::new("valued", "successors that the network valued, of all", ""),
+];
+
+/// Values of successors by the copy of the network.
+struct Target<S> {
+    params: Params,
+    plan: Plan,
+    value: Node,
+    /// Value of each representative since the copy was renewed: NaN if not asked for, infinite if waiting. Empty for puzzles
+    /// without numbers.
+    known: Vec<f32>,
+    /// Representatives that wait for their value, `[rows]`, and their entries `[rows, shown]`.
+    waiting: Vec<S>,
+    entries: Vec<i32>,
+    /// `[rows]` values of a puzzle without numbers.
+    values: Vec<f32>,
+}
+
+/// A run of value iteration.
+pub struct Davi<P: Puzzle> {
+    settings: Settings,
+    seed: u64,
+    total_steps: u64,
+    puzzle: P,
+    file: ValueFile,
+    params: Params,
+    optimizer: Optimizer,
+    schedule: Schedule,
+    learner: Plan,
+    target: Target<P::State>,
+    /// `[B]`
+    states: Vec<P::State>,
+    /// `[B, moves]` representatives of successors.
+    successors: Vec<P::State>,
+    /// `[B, shown]`
+    entries: Vec<i32>,
+    /// `[B]`
+    targets: Vec<f32>,
+    /// Batches so far.
+    updates: u64,
+    /// Successors that the network valued in this iteration.
+    valued: u64,
+}
+
+/// Most rows that the copy values at once.
+const TARGET_ROWS: usize = 8192;
+
+/// Whether an orbit is held out of training, of which so many millionths are: a function of its representative's entries alone.
+pub fn held_out(entries: &[i32], millionths: u32) -> bool {
+    // FNV-1a over the entries, then the finaliser of MurmurHash3, so that shares are even.
+    let mut hash = entries.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &entry| {
+        (hash ^ u64::from(entry as u32)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    hash = (hash ^ (hash >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    (hash ^ (hash >> 33)) % 1_000_000 < u64::from(millionths)
+}
+
+impl<P: Puzzle> Davi<P> {
+    /// Builds everything that the run will ever allocate.
+    fn new(puzzle: P, name: PuzzleName, settings: Settings, build: Build) -> Result<Self> {
+        let Build { pool, seed, total_steps, precision, network, .. } = build;
+        settings.check()?;
+        if precision == Precision::F16 {
+            return Err(Error::Invalid("precision = f16 for davi: wanted f32 or bf16".into()));
+        }
+        let features = puzzle.features();
+        let net = ValueNet::new(features, &network.hidden, network.activation)?;
+        let (mut graph, value) = net.build()?;
+        let params = graph.params(seed)?;
+        let options = Options { pool, precision, seed, ..Options::default() };
+        let size = settings.batch_size;
+        let all = size * puzzle.moves();
+        let rows = all.min(TARGET_ROWS);
+        let numbered = puzzle.states();
+        let target = Target {
+            params: params.clone(),
+            plan: Plan::inference(&graph, &[value], rows, &options)?,
+            value,
+            known: vec![f32::NAN; numbered.unwrap_or(0)],
+            waiting: Vec::with_capacity(rows),
+            entries: vec![0; rows * features.shown],
+            values: vec![0.0; if numbered.is_some() { 0 } else { all }],
+        };
+        let wanted = graph.input("target", [1]);
+        let loss = match settings.huber_delta {
+            0.0 => graph.mse_loss(value, wanted)?,
+            delta => graph.huber_loss(value, wanted, delta as f32)?,
+        };
+        let wanted = Wanted { losses: vec![(loss, 1.0)], ..Wanted::default() };
+        let rate = settings.learning_rate as f32;
+        let max_norm = (settings.max_grad_norm > 0.0).then_some(settings.max_grad_norm as f32);
+        let method = Method::Adam { beta1: 0.9, beta2: 0.999, eps: settings.adam_eps };
+        Ok(Self {
+            learner: Plan::new(&graph, &wanted, size, &options)?,
+            optimizer: Optimizer::new(method, &params, max_norm, Backend::fast())?,
+            schedule: match settings.anneal_lr {
+                true => Schedule::Cosine { from: rate, to: rate / 100.0 },
+                false => Schedule::Constant(rate),
+            },
+            file: ValueFile { puzzle: name, net, held_out: (settings.held_out * 1e6).round() as u32 },
+            states: vec![puzzle.solved(); size],
+            successors: vec![puzzle.solved(); all],
+            entries: vec![0; size * features.shown],
+            targets: vec![0.0; size],
+            updates: 0,
+            valued: 0,
+            settings,
+            seed,
+            total_steps,
+            puzzle,
+            params,
+            target,
+        })
+    }
+
+    /// Walks to the states of a batch, each a random one among those at the end of 1 to `scramble_depth` moves.
+    fn draw(&mut self) {
+        let shown = self.file.net.shown;
+        let (puzzle, moves) = (&self.puzzle, self.puzzle.moves() as u32);
+        let places = self.states.iter_mut().zip(self.entries.chunks_exact_mut(shown));
+        for (row, (state, entries)) in places.enumerate() {
+            let (low, high) = (self.updates as u32, (self.updates >> 32) as u32);
+            let mut rng = HostRng::new(self.seed, row as u32, low, high);
+            let length = 1 + rng.below(self.settings.scramble_depth);
+            let mut last = rng.below(moves);
+            let mut now = puzzle.turned(puzzle.solved(), last as usize);
+            let mut done = 1;
+            loop {
+                if done >= length {
+                    let representative = puzzle.representative(now);
+                    puzzle.encode(representative, entries);
+                    if self.file.held_out == 0 || !held_out(entries, self.file.held_out) {
+                        *state = now;
+                        break;
+                    }
+                }
+                // Never straight back.
+                let undo = puzzle.inverse(last as usize) as u32;
+                last = (undo + 1 + rng.below(moves - 1)) % moves;
+                now = puzzle.turned(now, last as usize);
+                done += 1;
+            }
+        }
+    }
+
+    /// Targets of the batch.
+    fn bootstrap(&mut self) {
+        let Self { puzzle, states, successors, target, targets, .. } = self;
+        let (moves, solved) = (puzzle.moves(), puzzle.solved());
+        for (state, successors) in states.iter().zip(successors.chunks_exact_mut(moves)) {
+            for (m, successor) in successors.iter_mut().enumerate() {
+                *successor = puzzle.representative(puzzle.turned(*state, m));
+            }
+        }
+        let numbered = !target.known.is_empty();
+        let mut first = 0;
+        for (i, &successor) in successors.iter().enumerate() {
+            let wanted = !numbered || {
+                let known = &mut target.known[puzzle.number(successor)];
+                let wanted = known.is_nan();
+                if wanted {
+                    *known = f32::INFINITY;
+                }
+                wanted
+            };
+            if wanted {
+                target.waiting.push(successor);
+            }
+            if target.waiting.len() == target.plan.max_rows() {
+                self.valued += target.run(puzzle, self.file.net.shown, first) as u64;
+                first = i + 1;
+            }
+        }
+        self.valued += target.run(puzzle, self.file.net.shown, first) as u64;
+        let rows = states.iter().zip(successors.chunks_exact(moves)).zip(targets.iter_mut()).enumerate();
+        for (row, ((state, successors), wanted)) in rows {
+            let mut least = f32::INFINITY;
+            for (m, &successor) in successors.iter().enumerate() {
+                let value = match (successor == solved, numbered) {
+                    (true, _) => 0.0,
+                    (false, true) => target.known[puzzle.number(successor)],
+                    (false, false) => target.values[row * moves + m],
+                };
+                least = least.min(value);
+            }
+            *wanted = if *state == solved { 0.0 } else { 1.0 + least };
+        }
+    }
+
+    /// One step of the optimiser; gives loss and norm of the gradient, or nothing if it diverged.
+    fn update(&mut self, learning_rate: f32, report: &mut Report) -> Option<(f32, f32)> {
+        let rows = self.states.len();
+        let feeds = [Feed::Ints(&self.entries), Feed::Real(&self.targets)];
+        let outcome = self.learner.train(&self.params, rows, &feeds, 1.0, Gradients::Replace);
+        let begun = report.spans.begin();
+        let step = self.optimizer.step(&mut self.params, self.learner.gradients(), learning_rate);
+        report.spans.end(Phase::Optimize as usize, begun);
+        if !outcome.finite || !step.finite {
+            let what = if outcome.finite { "the gradient" } else { "the loss" };
+            report.diverged = Some(format!("{what} is not finite"));
+            return None;
+        }
+        Some((outcome.loss, step.grad_norm))
+    }
+}
+
+impl<S: Copy> Target<S> {
+    /// Values those that wait, whose first has number `first` among the successors; tells how many they were.
+    fn run<P: Puzzle<State = S>>(&mut self, puzzle: &P, shown: usize, first: usize) -> usize {
+        let rows = self.waiting.len();
+        if rows == 0 {
+            return 0;
+        }
+        for (&state, entries) in self.waiting.iter().zip(self.entries.chunks_exact_mut(shown)) {
+            puzzle.encode(state, entries);
+        }
+        self.plan.forward(&self.params, rows, &[Feed::Ints(&self.entries[..rows * shown])]);
+        // A distance is never negative, and only the solved state's is 0.
+        let values = self.plan.output(self.value).iter().map(|value| value.max(0.0));
+        if self.known.is_empty() {
+            self.values[first..first + rows].iter_mut().zip(values).for_each(|(to, value)| *to = value);
+        } else {
+            for (&state, value) in self.waiting.iter().zip(values) {
+                self.known[puzzle.number(state)] = value;
+            }
+        }
+        self.waiting.clear();
+        rows
+    }
+
+    /// Takes over the network as it is now.
+    fn renew(&mut self, params: &Params) {
+        self.params.values_mut().copy_from_slice(params.values());
+        self.known.fill(f32::NAN);
+    }
+}
+
+impl<P: Puzzle> Algorithm for Davi<P> {
+    fn metrics(&self) -> &[Metric] {
+        METRICS
+    }
+
+    fn iterate(&mut self, report: &mut Report) {
+        let start = Instant::now();
+        let (mut loss, mut norm, mut mean, mut collected) = (0.0, 0.0, 0.0, 0.0);
+        self.valued = 0;
+        let learning_rate = self.schedule.at(self.steps(), self.total_steps);
+        for _ in 0..self.settings.batches {
+            let begun = Instant::now();
+            if self.updates.is_multiple_of(self.settings.target_interval) {
+                self.target.renew(&self.params);
+            }
+            self.draw();
+            self.bootstrap();
+            let drawn = Instant::now();
+            collected += (drawn - begun).as_secs_f64();
+            report.spans.note(Phase::Collect as usize, begun, drawn);
+            let Some((cost, length)) = self.update(learning_rate, report) else { return };
+            report.spans.note(Phase::Learn as usize, drawn, Instant::now());
+            self.updates += 1;
+            (loss, norm) = (loss + f64::from(cost), norm + f64::from(length));
+            mean += self.targets.iter().map(|&x| f64::from(x)).sum::<f64>() / self.targets.len() as f64;
+        }
+        let batches = self.settings.batches as f64;
+        let mut set = |metric: Reported, x: f64| report.values[metric as usize] = x;
+        set(Reported::Loss, loss / batches);
+        set(Reported::TargetMean, mean / batches);
+        set(Reported::GradNorm, norm / batches);
+        set(Reported::LearningRate, f64::from(learning_rate));
+        set(Reported::Valued, self.valued as f64 / (batches * self.successors.len() as f64));
+        report.seconds = [collected, start.elapsed().as_secs_f64() - collected];
+    }
+
+    fn plans(&mut self) -> Vec<(&'static str, &mut Plan)> {
+        vec![("value", &mut self.target.plan), ("learn", &mut self.learner)]
+    }
+
+    fn steps(&self) -> u64 {
+        self.updates * self.states.len() as u64
+    }
+
+    fn steps_per_iteration(&self) -> u64 {
+        (self.settings.batches * self.states.len()) as u64
+    }
+
+    fn set_total_steps(&mut self, total_steps: u64) {
+        self.total_steps = total_steps;
+    }
+
+    fn adopt(&mut self, _: &Policy) -> Result<()> {
+        Err(Error::Invalid("davi learns values, not a policy; resume a run of davi".into()))
+    }
+
+    fn policy(&self) -> Result<Policy> {
+        Err(Error::Invalid(
+            "davi learns values, not a policy; its values solve by search (operant eval --search)".into(),
+        ))
+    }
+
+    fn save(&self) -> Result<Parts> {
+        Ok(Parts::from([
+            ("value.safetensors".into(), self.file.to_bytes(&self.params)),
+            ("target.safetensors".into(), self.file.to_bytes(&self.target.params)),
+            ("optimizer.safetensors".into(), self.optimizer.to_bytes()),
+            ("davi.json".into(), format!("{{\"updates\":{}}}", self.updates).into_bytes()),
+        ]))
+    }
+
+    fn load(&mut self, parts: &Parts) -> Result<()> {
+        let damaged = || Error::Saved("checkpoint's davi.json does not fit this run; take another".into());
+        let state: serde_json::Value = serde_json::from_slice(part(parts, "davi.json")?).map_err(|_| damaged())?;
+        self.updates = state["updates"].as_u64().ok_or_else(damaged)?;
+        self.params.from_bytes(part(parts, "value.safetensors")?)?;
+        self.optimizer.from_bytes(part(parts, "optimizer.safetensors")?)?;
+        self.target.params.from_bytes(part(parts, "target.safetensors")?)?;
+        self.target.known.fill(f32::NAN);
+        Ok(())
+    }
+}

@@ -1,0 +1,54 @@
+//! From every state to the successor of least value, never to one that the walk has been at.
+
+use super::{Solution, Values};
+use crate::env::puzzle::Puzzle;
+
+/// Walks from many states at once, each of at most `most` moves.
+pub fn greedy<P: Puzzle>(
+    puzzle: &P,
+    values: &mut dyn Values<P::State>,
+    states: &[P::State],
+    most: usize,
+) -> Vec<Solution> {
+    let mut walks: Vec<(Vec<P::State>, Vec<u8>)> = states.iter().map(|&state| (vec![state], Vec::new())).collect();
+    let mut ended: Vec<bool> = states.iter().map(|&state| state == puzzle.solved()).collect();
+    let (mut successors, mut owners, mut found) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..most {
+        successors.clear();
+        owners.clear();
+        for (walk, (seen, _)) in walks.iter().enumerate().filter(|(walk, _)| !ended[*walk]) {
+            let now = seen[seen.len() - 1];
+            for m in 0..puzzle.moves() {
+                let next = puzzle.turned(now, m);
+                if !seen.contains(&next) {
+                    successors.push(next);
+                    owners.push((walk, m));
+                }
+            }
+        }
+        if successors.is_empty() {
+            break;
+        }
+        values.values(&successors, &mut found);
+        let mut at = 0;
+        while at < owners.len() {
+            let walk = owners[at].0;
+            let end = at + owners[at..].iter().take_while(|(owner, _)| *owner == walk).count();
+            let solved = (at..end).find(|&i| successors[i] == puzzle.solved());
+            let best = solved.unwrap_or_else(|| {
+                // The first of equals, so that a walk repeats.
+                (at + 1..end).fold(at, |best, i| if found[i] < found[best] { i } else { best })
+            });
+            walks[walk].0.push(successors[best]);
+            walks[walk].1.push(owners[best].1 as u8);
+            ended[walk] = solved.is_some();
+            at = end;
+        }
+    }
+    let solution = |((seen, moves), start): ((Vec<P::State>, Vec<u8>), &P::State)| {
+        debug_assert_eq!(seen[0], *start);
+        let expanded = moves.len();
+        Solution { moves: (seen[seen.len() - 1] == puzzle.solved()).then_some(moves), expanded }
+    };
+    walks.into_iter().zip(states).map(solution).collect()
+}

@@ -1,0 +1,123 @@
+//! Value iteration: learns shallow states in seconds, repeats with its seed, goes on exactly.
+
+use operant::algo::davi::held_out;
+use operant::algo::{Algorithm, Parts, Report};
+use operant::config::{self, Table};
+use operant::env::cube::{DistanceTable, Metric};
+use operant::env::puzzle::{Puzzle, View};
+use operant::nn::Options;
+use operant::run::{Config, build_algorithm, build_env, build_pool};
+use operant::search::{Evaluator, PuzzleName, ValueFile, Values, greedy};
+use operant::{Error, Result};
+use std::sync::Arc;
+
+fn build(env: &str, words: &[&str]) -> Result<Box<dyn Algorithm>> {
+    let mut over = Table::new();
+    words.iter().try_for_each(|word| config::assign(&mut over, word))?;
+    let config = Config::resolve("davi", env, over)?;
+    let pool = build_pool(&config);
+    build_algorithm(&config, build_env(&config, &pool)?, pool)
+}
+
+/// A network that learns in seconds.
+const SMALL: [&str; 7] = [
+    "network.hidden=[64,64]",
+    "davi.batch_size=256",
+    "davi.batches=5",
+    "davi.target_interval=20",
+    "precision=f32",
+    "threads=1",
+    "davi.view=cubies",
+];
+
+fn iterate(davi: &mut dyn Algorithm, report: &mut Report, times: usize) {
+    for _ in 0..times {
+        report.begin();
+        davi.iterate(report);
+        assert_eq!(report.diverged, None);
+    }
+}
+
+fn saved(davi: &dyn Algorithm) -> Parts {
+    davi.save().unwrap()
+}
+
+#[test]
+fn shallow_states_are_learned_exactly() {
+    let words = [&SMALL[..], &["davi.symmetry=false", "davi.scramble_depth=4", "steps=600000"]].concat();
+    let mut davi = build("cube2", &words).unwrap();
+    let mut report = Report::new(davi.metrics().len());
+    let iterations = 600_000 / davi.steps_per_iteration() as usize;
+    iterate(davi.as_mut(), &mut report, iterations);
+    let (file, params) = ValueFile::from_bytes(&saved(&*davi)["value.safetensors"]).unwrap();
+    let puzzle = Arc::new(file.puzzle.pocket().unwrap());
+    let table = DistanceTable::build(puzzle.pocket(), Metric::Quarter);
+    let mut values = Evaluator::new(Arc::clone(&puzzle), &file.net, params, &Options::default()).unwrap();
+    // All states up to distance 3.
+    let states: Vec<u32> = (1..=3).flat_map(|depth| table.draw(depth, 200, 1).unwrap()).collect();
+    let mut found = Vec::new();
+    values.values(&states, &mut found);
+    let error = |(&state, &value): (&u32, &f32)| (value - table.distance(state) as f32).abs();
+    let mean = states.iter().zip(&found).map(error).sum::<f32>() / states.len() as f32;
+    assert!(mean < 0.3, "mean error {mean}");
+    let walks = greedy(&*puzzle, &mut values, &states, 20);
+    let solved = walks.iter().zip(&states).filter(|(walk, _)| walk.moves.is_some()).count();
+    assert_eq!(solved, states.len());
+}
+
+#[test]
+fn the_same_seed_repeats_and_a_resumed_run_ends_with_the_same_bits() {
+    for (env, more) in [("cube2", &["davi.symmetry=true", "davi.view=pairs", "davi.held_out=0.1"][..]), ("cube3", &[])]
+    {
+        let words = [&SMALL[..], more].concat();
+        let run = |words: &[&str]| {
+            let mut davi = build(env, words).unwrap();
+            let mut report = Report::new(davi.metrics().len());
+            iterate(davi.as_mut(), &mut report, 7);
+            (davi, report)
+        };
+        let (whole, _) = run(&words);
+        assert!(saved(&*run(&words).0) == saved(&*whole), "{env}: the same seed");
+        assert!(saved(&*run(&[&words[..], &["seed=2"]].concat()).0) != saved(&*whole), "{env}: another seed");
+        // Between two renewals of the copy: 5 batches of an iteration, 20 of an interval.
+        let mut first = build(env, &words).unwrap();
+        let mut report = Report::new(first.metrics().len());
+        iterate(first.as_mut(), &mut report, 3);
+        let parts = saved(&*first);
+        let mut second = build(env, &words).unwrap();
+        second.load(&parts).unwrap();
+        iterate(second.as_mut(), &mut report, 4);
+        assert!(saved(&*second) == saved(&*whole), "{env}: resumed");
+        assert_eq!(second.steps(), whole.steps());
+    }
+}
+
+#[test]
+fn orbits_are_held_out_whole_and_in_their_share() {
+    let name = PuzzleName { env: "cube2".into(), view: View::Cubies, symmetry: true, half_turns: false };
+    let puzzle = name.pocket().unwrap();
+    let mut entries = [0; 7];
+    let mut held = |state: u32| {
+        puzzle.encode(puzzle.representative(state), &mut entries);
+        held_out(&entries, 100_000)
+    };
+    let count = (0..20_000u32).filter(|&i| held(i * 183)).count();
+    assert!((1600..2400).contains(&count), "{count} of 20,000");
+    for state in (0..2000).map(|i| i * 1801) {
+        let images = operant::env::cube::Pocket::images(state);
+        assert!(images.iter().all(|&image| held(image) == held(state)));
+    }
+}
+
+#[test]
+fn mistakes_are_named() {
+    let message = |env: &str, words: &[&str]| build(env, words).map(drop).unwrap_err().to_string();
+    assert!(message("cartpole", &[]).contains("wanted cube2 or cube3, got cartpole"));
+    assert_eq!(message("cube2", &["davi.batch_size=0"]), "davi.batch_size = 0: wanted 1..=1048576");
+    assert!(message("cube3", &["davi.symmetry=true"]).contains("it is for cube2"));
+    assert!(message("cube3", &["davi.view=pairs"]).contains("pairs are for cube2"));
+    assert!(message("cube2", &["davi.held_out=1"]).contains("wanted 0 to 0.9"));
+    assert!(message("cube2", &["precision=f16"]).contains("wanted f32 or bf16"));
+    let davi = build("cube2", &[&SMALL[..], &["davi.symmetry=false"]].concat()).unwrap();
+    assert!(matches!(davi.policy(), Err(Error::Invalid(text)) if text.contains("operant eval --search")));
+}
