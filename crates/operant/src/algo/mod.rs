@@ -2,6 +2,8 @@
 //! [`Algorithm`].
 
 mod curiosity;
+mod curriculum;
+pub mod dqn;
 mod gradients;
 mod policy;
 mod popart;
@@ -9,6 +11,7 @@ pub mod ppo;
 mod scratch;
 
 pub use curiosity::Curiosity;
+pub use curriculum::Settings as CurriculumSettings;
 pub use policy::{ActionsMut, Actor, EncoderName, Head, MemoryName, NetworkSettings, OBS_LIMIT, Policy};
 
 use crate::config::Table;
@@ -201,7 +204,7 @@ pub struct Entry {
 }
 
 /// Every algorithm.
-pub static ALGORITHMS: &[Entry] = &[ppo::ENTRY];
+pub static ALGORITHMS: &[Entry] = &[ppo::ENTRY, dqn::ENTRY];
 
 /// The algorithm of this name.
 pub fn find(name: &str) -> Result<&'static Entry> {
