@@ -1,4 +1,4 @@
-//! A run that Python drives: `operant.PPO` calls [`Trainer::advance`] again and again, each time for a fraction of a
+//! A run that Python drives: `operant.PPO` or `operant.DQN` calls [`Trainer::advance`] again and again, each time for a fraction of a
 //! second without the GIL, and looks at signals, callbacks and the screen in between.
 //!
 //! Invariant: the run is behind one lock that nobody waits for, so a second thread gets an error and not a race.
@@ -59,14 +59,15 @@ fn start(folder: PathBuf) -> Start {
 impl Trainer {
     /// A new run in a new folder: of a registered env, or of envs that Python brings.
     #[new]
-    #[pyo3(signature = (env, settings, folder, host=None))]
+    #[pyo3(signature = (algo, env, settings, folder, host=None))]
     fn new(
+        algo: &str,
         env: &str,
         settings: Vec<(String, Bound<'_, PyAny>)>,
         folder: PathBuf,
         host: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
-        let config = Config::resolve("ppo", env, table(&settings)?).map_err(raise)?;
+        let config = Config::resolve(algo, env, table(&settings)?).map_err(raise)?;
         let pool = build_pool(&config);
         let (envs, link): (Box<dyn VecEnv>, _) = match host {
             None => (build_env(&config, &pool).map_err(raise)?, None),

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from operant import nn
 from operant._operant import __version__, list_envs
 from operant.devices import doctor
+from operant.dqn import DQN
 from operant.ppo import PPO
 from operant.registration import register_envs
 from operant.single import OperantEnv
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from operant import sb3
 
 __all__ = [
+    "DQN",
     "OperantEnv",
     "OperantVectorEnv",
     "PPO",
