@@ -37,12 +37,15 @@ fn positive(text: &str) -> Result<f64, String> {
 }
 
 /// Metrics on a plain line, beside steps and time.
-const PLAIN: [(&str, &str); 7] = [
+const PLAIN: [(&str, &str); 10] = [
     ("sps", "sps"),
     ("episodes", "episodes"),
     ("return", "return"),
     ("loss/policy", "policy"),
     ("loss/value", "value"),
+    ("loss/td", "td"),
+    ("q", "q"),
+    ("epsilon", "epsilon"),
     ("entropy", "entropy"),
     ("approx_kl", "kl"),
 ];

@@ -34,12 +34,16 @@ const TOGETHER: [(&str, &[&str]); 2] = [
     ("share of time", &["time/collect", "time/learn", "time/other"]),
 ];
 /// Metrics in the order of plots; others follow.
-const FIRST: [&str; 9] = [
+const FIRST: [&str; 13] = [
     "return",
     "length",
     "sps",
     "loss/policy",
     "loss/value",
+    "loss/td",
+    "td_error",
+    "q",
+    "epsilon",
     "entropy",
     "approx_kl",
     "clip_fraction",

@@ -202,7 +202,7 @@ fn fitting<'a, T>(values: &'a [T], wanted: usize, what: &str) -> PyResult<&'a [T
 fn no_state(what: &str) -> Error {
     Error::Saved(format!(
         "{what}: envs brought from Python have no state that can be saved, so an exact resume is not possible; take \
-         the policy alone with operant.PPO.load(path, env=env)"
+         the policy alone with load(path, env=env)"
     ))
 }
 

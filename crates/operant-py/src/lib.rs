@@ -52,7 +52,7 @@ mod _operant {
     #[pymodule_export]
     use super::network::Network;
     #[pymodule_export]
-    use super::settings::{ppo_settings, resolve_settings, run_settings};
+    use super::settings::{algorithm_settings, resolve_settings, run_settings};
     #[pymodule_export]
     use super::trainer::{Trainer, copy_checkpoint};
 

@@ -11,10 +11,11 @@ use std::path::PathBuf;
 
 /// The keys that there are, with their defaults: those of the top level under "", then by table.
 #[pyfunction]
-pub(crate) fn ppo_settings(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+pub(crate) fn algorithm_settings<'py>(py: Python<'py>, algo: &str) -> PyResult<Bound<'py, PyDict>> {
+    let entry = algo::find(algo).map_err(raise)?;
     let tables = PyDict::new(py);
     tables.set_item("", dict(py, &config::defaults::<Settings>())?)?;
-    tables.set_item("ppo", dict(py, &(algo::find("ppo").map_err(raise)?.defaults)())?)?;
+    tables.set_item(entry.name, dict(py, &(entry.defaults)())?)?;
     tables.set_item("network", dict(py, &config::defaults::<NetworkSettings>())?)?;
     Ok(tables)
 }
@@ -30,14 +31,15 @@ pub(crate) fn run_settings<'py>(py: Python<'py>, folder: PathBuf, text: Option<&
     of_config(py, &config.map_err(raise)?)
 }
 
-/// Every setting of a run of this env, where these are given.
+/// Every setting of a run of this algorithm and env, where these are given.
 #[pyfunction]
 pub(crate) fn resolve_settings<'py>(
     py: Python<'py>,
+    algo: &str,
     env: &str,
     settings: Vec<(String, Bound<'py, PyAny>)>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    of_config(py, &Config::resolve("ppo", env, table(&settings)?).map_err(raise)?)
+    of_config(py, &Config::resolve(algo, env, table(&settings)?).map_err(raise)?)
 }
 
 /// Every setting of a run.
@@ -67,9 +69,18 @@ fn value(path: &str, object: &Bound<'_, PyAny>) -> PyResult<Value> {
     } else if object.is_instance_of::<PyList>() || object.is_instance_of::<PyTuple>() {
         let items = object.try_iter()?.map(|item| value(path, &item?));
         Value::Array(items.collect::<PyResult<_>>()?)
+    } else if let Ok(pairs) = object.cast::<PyDict>() {
+        let item = |(key, item): (Bound<'_, PyAny>, Bound<'_, PyAny>)| {
+            let key: String = key.extract()?;
+            let inner = value(&format!("{path}.{key}"), &item)?;
+            Ok((key, inner))
+        };
+        Value::Table(pairs.iter().map(item).collect::<PyResult<_>>()?)
     } else {
         let got = object.get_type().name()?;
-        return Err(PyTypeError::new_err(format!("{path} is of type {got}: wanted a number, text, bool or list")));
+        return Err(PyTypeError::new_err(format!(
+            "{path} is of type {got}: wanted a number, text, bool, list or dict"
+        )));
     })
 }
 

@@ -1,4 +1,4 @@
-//! A run that Python drives: `operant.PPO` calls [`Trainer::advance`] again and again, each time for a fraction of a
+//! A run that Python drives: `operant.PPO` or `operant.DQN` calls [`Trainer::advance`] again and again, each time for a fraction of a
 //! second without the GIL, and looks at signals, callbacks and the screen in between.
 //!
 //! Invariant: the run is behind one lock that nobody waits for, so a second thread gets an error and not a race.
@@ -54,11 +54,11 @@ impl Trainer {
     }
 }
 
-fn on_device(env: &str, mut over: Table, device: Option<&str>) -> Result<Config, Error> {
+fn on_device(algo: &str, env: &str, mut over: Table, device: Option<&str>) -> Result<Config, Error> {
     if let Some(device) = device {
         config::insert(&mut over, "device", config::Value::String(device.to_owned()))?;
     }
-    Config::resolve("ppo", env, over)
+    Config::resolve(algo, env, over)
 }
 
 fn start(folder: PathBuf) -> Start {
@@ -69,8 +69,9 @@ fn start(folder: PathBuf) -> Start {
 impl Trainer {
     /// A new run in a new folder: of a registered env, or of envs that Python brings.
     #[new]
-    #[pyo3(signature = (env, settings, folder, host=None))]
+    #[pyo3(signature = (algo, env, settings, folder, host=None))]
     fn new(
+        algo: &str,
         env: &str,
         settings: Vec<(String, Bound<'_, PyAny>)>,
         folder: PathBuf,
@@ -80,8 +81,8 @@ impl Trainer {
         // Python runs live on the CPU unless a device is named.
         let open = over.get("device").is_some_and(|device| device.as_str() == Some("auto"));
         let config = match open {
-            true => decide_device(|device| on_device(env, over.clone(), device)).map_err(raise)?.0,
-            false => Config::resolve("ppo", env, over).map_err(raise)?,
+            true => decide_device(|device| on_device(algo, env, over.clone(), device)).map_err(raise)?.0,
+            false => Config::resolve(algo, env, over).map_err(raise)?,
         };
         let pool = build_pool(&config);
         let (envs, link): (Box<dyn VecEnv>, _) = match host {

@@ -8,10 +8,14 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 
 /// Metrics in the order in which one looks at them; others follow.
-const ORDER: [&str; 10] = [
+const ORDER: [&str; 14] = [
     "sps",
     "loss/policy",
     "loss/value",
+    "loss/td",
+    "td_error",
+    "q",
+    "epsilon",
     "entropy",
     "approx_kl",
     "clip_fraction",

@@ -16,6 +16,7 @@ from operant import games, nn
 from operant._operant import __version__, list_envs
 from operant.cuda import CudaVectorEnv
 from operant.devices import doctor
+from operant.dqn import DQN
 from operant.ppo import PPO
 from operant.registration import register_envs
 from operant.single import OperantEnv
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CudaVectorEnv",
+    "DQN",
     "OperantEnv",
     "OperantVectorEnv",
     "PPO",

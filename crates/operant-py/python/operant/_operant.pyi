@@ -19,14 +19,14 @@ def doctor(folders: list[str]) -> str:
 def add_library_folders(folders: list[str]) -> None:
     """Looks for NVIDIA's libraries in these folders too."""
 
-def ppo_settings() -> dict[str, dict[str, Any]]:
+def algorithm_settings(algo: str) -> dict[str, dict[str, Any]]:
     """The keys that there are, with their defaults: those of the top level under "", then by table."""
 
 def run_settings(folder: str, text: str | None = None) -> dict[str, Any]:
     """The settings of the run in a folder, or those that `text` holds as a `run.toml` does."""
 
-def resolve_settings(env: str, settings: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Every setting of a run of this env, where these are given."""
+def resolve_settings(algo: str, env: str, settings: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Every setting of a run of this algorithm and env, where these are given."""
 
 def copy_checkpoint(folder: str, to: str, checkpoint: str | None = None) -> None:
     """Copies the settings and one checkpoint of a run to another folder, which then can be resumed."""
@@ -243,7 +243,9 @@ class Actor:
 class Trainer:
     """A run. All methods raise RuntimeError while another thread is training it."""
 
-    def __new__(cls, env: str, settings: list[tuple[str, Any]], folder: str, host: Any = None) -> Trainer: ...
+    def __new__(
+        cls, algo: str, env: str, settings: list[tuple[str, Any]], folder: str, host: Any = None
+    ) -> Trainer: ...
     @staticmethod
     def resume(folder: str, checkpoint: str | None = None) -> Trainer: ...
     @property

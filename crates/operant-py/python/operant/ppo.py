@@ -1,4 +1,4 @@
-"""The trainer: proximal policy optimisation on the engine's environments and on those that the user brings.
+"""Proximal policy optimisation on the engine's environments and on those that the user brings.
 
 >>> import operant
 >>> model = operant.PPO("CartPole-v1", seed=1).learn(20_000)
@@ -7,47 +7,22 @@
 
 from __future__ import annotations
 
-import difflib
 import json
-import os
-import shutil
-import sys
-import tempfile
-import threading
-import time
-import warnings
-import weakref
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
-import gymnasium
-import numpy as np
-import numpy.typing as npt
-
-from operant import _operant, devices, foreign
-from operant.spaces import UnknownEnvError, check_seed, env_info, whole
-from operant.vector import OperantVectorEnv
+from operant import _operant
+from operant.model import Model, _count
 
 __all__ = ["PPO"]
 
-Callback = Callable[["PPO", dict[str, float]], "bool | None"]
-PathLike = str | os.PathLike[str]
-
-_TABLES: dict[str, dict[str, Any]] = _operant.ppo_settings()
-_PATHS = {key: f"{table}.{key}" if table else key for table, keys in _TABLES.items() for key in keys}
-
 _ALIASES = {
-    "n_envs": "num_envs",
     "n_steps": "num_steps",
     "batch_size": "minibatch_size",
     "n_epochs": "update_epochs",
     "clip_range": "clip_coef",
     "normalize_advantage": "norm_adv",
-    "net_arch": "hidden",
-    "total_timesteps": "steps",
 }
-"""Names of Stable-Baselines3 and CleanRL where they differ."""
 
 _BROUGHT = {
     "learning_rate": 3e-4,
@@ -60,13 +35,8 @@ _BROUGHT = {
 _BROUGHT_SAMPLES = 2048
 _BROUGHT_MINIBATCH = 64
 
-_CHUNK_S = 0.05
-"""Seconds of training between looks at signals."""
-_CALLBACK_S = 0.1
-_SPACES_NOTE, _SETTINGS_NOTE, _SPACES_FILE = "operant.spaces", "operant.run", "spaces.json"
 
-
-class PPO:
+class PPO(Model, algo="ppo", aliases=_ALIASES):
     """Proximal policy optimisation with its environments, network and run.
 
     Keywords are the keys of a ``run.toml``: those of its top level (``seed``, ``num_envs``, ``threads``,
@@ -81,498 +51,56 @@ class PPO:
     learning rate 3e-4. The same settings and seed give the same weights, whatever the number of threads.
     """
 
-    def __init__(
-        self,
-        env: Any,
-        *,
-        run_dir: PathLike | None = None,
-        env_kwargs: Mapping[str, Any] | None = None,
-        checkpoint: Mapping[str, float] | None = None,
-        **settings: Any,
-    ) -> None:
-        """Builds envs, network and run; nothing is trained yet.
+    _extra = ("num_minibatches",)
 
-        Args:
-            env: a name of :func:`operant.list_envs` or of Gymnasium's registry, a Gymnasium env or vector env, or a
-                function that makes Gymnasium envs (``num_envs`` of them, 1 if not given, stepped one after another).
-                Vector envs of every autoreset mode work; :mod:`operant.foreign` says what becomes of each.
-            run_dir: keep the run here: settings, metrics, checkpoints, and what ``operant monitor`` watches. Must not
-                hold a run yet; :meth:`resume` goes on with one. None for a temporary folder.
-            env_kwargs: parameters of the env, if it is a name or a function.
-            checkpoint: ``every`` (iterations), ``every_s`` (seconds), ``improved_s`` (least seconds before another for a
-                better return) and ``keep`` of the run's checkpoints.
-            **settings: see above.
-        """
-        values = _by_name(settings)
-        env_kwargs = dict(env_kwargs or {})
-        host, make = None, None
-        if isinstance(env, str) and _is_registered(env):
-            name = env
-            pairs = [(f"env.{key}", _plain(value)) for key, value in env_kwargs.items()]
-        else:
-            if isinstance(env, str) and env not in gymnasium.registry:
-                raise _unknown_env(env)
-            count = values.get("num_envs")
-            host, make = foreign.open_envs(env, None if count is None else whole("num_envs", count), env_kwargs)
-            name, pairs = host.name, []
-            values["num_envs"] = host.num_envs
-            values = _brought_settings(values)
-        values.setdefault("until", "steps")
-        pairs += [(_PATHS[key], value) for key, value in values.items()]
-        pairs += [(f"checkpoint.{key}", _plain(value)) for key, value in (checkpoint or {}).items()]
-        if "num_minibatches" in settings:
-            pairs.append(("ppo.minibatch_size", _minibatch(name, pairs, settings["num_minibatches"])))
-        kept, folder = _folder(run_dir)
-        devices.add_library_folders()
-        self._set_up(_operant.Trainer(name, pairs, folder, host), kept, folder, host, make)
+    @classmethod
+    def _by_name(cls, settings: Mapping[str, Any]) -> dict[str, Any]:
+        if "num_minibatches" in settings and ("minibatch_size" in settings or "batch_size" in settings):
+            raise TypeError("PPO got num_minibatches and minibatch_size: wanted one of them")
+        values = super()._by_name(settings)
+        if "target_kl" in settings:
+            values.setdefault("target_kl", 0.0)
+        return values
 
-    def _set_up(
-        self,
-        trainer: _operant.Trainer | None,
-        kept: tempfile.TemporaryDirectory[str] | None,
-        folder: str,
-        host: foreign.HostEnvs | None = None,
-        make: Callable[[int], foreign.HostEnvs] | None = None,
-        actor: _operant.Actor | None = None,
-        spaces: tuple[Any, Any] | None = None,
-    ) -> None:
-        self._trainer, self._temporary, self._folder = trainer, kept, Path(folder)
-        self._host, self._make = host, make
-        self._actor, self._actor_steps = actor, -1
-        self._told: set[str] = set()
-        self._learning = threading.Lock()
-        self.metrics: dict[str, float] = {}
-        self.num_timesteps = 0
-        if trainer is not None:
-            # Runs at exit too, so that the last metrics are written.
-            weakref.finalize(self, trainer.close)
-            env = trainer.settings()["env"]
-            if host is not None:
-                spaces = host.observations.space, host.actions.space
-                text = json.dumps([foreign.describe_space(space) for space in spaces])
-                (self._folder / _SPACES_FILE).write_text(text, encoding="utf-8")
+    @classmethod
+    def _brought_settings(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """What was given over Stable-Baselines3's settings, in sizes that fit together."""
+        values = {**_BROUGHT, **values}
+        envs = values["num_envs"]
+        values.setdefault("num_steps", max(1, _BROUGHT_SAMPLES // envs))
+        if "minibatch_size" not in values:
+            steps = _count("num_steps", values["num_steps"])
+            if values.get("memory", "none") == "none":
+                values["minibatch_size"] = _divisor(envs * steps, _BROUGHT_MINIBATCH)
             else:
-                name = env.pop("name")
-                like = OperantVectorEnv(name, 1, **env)
-                spaces = like.single_observation_space, like.single_action_space
-            self._refresh()
-        assert spaces is not None
-        self.observation_space, self.action_space = spaces
-        self._observations, self._actions = foreign.Observations(spaces[0]), foreign.Actions(spaces[1])
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Every setting of the run, by table, as its ``run.toml`` holds them."""
-        return self._need("settings").settings()
-
-    @property
-    def run_dir(self) -> Path:
-        """The folder of the run; a temporary one if none was named."""
-        return self._folder
-
-    def learn(
-        self,
-        total_timesteps: float | None = None,
-        callback: Callback | None = None,
-        progress_bar: bool = False,
-    ) -> PPO:
-        """Trains for so many more env steps, rounded up to whole iterations.
-
-        The GIL is released meanwhile. Ctrl-C stops after the iteration under way (at once, in envs that the user
-        brought), leaves the model as it is then, and raises KeyboardInterrupt. What an env of the user raises is raised
-        here; nothing is learned from the iteration in which it did, and the next call begins new episodes.
-
-        Args:
-            total_timesteps: env steps of all envs together. Schedules go from the model's first step to the last of
-                this call. None goes on until ``settings["steps"]``, which is what finishes a resumed run exactly.
-            callback: called with the model and its newest metrics, ten times a second at most and at the end; if it
-                returns False, training stops.
-            progress_bar: whether to show progress on the standard error stream.
-        """
-        trainer = self._need("learn")
-        more = None if total_timesteps is None else _count("total_timesteps", total_timesteps)
-        if not self._learning.acquire(blocking=False):
-            raise RuntimeError("the model is being trained already; wait for that call of learn to return")
-        try:
-            target = trainer.settings()["steps"] if more is None else self.num_timesteps + more
-            if target > self.num_timesteps:
-                self._learn(trainer, target, callback, progress_bar)
-        finally:
-            self._learning.release()
-        return self
-
-    def _learn(self, trainer: _operant.Trainer, target: int, callback: Callback | None, progress_bar: bool) -> None:
-        trainer.go_on(target)
-        bar = _Bar(self.num_timesteps, target) if progress_bar else None
-        end: str | None = None
-        told = time.monotonic()
-        try:
-            while end is None:
-                end = trainer.advance(_CHUNK_S)
-                self._refresh()
-                now = time.monotonic()
-                if end is None and now - told < _CALLBACK_S:
-                    continue
-                told = now
-                if bar:
-                    bar.show(self.metrics)
-                if callback is not None and callback(self, dict(self.metrics)) is False:
-                    end = end or "stopped"
-        except BaseException as error:
-            self._refresh()
-            if isinstance(error, KeyboardInterrupt):
-                end = "stopped"
-            raise
-        finally:
-            if bar:
-                bar.close()
-            if end is not None and self._temporary is None:
-                trainer.conclude(end)
-            self._warn()
-
-    def predict(
-        self,
-        observation: Any,
-        state: tuple[npt.NDArray[np.float32], ...] | None = None,
-        episode_start: npt.ArrayLike | None = None,
-        deterministic: bool = False,
-        action_masks: npt.ArrayLike | None = None,
-    ) -> tuple[Any, tuple[npt.NDArray[np.float32], ...] | None]:
-        """Actions for one observation or for a batch, and the state of a policy with a memory (else None).
-
-        Args:
-            observation: as the env gives them, one or several side by side.
-            state: what the last call returned; None for the beginning of episodes.
-            episode_start: ``[N]``, true where an episode begins, whose state is forgotten.
-            deterministic: take the most probable actions in place of samples.
-            action_masks: ``[N, choices]``, 0 where an action is illegal.
-        """
-        actor = self._current_actor()
-        rows, several = self._observations.rows(observation)
-        if episode_start is not None and state is not None:
-            going_on = ~np.asarray(episode_start, dtype=np.bool_).reshape(len(rows), 1)
-            state = tuple(np.where(going_on, part, np.float32(0)) for part in state)
-        masks = None
-        if action_masks is not None:
-            masks = np.ascontiguousarray(np.asarray(action_masks, dtype=np.bool_), dtype=np.uint8).reshape(
-                len(rows), -1
-            )
-        before = None if state is None else [np.ascontiguousarray(part, dtype=np.float32) for part in state]
-        rows = np.ascontiguousarray(rows, dtype=np.float32)
-        chosen, after = actor.act(rows, bool(deterministic), masks, before)
-        actions = self._actions.native(chosen)
-        return (actions if several else actions[0]), (tuple(after) or None)
-
-    def evaluate(self, episodes: int = 100, deterministic: bool = True, seed: int = 0) -> dict[str, Any]:
-        """Plays whole episodes without learning: ``mean_return``, ``std_return``, ``returns``, ``lengths``.
-
-        Envs that the user brought as objects are those of training: their episodes are cut short and the next
-        :meth:`learn` begins new ones.
-        """
-        trainer = self._need("evaluate")
-        episodes, seed = whole("episodes", episodes), check_seed(seed)
-        if episodes < 1:
-            raise ValueError(f"episodes = {episodes}: wanted at least 1")
-        if self._host is None:
-            returns, lengths = trainer.evaluate(episodes, bool(deterministic), seed)
-        else:
-            envs = self._make(min(self._host.num_envs, episodes)) if self._make else self._host
-            try:
-                actor = trainer.actor(seed)
-                returns, lengths = foreign.play(
-                    envs, actor, episodes=episodes, deterministic=bool(deterministic), seed=seed % 2**32
-                )
-            finally:
-                if self._make:
-                    envs.envs.close()
-                else:
-                    trainer.restart_envs()
-        return {
-            "mean_return": float(np.mean(returns)),
-            "std_return": float(np.std(returns)),
-            "returns": returns,
-            "lengths": lengths,
-        }
-
-    def save(self, path: PathLike) -> None:
-        """Saves the model.
-
-        A path that ends in ``.safetensors`` is a file of the policy with its settings. Any other is a folder from which
-        training also goes on exactly: the optimiser, the normalisers and the env's state are in it, save that of envs
-        that the user brought. It is a run folder, so ``operant eval`` takes it too.
-        """
-        path = Path(path)
-        if path.suffix == ".safetensors":
-            path.parent.mkdir(parents=True, exist_ok=True)
-            spaces = [foreign.describe_space(space) for space in (self.observation_space, self.action_space)]
-            notes = [(_SPACES_NOTE, json.dumps(spaces))]
-            if self._trainer is not None:
-                notes.append((_SETTINGS_NOTE, self._trainer.settings_text()))
-            self._current_actor().save(os.fspath(path), notes)
-            return
-        trainer = self._need("save to a folder")
-        if (path / "metrics.jsonl").exists():
-            raise ValueError(f"{path} holds a run: wanted another folder, or one that save wrote")
-        trainer.save()
-        _operant.copy_checkpoint(os.fspath(self._folder), os.fspath(path))
-        if self._host is not None:
-            shutil.copy(self._folder / _SPACES_FILE, path / _SPACES_FILE)
+                values["minibatch_size"] = steps * _divisor(envs, max(1, envs // 4))
+        return values
 
     @classmethod
-    def load(cls, path: PathLike, env: Any = None, *, run_dir: PathLike | None = None, **settings: Any) -> PPO:
-        """A model from what :meth:`save` wrote, from a run folder or from one of its checkpoints.
-
-        It predicts the same bits. Training goes on exactly where a folder holds a run of a registered env and neither
-        ``env`` nor settings are given; else it goes on with the policy and its normaliser, and optimiser, schedules and
-        counters begin anew. Without ``env``, a policy trained on envs that the user brought can predict and be saved.
-
-        Args:
-            path: a folder or a ``.safetensors`` file.
-            env: envs to go on with, as for :class:`PPO`.
-            run_dir: as for :class:`PPO`.
-            **settings: laid over those that were saved; also ``env_kwargs`` and ``checkpoint``.
-        """
-        path = Path(path)
-        file, folder, checkpoint = _find_policy(path)
-        actor = _operant.Actor.load(os.fspath(file), 0)
-        saved: dict[str, Any] = {}
-        text = actor.note(_SETTINGS_NOTE)
-        if folder is not None:
-            saved = _operant.run_settings(os.fspath(folder))
-        elif text is not None:
-            saved = _operant.run_settings(os.fspath(path), text)
-        saved_env = saved.pop("env", {})
-        name = saved_env.pop("name", None)
-        registered = name is not None and _is_registered(name)
-        if registered and env is None and not settings and not path.is_file() and folder is not None:
-            kept, new = _folder(run_dir)
-            _operant.copy_checkpoint(os.fspath(folder), new, checkpoint)
-            model = cls.__new__(cls)
-            devices.add_library_folders()
-            model._set_up(_operant.Trainer.resume(new), kept, new)
-            return model
-        if env is None and not registered:
-            if settings or run_dir is not None:
-                raise ValueError(f"{path} was trained on envs brought from Python: give env= to train on")
-            model = cls.__new__(cls)
-            model._set_up(None, None, os.fspath(path), actor=actor, spaces=_saved_spaces(actor, folder))
-            return model
-        if env is None:
-            env = name
-            settings.setdefault("env_kwargs", saved_env)
-        base = {**_flat(saved), **_network_of(actor)}
-        if not (isinstance(env, str) and _is_registered(env)):
-            base.pop("num_envs", None)
-        for key in ["steps", *_by_name(_only_settings(settings))]:
-            base.pop(key, None)
-        model = cls(env, run_dir=run_dir, **{**base, **settings})
-        model._need("load").adopt(actor)
-        return model
+    def _computed(
+        cls, env: str, pairs: list[tuple[str, Any]], settings: Mapping[str, Any]
+    ) -> list[tuple[str, Any]]:
+        if "num_minibatches" not in settings:
+            return []
+        path = "ppo.minibatch_size"
+        count = _count("num_minibatches", settings["num_minibatches"])
+        sizes = _operant.resolve_settings("ppo", env, [pair for pair in pairs if pair[0] != path])
+        samples = sizes["num_envs"] * sizes["ppo"]["num_steps"]
+        if samples % count:
+            raise ValueError(f"num_minibatches = {count} does not divide num_envs*num_steps = {samples}")
+        return [(path, int(samples // count))]
 
     @classmethod
-    def resume(cls, run_dir: PathLike, checkpoint: str | None = None) -> PPO:
-        """Goes on with the run in a folder exactly, in that folder, from its newest checkpoint or the named one.
+    def _can_run(cls, network: Mapping[str, Any]) -> bool:
+        return network["kind"] == "actor_critic"
 
-        ``model.learn()`` then finishes what the run was to do.
-        """
-        folder = os.fspath(run_dir)
-        name = _operant.run_settings(folder)["env"]["name"]
-        if not _is_registered(name):
-            raise ValueError(
-                f"{folder} was trained on {name}, brought from Python: the state of such envs can't be saved, so an "
-                "exact resume is not possible; take its policy with operant.PPO.load(run_dir, env=env)"
-            )
-        model = cls.__new__(cls)
-        devices.add_library_folders()
-        model._set_up(_operant.Trainer.resume(folder, checkpoint), None, folder)
-        return model
-
-    def _need(self, what: str) -> _operant.Trainer:
-        if self._trainer is None:
-            raise ValueError(f"{what}: the model was loaded without envs; load it with env= to train or evaluate")
-        return self._trainer
-
-    def _current_actor(self) -> _operant.Actor:
-        if self._actor is None or (self._trainer is not None and self._actor_steps != self.num_timesteps):
-            self._actor, self._actor_steps = self._need("predict").actor(), self.num_timesteps
-        return self._actor
-
-    def _refresh(self) -> None:
-        assert self._trainer is not None
-        before = self.metrics
-        metrics = self._trainer.metrics()
-        passed = metrics["seconds"] - before.get("seconds", metrics["seconds"])
-        done = metrics["steps"] - before.get("steps", metrics["steps"])
-        metrics["sps"] = done / passed if passed > 0 and done > 0 else before.get("sps", float("nan"))
-        self.metrics, self.num_timesteps = metrics, int(metrics["steps"])
-
-    def _warn(self) -> None:
-        assert self._trainer is not None
-        for sink, reason in self._trainer.failures():
-            if sink not in self._told:
-                self._told.add(sink)
-                warnings.warn(f"{sink}: {reason}; training goes on without it", RuntimeWarning, stacklevel=3)
-
-    def __repr__(self) -> str:
-        where = "no envs" if self._trainer is None else repr(self._trainer.settings()["env"]["name"])
-        return f"operant.PPO({where}, num_timesteps={self.num_timesteps}, run_dir={os.fspath(self._folder)!r})"
-
-
-class _Bar:
-    """One line on the standard error stream that overwrites itself."""
-
-    def __init__(self, first: int, last: int) -> None:
-        self._first, self._last, self._start, self._width = first, last, time.monotonic(), 0
-
-    def show(self, metrics: Mapping[str, float]) -> None:
-        steps = int(metrics["steps"])
-        share = min(1.0, (steps - self._first) / max(1, self._last - self._first))
-        passed = time.monotonic() - self._start
-        left = passed / share - passed if share > 0 else float("nan")
-        filled = round(20 * share)
-        line = (
-            f"{'█' * filled}{'░' * (20 - filled)} {share:4.0%} {steps:,} steps, {metrics['sps']:,.0f}/s, "
-            f"return {metrics['return']:.1f}, {left:.0f} s left"
-        )
-        sys.stderr.write("\r" + line.ljust(self._width))
-        sys.stderr.flush()
-        self._width = len(line)
-
-    def close(self) -> None:
-        sys.stderr.write("\n")
-        sys.stderr.flush()
-
-
-def _is_registered(name: str) -> bool:
-    try:
-        env_info(name)
-    except UnknownEnvError:
-        return False
-    return True
-
-
-def _unknown_env(name: str) -> Exception:
-    if name.endswith("Policy"):
-        return ValueError(f"env = {name!r}: operant.PPO takes the env first and the network as hidden=[64, 64]")
-    known = [*_operant.list_envs(), *gymnasium.registry]
-    near = difflib.get_close_matches(name, known, 1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    return UnknownEnvError(f"unknown env {name!r}{hint} (operant.list_envs(), gymnasium.registry)")
-
-
-def _only_settings(keywords: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in keywords.items() if key not in ("env_kwargs", "checkpoint")}
-
-
-def _by_name(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Keywords under the engine's names, as plain values; None is not given."""
-    values: dict[str, Any] = {}
-    for key, value in settings.items():
-        name = _ALIASES.get(key, key)
-        if name == "num_minibatches":
-            if "minibatch_size" in settings or "batch_size" in settings:
-                raise TypeError("PPO got num_minibatches and minibatch_size: wanted one of them")
-            continue
-        if name not in _PATHS:
-            near = difflib.get_close_matches(key, [*_PATHS, *_ALIASES, "num_minibatches", "run_dir", "env_kwargs"], 1)
-            hint = f"; did you mean {near[0]!r}?" if near else f" (known: {', '.join(_PATHS)})"
-            raise TypeError(f"PPO got an unknown keyword {key!r}{hint}")
-        if name in values:
-            raise TypeError(f"PPO got {key!r} and {name!r}, which are the same setting")
-        if value is None and name == "target_kl":
-            value = 0.0
-        if value is not None:
-            values[name] = _plain(value)
-    return values
-
-
-def _plain(value: Any) -> Any:
-    """NumPy's numbers and arrays as Python's."""
-    if isinstance(value, (np.generic, np.ndarray)):
-        return value.tolist()
-    return [_plain(one) for one in value] if isinstance(value, (list, tuple)) else value
-
-
-def _count(name: str, value: float) -> int:
-    number = int(value) if isinstance(value, (float, np.floating)) and value == int(value) else whole(name, value)
-    if not 1 <= number < 2**62:
-        raise ValueError(f"{name} = {value}: wanted at least 1")
-    return number
-
-
-def _brought_settings(values: dict[str, Any]) -> dict[str, Any]:
-    """Settings for envs that the user brings: what was given over Stable-Baselines3's, in sizes that fit together."""
-    values = {**_BROUGHT, **values}
-    envs = values["num_envs"]
-    values.setdefault("num_steps", max(1, _BROUGHT_SAMPLES // envs))
-    if "minibatch_size" not in values:
-        steps = _count("num_steps", values["num_steps"])
-        if values.get("memory", "none") == "none":
-            values["minibatch_size"] = _divisor(envs * steps, _BROUGHT_MINIBATCH)
-        else:
-            values["minibatch_size"] = steps * _divisor(envs, max(1, envs // 4))
-    return values
+    @classmethod
+    def _network_of(cls, actor: _operant.Actor) -> dict[str, Any]:
+        memory = json.loads(actor.architecture).get("memory")
+        found = super()._network_of(actor)
+        found |= {"normalize_obs": actor.normalizes, "memory": memory["kind"] if memory else "none"}
+        return found | ({"memory_size": memory["size"]} if memory else {})
 
 
 def _divisor(number: int, most: int) -> int:
     return next(size for size in range(min(number, most), 0, -1) if number % size == 0)
-
-
-def _minibatch(name: str, pairs: list[tuple[str, Any]], num_minibatches: Any) -> int:
-    count = _count("num_minibatches", num_minibatches)
-    sizes = _operant.resolve_settings(name, [pair for pair in pairs if pair[0] != "ppo.minibatch_size"])
-    samples = sizes["num_envs"] * sizes["ppo"]["num_steps"]
-    if samples % count:
-        raise ValueError(f"num_minibatches = {count} does not divide num_envs*num_steps = {samples}")
-    return int(samples // count)
-
-
-def _folder(run_dir: PathLike | None) -> tuple[tempfile.TemporaryDirectory[str] | None, str]:
-    if run_dir is not None:
-        return None, os.fspath(run_dir)
-    kept = tempfile.TemporaryDirectory(prefix="operant-", ignore_cleanup_errors=True)
-    return kept, os.path.join(kept.name, "run")
-
-
-def _find_policy(path: Path) -> tuple[Path, Path | None, str | None]:
-    """The policy's file below a path; the run folder that it belongs to, if any; its checkpoint, if one was named."""
-    if path.is_file():
-        run = path.parents[2] if len(path.parents) > 2 and path.parents[1].name == "ckpt" else None
-        return path, run, path.parent.name if run else None
-    if (path / "policy.safetensors").is_file():
-        return path / "policy.safetensors", path.parents[1], path.name
-    names = sorted(one.name for one in (path / "ckpt").glob("step-*") if (one / "policy.safetensors").is_file())
-    if not names:
-        raise ValueError(f"{path} holds no policy: wanted a .safetensors file, a run folder or one of its checkpoints")
-    return path / "ckpt" / names[-1] / "policy.safetensors", path, None
-
-
-def _saved_spaces(actor: _operant.Actor, folder: Path | None) -> tuple[Any, Any]:
-    text = actor.note(_SPACES_NOTE)
-    if text is None and folder is not None and (folder / _SPACES_FILE).is_file():
-        text = (folder / _SPACES_FILE).read_text(encoding="utf-8")
-    if text is not None:
-        observation, action = (foreign.space_of(space) for space in json.loads(text))
-        return observation, action
-    box = gymnasium.spaces.Box
-    action = box(-np.inf, np.inf, (actor.dims,))
-    if actor.choices is not None:
-        one = len(actor.choices) == 1
-        action = gymnasium.spaces.Discrete(actor.choices[0]) if one else gymnasium.spaces.MultiDiscrete(actor.choices)
-    return box(-np.inf, np.inf, (actor.inputs,)), action
-
-
-def _flat(saved: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a ``run.toml`` as keywords."""
-    tables = {"": {key: value for key, value in saved.items() if not isinstance(value, dict)}, **saved}
-    return {key: tables[table][key] for table in _TABLES for key in _TABLES[table] if key in tables.get(table, {})}
-
-
-def _network_of(actor: _operant.Actor) -> dict[str, Any]:
-    """The keywords that give a network like that of a policy."""
-    description = json.loads(actor.architecture)
-    memory = description.get("memory")
-    found = {"hidden": description["hidden"], "activation": description["activation"]}
-    found |= {"normalize_obs": actor.normalizes, "memory": memory["kind"] if memory else "none"}
-    found["encoder"] = "conv" if description.get("image") else "flat"
-    return found | ({"memory_size": memory["size"]} if memory else {})

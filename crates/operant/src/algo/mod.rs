@@ -2,7 +2,9 @@
 //! [`Algorithm`].
 
 mod curiosity;
+mod curriculum;
 pub mod davi;
+pub mod dqn;
 mod gradients;
 mod policy;
 mod popart;
@@ -10,6 +12,7 @@ pub mod ppo;
 mod scratch;
 
 pub use curiosity::Curiosity;
+pub use curriculum::Settings as CurriculumSettings;
 pub use policy::{ActionsMut, Actor, EncoderName, Head, MemoryName, NetworkSettings, OBS_LIMIT, Policy};
 
 use crate::config::Table;
@@ -202,7 +205,7 @@ pub struct Entry {
 }
 
 /// Every algorithm.
-pub static ALGORITHMS: &[Entry] = &[ppo::ENTRY, davi::ENTRY];
+pub static ALGORITHMS: &[Entry] = &[ppo::ENTRY, dqn::ENTRY, davi::ENTRY];
 
 /// The algorithm of this name.
 pub fn find(name: &str) -> Result<&'static Entry> {

@@ -1,11 +1,12 @@
-//! A network that acts: logits or means to actions, with the normaliser that its observations went through.
+//! A network that acts: logits, means or values of actions to actions, with the normaliser that its observations went
+//! through.
 
 use crate::data::{ActionColumn, Running};
 use crate::env::{ActionSpace, Spec};
 use crate::error::{Error, Result};
 use crate::lanes::Backend;
 use crate::nn::dist::{DiagGaussian, Draws, Factored};
-use crate::nn::nets::{Architecture, Image, ImageEncoder, MemoryKind, MemoryLayer, Net};
+use crate::nn::nets::{ActionValue, Architecture, Image, ImageEncoder, MemoryKind, MemoryLayer, Net};
 use crate::nn::{Act, Feed, Metadata, Node, Options, Params, Plan};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -68,12 +69,7 @@ impl Default for NetworkSettings {
 impl NetworkSettings {
     /// The network for an env, whose observations may be images.
     pub fn architecture(&self, spec: &Spec, image: Option<Image>) -> Result<Architecture> {
-        if self.hidden.is_empty() || self.hidden.iter().any(|size| !(1..=65_536).contains(size)) {
-            return Err(Error::Invalid(format!(
-                "network.hidden = {:?}: wanted one or more sizes of 1..=65536, as in [64, 64]",
-                self.hidden
-            )));
-        }
+        self.check_hidden()?;
         let size = self.memory_size;
         if !(1..=65_536).contains(&size) {
             return Err(Error::Invalid(format!("network.memory_size = {size}: wanted 1..=65536")));
@@ -93,6 +89,35 @@ impl NetworkSettings {
             memory,
             image: self.encoder(image)?,
         })
+    }
+
+    /// The network that values the actions of an env, without what only some algorithms add. `actions` are choices.
+    pub fn action_value(&self, inputs: usize, actions: usize, image: Option<Image>) -> Result<ActionValue> {
+        self.check_hidden()?;
+        if self.memory != MemoryName::None {
+            let text = "network.memory: values of actions are learned from single steps; wanted none";
+            return Err(Error::Invalid(text.into()));
+        }
+        Ok(ActionValue {
+            inputs,
+            hidden: self.hidden.clone(),
+            actions,
+            activation: self.activation,
+            dueling: false,
+            noisy: false,
+            quantiles: None,
+            image: self.encoder(image)?,
+        })
+    }
+
+    fn check_hidden(&self) -> Result<()> {
+        if self.hidden.is_empty() || self.hidden.iter().any(|size| !(1..=65_536).contains(size)) {
+            return Err(Error::Invalid(format!(
+                "network.hidden = {:?}: wanted one or more sizes of 1..=65536, as in [64, 64]",
+                self.hidden
+            )));
+        }
+        Ok(())
     }
 
     fn encoder(&self, image: Option<Image>) -> Result<Option<ImageEncoder>> {
@@ -118,7 +143,7 @@ impl NetworkSettings {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Head {
-    /// Logits of one or more choices, side by side.
+    /// Logits of one or more choices, or values of the actions of one, side by side.
     Choices(Vec<usize>),
     /// Means of so many real numbers.
     Gaussian(usize),
@@ -175,7 +200,8 @@ pub const OBS_LIMIT: f32 = 10.0;
 pub struct Actor {
     plan: Plan,
     logits: Node,
-    value: Node,
+    /// None in a network that values actions, which always takes the best.
+    value: Option<Node>,
     head: Head,
     backend: Backend,
     /// H of the layer with a state, or 0.
@@ -192,7 +218,8 @@ const MAX_STATES: usize = 2;
 impl Actor {
     /// For up to `rows` observations at once. What the network gives and what the head takes is compared here, once and for all.
     pub fn new(net: &Net, head: Head, rows: usize, options: &Options) -> Result<Self> {
-        let (logits, value) = (net.outputs[0].1, net.outputs[1].1);
+        let logits = net.outputs[0].1;
+        let value = net.outputs.iter().find(|(name, _)| *name == "value").map(|(_, node)| *node);
         let row = vec![0.0; net.graph.shape(logits).iter().product()];
         match (&head, net.log_std) {
             (Head::Choices(heads), _) => Factored::new(&row, heads, None, options.backend).map(drop)?,
@@ -200,7 +227,7 @@ impl Actor {
             (Head::Gaussian(_), None) => return Err(Error::Invalid("a network without log_std".into())),
         }
         let (after, memory_size) = net.memory.as_ref().map_or((Vec::new(), 0), |m| (m.after.clone(), m.size));
-        let outputs: Vec<Node> = [logits, value].into_iter().chain(after.iter().copied()).collect();
+        let outputs: Vec<Node> = [logits].into_iter().chain(value).chain(after.iter().copied()).collect();
         let plan = Plan::inference(&net.graph, &outputs, rows, options)?;
         let state = vec![vec![0.0; rows * memory_size]; after.len()];
         let some = state.clone();
@@ -260,17 +287,18 @@ impl Actor {
         &mut self.state
     }
 
-    /// `[rows]` values of the last run.
+    /// `[rows]` values of the last run; none of a network that values actions.
     pub fn values(&self) -> &[f32] {
-        self.plan.output(self.value)
+        self.value.map_or(&[], |value| self.plan.output(value))
     }
 
-    /// `[rows, ΣA]` logits or `[rows, A]` means of the last run.
+    /// `[rows, ΣA]` logits, `[rows, A]` means or `[rows, A]` values of actions of the last run.
     pub fn logits(&self) -> &[f32] {
         self.plan.output(self.logits)
     }
 
-    /// Draws actions of the last run's rows, with log-probabilities. The env promises a legal action in every row.
+    /// Draws actions of the last run's rows, with log-probabilities: of a network that values actions the best ones, with
+    /// certainty. The env promises a legal action in every row.
     pub fn sample(
         &self,
         params: &Params,
@@ -279,6 +307,10 @@ impl Actor {
         actions: ActionsMut<'_>,
         log_prob: &mut [f32],
     ) {
+        if self.value.is_none() {
+            log_prob.fill(0.0);
+            return self.mode(params, legal, actions);
+        }
         match (&self.head, actions) {
             (Head::Choices(heads), ActionsMut::Choices(actions)) => {
                 Factored::checked(self.logits(), heads, legal, self.backend).sample(draws, actions, log_prob);
@@ -290,7 +322,7 @@ impl Actor {
         }
     }
 
-    /// The most probable actions of the last run's rows.
+    /// The most probable, or best, actions of the last run's rows.
     pub fn mode(&self, params: &Params, legal: Option<&[u8]>, actions: ActionsMut<'_>) {
         match (&self.head, actions) {
             (Head::Choices(heads), ActionsMut::Choices(actions)) => {
@@ -383,7 +415,7 @@ impl Policy {
         let has = self.normaliser.is_some();
         if has != normalises {
             return Err(Error::Invalid(format!(
-                "the policy was trained with ppo.normalize_obs = {has}; this run has {normalises}"
+                "the policy was trained with normalize_obs = {has}; this run has {normalises}"
             )));
         }
         Ok(())

@@ -4,6 +4,7 @@
 //! names and layouts. Ops are one file each in `ops/`, written once for f32 on wide registers and for f64, in which
 //! [`check`] compares their gradients with finite differences.
 
+mod action_value;
 pub mod channels;
 pub mod check;
 pub mod dist;

@@ -1,6 +1,7 @@
 //! Networks that algorithms, benchmarks and Python share, and the description that a checkpoint carries so that it can be
 //! run without the program that made it.
 
+pub use super::action_value::ActionValue;
 use super::graph::{Graph, Node};
 use super::init::Init;
 use super::op::Act;
@@ -57,6 +58,8 @@ pub enum Architecture {
         /// Number of actions.
         actions: usize,
     },
+    /// Values of actions; outputs `q [B, actions]`.
+    ActionValue(ActionValue),
     /// Fully connected residual blocks; outputs `logits [B, policy]` and `value [B, value]`.
     Residual {
         /// Observation numbers.
@@ -190,6 +193,7 @@ impl Architecture {
                 let q = dueling(&mut g, x, hidden, *stream, *actions)?;
                 (x, vec![("q", q)])
             }
+            Self::ActionValue(network) => return network.build(),
             Self::Residual { inputs, width, blocks, policy, value_hidden, value } => {
                 let x = g.input("obs", [*inputs]);
                 let h = residual(&mut g, "trunk", x, *width, *blocks)?;
@@ -206,6 +210,7 @@ impl Architecture {
     pub fn inputs(&self) -> usize {
         match self {
             Self::ActorCritic { inputs, .. } | Self::Dueling { inputs, .. } | Self::Residual { inputs, .. } => *inputs,
+            Self::ActionValue(network) => network.inputs,
         }
     }
 
@@ -275,7 +280,7 @@ impl ImageEncoder {
         Self { image, features }
     }
 
-    fn add(&self, g: &mut Graph, x: Node, inputs: usize) -> Result<Node> {
+    pub(super) fn add(&self, g: &mut Graph, x: Node, inputs: usize) -> Result<Node> {
         let Image { height, width, channels, channels_first, bytes } = self.image;
         if self.image.is_empty() || self.image.len() != inputs {
             let text = format!("an image of {height} x {width} x {channels} in observations of {inputs} numbers");

@@ -1,0 +1,124 @@
+//! What holds for every algorithm: the same bits for any number of threads, across save and load, and for the same seed.
+
+use operant::Result;
+use operant::algo::{ALGORITHMS, Algorithm, Report};
+use operant::config::{self, Table};
+use operant::run::{Config, SHIPPED, build_algorithm, build_env, build_pool};
+
+fn build(algo: &str, env: &str, words: &[&str]) -> Result<Box<dyn Algorithm>> {
+    let mut over = Table::new();
+    words.iter().try_for_each(|word| config::assign(&mut over, word))?;
+    let config = Config::resolve(algo, env, over)?;
+    let pool = build_pool(&config);
+    build_algorithm(&config, build_env(&config, &pool)?, pool)
+}
+
+fn iterate(algorithm: &mut dyn Algorithm, report: &mut Report, times: usize) {
+    for _ in 0..times {
+        report.begin();
+        algorithm.iterate(report);
+        assert_eq!(report.diverged, None);
+    }
+}
+
+/// Settings under which everything that a checkpoint holds matters.
+const EVERYTHING: [(&str, &str, &[&str]); 13] = [
+    ("ppo", "pendulum", &["ppo.popart=true", "ppo.curiosity=icm", "ppo.update_epochs=2"]),
+    ("ppo", "mountaincar", &["ppo.curiosity=rnd", "ppo.anneal_clip=true", "ppo.anneal_ent=true"]),
+    ("ppo", "cartpole", &["num_envs=48", "ppo.num_steps=32", "ppo.minibatch_size=512"]),
+    ("ppo", "pendulum", &["num_envs=40", "ppo.num_steps=32", "ppo.minibatch_size=320", "ppo.update_epochs=2"]),
+    ("ppo", "probe_masked", &["ppo.target_kl=0.01"]),
+    ("ppo", "probe_memory", &["network.memory=lstm"]),
+    (
+        "ppo",
+        "cartpole",
+        &["precision=bf16", "ppo.optimizer=muon", "ppo.normalize_obs=true", "ppo.normalize_reward=true"],
+    ),
+    ("dqn", "cartpole", &["dqn.learning_starts=600", "dqn.prioritized_replay=true", "dqn.buffer_size=2000"]),
+    (
+        "dqn",
+        "cartpole",
+        &["num_envs=600", "dqn.num_steps=8", "dqn.learning_starts=0", "dqn.batch_size=500", "dqn.n_step=1"],
+    ),
+    ("dqn", "mountaincar", &["dqn.learning_starts=300", "dqn.noisy=true", "dqn.quantiles=8", "dqn.normalize_obs=true"]),
+    ("dqn", "probe_masked", &["dqn.tau=0.1", "dqn.target_network_frequency=3", "dqn.optimizer=adamw", "dqn.loss=mse"]),
+    (
+        "dqn",
+        "probe_truncation",
+        &["precision=bf16", "dqn.replay_ratio=2.7", "dqn.double_q=false", "dqn.warmup_updates=9"],
+    ),
+    (
+        "dqn",
+        "cartpole",
+        &[
+            "dqn.learning_starts=600",
+            "dqn.curriculum.param=gravity",
+            "dqn.curriculum.from=5",
+            "dqn.curriculum.to=9.8",
+            "dqn.curriculum.success_return=15",
+            "dqn.curriculum.success_rate=0.3",
+            "dqn.curriculum.window=10",
+            "dqn.curriculum.mix=0.3",
+        ],
+    ),
+];
+
+#[test]
+fn every_algorithm_is_looked_at() {
+    for entry in ALGORITHMS {
+        assert!(EVERYTHING.iter().any(|(algo, ..)| *algo == entry.name), "{}", entry.name);
+    }
+}
+
+#[test]
+fn threads_do_not_change_a_bit() {
+    for (algo, env, words) in EVERYTHING {
+        let weights = ["threads=1", "threads=2", "threads=4"].map(|threads| {
+            let mut algorithm = build(algo, env, &[words, &[threads]].concat()).unwrap();
+            let mut report = Report::new(algorithm.metrics().len());
+            iterate(algorithm.as_mut(), &mut report, 4);
+            (algorithm.save().unwrap(), report.values.iter().map(|x| x.to_bits()).collect::<Vec<_>>())
+        });
+        assert!(weights[0] == weights[1] && weights[0] == weights[2], "{algo} {env} {words:?}");
+    }
+}
+
+#[test]
+fn going_on_from_a_save_changes_no_bit() {
+    for (algo, env, words) in EVERYTHING {
+        let mut straight = build(algo, env, words).unwrap();
+        let mut report = Report::new(straight.metrics().len());
+        iterate(straight.as_mut(), &mut report, 5);
+        let saved = straight.save().unwrap();
+        iterate(straight.as_mut(), &mut report, 5);
+        let mut resumed = build(algo, env, words).unwrap();
+        resumed.load(&saved).unwrap();
+        assert_eq!(resumed.steps(), 5 * resumed.steps_per_iteration());
+        iterate(resumed.as_mut(), &mut report, 5);
+        let (straight, resumed) = (straight.save().unwrap(), resumed.save().unwrap());
+        let differ: Vec<&String> = straight.keys().filter(|name| straight.get(*name) != resumed.get(*name)).collect();
+        assert!(differ.is_empty() && straight.len() == resumed.len(), "{algo} {env} {words:?}: {differ:?}");
+    }
+}
+
+#[test]
+fn seeds_differ_and_repeat() {
+    for entry in ALGORITHMS {
+        let weights = |seed: &str| {
+            let mut algorithm = build(entry.name, "cartpole", &[seed]).unwrap();
+            let mut report = Report::new(algorithm.metrics().len());
+            iterate(algorithm.as_mut(), &mut report, 3);
+            algorithm.save().unwrap()
+        };
+        assert!(weights("seed=1") == weights("seed=1") && weights("seed=1") != weights("seed=2"), "{}", entry.name);
+    }
+}
+
+#[test]
+fn shipped_settings_build_and_iterate() {
+    for (algo, env, _) in SHIPPED.iter().filter(|(algo, ..)| !algo.contains('/')) {
+        let mut algorithm = build(algo, env, &[]).unwrap();
+        let mut report = Report::new(algorithm.metrics().len());
+        iterate(algorithm.as_mut(), &mut report, 1);
+    }
+}
