@@ -159,7 +159,7 @@ pub trait Algorithm: Send {
     fn set_total_steps(&mut self, total_steps: u64);
     /// Goes on with the weights and the normaliser of another policy; the optimiser stays as it is.
     fn adopt(&mut self, policy: &Policy) -> Result<()>;
-    /// The policy as it is now, for evaluation; an error if it learns none.
+    /// The policy as it is now, for evaluation; [`Error::Invalid`] if it learns none.
     fn policy(&self) -> Result<Policy>;
     /// Everything needed to go on exactly from here; the part `policy.safetensors` is a policy's file, if it learns one.
     fn save(&self) -> Result<Parts>;

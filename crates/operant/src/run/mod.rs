@@ -573,9 +573,10 @@ impl Run {
             return Ok(None);
         }
         let play = Play { episodes: EVAL_EPISODES, seed: self.config.settings.seed, deterministic: true, threads: 1 };
-        let parts = self.algorithm.save()?;
-        let Some(policy) = parts.get("policy.safetensors") else { return Ok(None) };
-        let policy = algo::Policy::from_bytes(policy)?;
+        let policy = match self.algorithm.policy() {
+            Err(Error::Invalid(_)) => return Ok(None),
+            policy => policy?,
+        };
         Ok(Some(evaluate(&policy, &self.config.env, &self.config.env_params, &play, None)?.mean()))
     }
 }
