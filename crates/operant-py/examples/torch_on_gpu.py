@@ -30,15 +30,15 @@ def main() -> None:
     args = parser.parse_args()
     n, steps = args.num_envs, args.num_steps
     torch.manual_seed(1)
-    envs = operant.make_vec("CartPole-v1", num_envs=n, seed=1, device="cuda")
+    envs = operant.make_vec("CartPole-v1", num_envs=n, seed=1, device="cuda", output="torch")
     actor, critic = network(4, 2), network(4, 1)
     optimizer = torch.optim.Adam([*actor.parameters(), *critic.parameters()], lr=3e-3, fused=True)
     obs = torch.empty(steps + 1, n, 4, device="cuda")
     actions = torch.empty(steps, n, dtype=torch.int64, device="cuda")
     log_probs, rewards = (torch.empty(steps, n, device="cuda") for _ in range(2))
-    terminated, ended = (torch.empty(steps, n, dtype=torch.bool, device="cuda") for _ in range(2))
+    ended = torch.empty(steps, n, dtype=torch.bool, device="cuda")
     returns = torch.zeros(n, device="cuda")
-    obs[0] = torch.from_dlpack(envs.reset()[0])
+    obs[0] = envs.reset()[0]
     torch.cuda.synchronize()
     start = time.perf_counter()
     stepping = 0.0
@@ -49,12 +49,9 @@ def main() -> None:
                 logits = actor(obs[t]).log_softmax(-1)
                 actions[t] = (torch.rand(n, device="cuda") > logits[:, 0].exp()).long()
                 log_probs[t] = logits.gather(1, actions[t, :, None]).squeeze(1)
-                seen, reward, stopped, cut, infos = envs.step(actions[t])
-                obs[t + 1] = torch.from_dlpack(seen)
-                rewards[t] = torch.from_dlpack(reward)
-                terminated[t] = torch.from_dlpack(stopped)
-                ended[t] = terminated[t] | torch.from_dlpack(cut)
-                returns = torch.where(ended[t], torch.from_dlpack(infos["episode_return"]), returns)
+                obs[t + 1], rewards[t], stopped, cut, infos = envs.step(actions[t])
+                ended[t] = stopped | cut
+                returns = torch.where(ended[t], infos["episode_return"], returns)
             torch.cuda.synchronize()
             stepping += time.perf_counter() - began
             values = critic(obs).squeeze(-1)

@@ -448,15 +448,23 @@ impl DeviceEngine {
         Ok((arrays.obs.clone_ref(py), infos))
     }
 
-    /// Steps all envs: observations, rewards, terminations, truncations, infos.
-    #[pyo3(signature = (actions, /))]
-    fn step<'py>(&self, py: Python<'py>, actions: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTuple>> {
+    /// Steps all envs: observations, rewards, terminations, truncations, infos. If a stream is named it waits for them.
+    #[pyo3(signature = (actions, stream=None, /))]
+    fn step<'py>(
+        &self,
+        py: Python<'py>,
+        actions: &Bound<'py, PyAny>,
+        stream: Option<u64>,
+    ) -> PyResult<Bound<'py, PyTuple>> {
         let mut guard = self.lock()?;
         let state = open(&mut guard, self.id)?;
         if !state.begun {
             return Err(ResetNeeded::new_err(format!("{} has no episodes yet; call reset()", self.id)));
         }
         state.step(py, actions)?;
+        if let Some(stream) = stream {
+            state.shelves[state.turn].ready.hold(stream).map_err(raise)?;
+        }
         let Arrays { obs, reward, terminated, truncated, infos } = &state.arrays[state.turn];
         let infos = infos.bind(py).copy()?.into_any();
         let [obs, reward, terminated, truncated] =

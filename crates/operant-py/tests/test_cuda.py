@@ -39,6 +39,22 @@ def test_rows_are_those_of_the_cpu(env_id):
     assert gpu.save() == cpu.save()
 
 
+def test_rows_as_tensors_of_torch():
+    gpu, cpu = both("CartPole-v1")
+    gpu.close()
+    gpu = operant.make_vec("CartPole-v1", num_envs=N, seed=3, device="cuda", output="torch")
+    assert np.array_equal(gpu.reset()[0].cpu().numpy(), cpu.reset()[0])
+    for _ in range(60):
+        actions = torch.randint(0, 2, (N,), device="cuda")
+        *got, infos = gpu.step(actions)
+        wanted = cpu.step(actions.cpu().numpy())
+        assert all(np.array_equal(a.cpu().numpy(), b) for a, b in zip(got, wanted[:4], strict=True))
+        ended = (wanted[2] | wanted[3]).nonzero()[0]
+        if len(ended):
+            assert np.array_equal(infos["final_obs"].cpu().numpy()[ended], wanted[4]["final_obs"][ended])
+            assert np.array_equal(infos["episode_return"].cpu().numpy()[ended], wanted[4]["episode"]["r"][ended])
+
+
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8])
 def test_actions_of_every_kind(dtype):
     gpu, cpu = both("CartPole-v1")

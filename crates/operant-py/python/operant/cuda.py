@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import gymnasium
@@ -12,8 +13,6 @@ from gymnasium.vector.utils import batch_space
 from operant import devices, spaces
 from operant._operant import DeviceArray, DeviceEngine
 
-Step = tuple[DeviceArray, DeviceArray, DeviceArray, DeviceArray, dict[str, Any]]
-
 
 class CudaVectorEnv(VectorEnv[DeviceArray, Any, DeviceArray]):
     """N environments of one kind on a GPU. Made by :func:`operant.make_vec` with ``device="cuda"``.
@@ -21,6 +20,9 @@ class CudaVectorEnv(VectorEnv[DeviceArray, Any, DeviceArray]):
     Observations, rewards and flags are :class:`DeviceArray`: ``torch.from_dlpack(obs)``, ``jax.dlpack.from_dlpack(obs)``
     and ``cupy.asarray(obs)`` see the same memory, ordered behind the step on the stream that they work on;
     ``obs.numpy()`` waits and copies. Nothing else waits: ``step`` returns as soon as the work is queued.
+
+    With ``output="torch"`` they are PyTorch's tensors, made once for both blocks, and PyTorch's current stream waits for
+    every step: the fastest way for a loop in PyTorch.
 
     Actions are tensors of this GPU, read in place on a stream that follows the one they were made on, or host arrays,
     which are copied.
@@ -43,6 +45,7 @@ class CudaVectorEnv(VectorEnv[DeviceArray, Any, DeviceArray]):
         math: str = "strict",
         max_episode_steps: int | None = None,
         first_env: int = 0,
+        output: str = "dlpack",
         **params: Any,
     ) -> None:
         """See :func:`operant.make_vec`."""
@@ -66,6 +69,11 @@ class CudaVectorEnv(VectorEnv[DeviceArray, Any, DeviceArray]):
             params=spaces.numbers(params, info),
         )
         self._step = self._engine.step
+        if output not in ("dlpack", "torch"):
+            raise ValueError(f"output = {output!r}: wanted 'dlpack' or 'torch'")
+        self._torch = importlib.import_module("torch") if output == "torch" else None
+        # By the observations' array: there are two blocks of rows, so two entries.
+        self._tensors: dict[int, tuple[Any, ...]] = {}
         self.env_info: dict[str, Any] = self._engine.spec()
         self.num_envs = num_envs
         self.device = device
@@ -77,9 +85,7 @@ class CudaVectorEnv(VectorEnv[DeviceArray, Any, DeviceArray]):
         self.render_mode = None
         self.spec = gymnasium.registry.get(spaces.gymnasium_id(info["id"]))
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[DeviceArray, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begins an episode in every env, or in those of ``options["reset_mask"]``.
 
         Args:
@@ -92,16 +98,31 @@ class CudaVectorEnv(VectorEnv[DeviceArray, Any, DeviceArray]):
             raise ValueError(f"options {sorted(options)}: on a GPU wanted reset_mask or nothing")
         if mask is not None:
             mask = np.asarray(mask, dtype=np.bool_).tolist()
-        return self._engine.reset(None if seed is None else spaces.check_seed(seed), mask)
+        obs, infos = self._engine.reset(None if seed is None else spaces.check_seed(seed), mask)
+        if self._torch is None:
+            return obs, infos
+        tensor = self._torch.from_dlpack
+        return tensor(obs), {key: tensor(row) for key, row in infos.items()}
 
-    def step(self, actions: Any) -> Step:
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Queues a step of every env: observations, rewards, terminations, truncations, infos.
 
         Args:
             actions: ``[N]`` integers (int64, int32, uint8) for a discrete space, else ``[N, A]`` numbers (float32,
                 float64): a contiguous tensor of this GPU, or a host array.
         """
-        return self._step(actions)
+        if self._torch is None:
+            return self._step(actions)
+        # 1 is the legacy default stream, which PyTorch calls 0.
+        rows = self._step(actions, self._torch.cuda.current_stream().cuda_stream or 1)
+        known = self._tensors.get(id(rows[0]))
+        if known is None:
+            tensor = self._torch.from_dlpack
+            infos = {key: tensor(row) for key, row in rows[4].items()}
+            # The arrays are kept too, so that no other can have their number.
+            known = (*(tensor(row) for row in rows[:4]), infos, rows)
+            self._tensors[id(rows[0])] = known
+        return known[0], known[1], known[2], known[3], dict(known[4])
 
     def synchronize(self) -> None:
         """Waits for all steps, and raises what went wrong in them."""

@@ -252,7 +252,7 @@ def make_vec(
         render_mode: "rgb_array" for :meth:`OperantVectorEnv.render`.
         device: "cpu", or "cuda" or "cuda:i" for envs on a GPU, whose rows are tensors there
             (:class:`operant.CudaVectorEnv`); ``threads``, ``lanes``, ``copy``, ``episode_stats`` and ``render_mode`` are
-            then not used.
+            then not used, and ``output="torch"`` makes the rows PyTorch's tensors.
         **params: parameters of the environment by name, such as ``gravity=9.81``; see :func:`operant.env_info`.
     """
     if device != "cpu":
