@@ -29,6 +29,8 @@ pub struct Settings {
     pub target_interval: u64,
     /// Walks have 1 to so many moves.
     pub scramble_depth: u32,
+    /// The most moves that any state needs, if that is known, beyond which no target goes; 0 if not.
+    pub most_moves: u32,
     /// What the network sees: cubies, or pairs of corners (cube2).
     pub view: View,
     /// Show the network one state for all its images under 3 rotations, mirror and inversion (cube2).
@@ -54,6 +56,7 @@ impl Default for Settings {
             batches: 10,
             target_interval: 50,
             scramble_depth: 100,
+            most_moves: 0,
             view: View::Cubies,
             symmetry: false,
             held_out: 0.0,
@@ -72,7 +75,15 @@ pub const ENTRY: Entry = Entry {
     summary: "value iteration on reverse scrambles: how far a puzzle's states are from solved (cube2, cube3)",
     defaults: config::defaults::<Settings>,
     resolve: |table| Ok(config::to_table(&read(table)?)),
-    may_change: &["batches", "target_interval", "scramble_depth", "learning_rate", "anneal_lr", "max_grad_norm"],
+    may_change: &[
+        "batches",
+        "target_interval",
+        "scramble_depth",
+        "most_moves",
+        "learning_rate",
+        "anneal_lr",
+        "max_grad_norm",
+    ],
     build: |build| {
         let settings = read(&build.settings)?;
         let env = build.env.spec().name;
@@ -286,6 +297,11 @@ impl<P: Puzzle> Davi<P> {
             }
         }
         let numbered = !target.known.is_empty();
+        // Values of states that no walk from near the solved one has reached yet would else rise by 1 with every renewal.
+        let most = match self.settings.most_moves {
+            0 => f32::INFINITY,
+            most => most as f32,
+        };
         let mut first = 0;
         for (i, &successor) in successors.iter().enumerate() {
             let wanted = !numbered || {
@@ -316,7 +332,7 @@ impl<P: Puzzle> Davi<P> {
                 };
                 least = least.min(value);
             }
-            *wanted = if *state == solved { 0.0 } else { 1.0 + least };
+            *wanted = if *state == solved { 0.0 } else { (1.0 + least).min(most) };
         }
     }
 

@@ -3,6 +3,12 @@
 use super::{Solution, Values};
 use crate::env::puzzle::Puzzle;
 
+/// One start's walk: where it has been, and by which moves.
+struct Walk<S> {
+    seen: Vec<S>,
+    moves: Vec<u8>,
+}
+
 /// Walks from many states at once, each of at most `most` moves.
 pub fn greedy<P: Puzzle>(
     puzzle: &P,
@@ -10,13 +16,14 @@ pub fn greedy<P: Puzzle>(
     states: &[P::State],
     most: usize,
 ) -> Vec<Solution> {
-    let mut walks: Vec<(Vec<P::State>, Vec<u8>)> = states.iter().map(|&state| (vec![state], Vec::new())).collect();
+    let mut walks: Vec<Walk<P::State>> =
+        states.iter().map(|&state| Walk { seen: vec![state], moves: Vec::new() }).collect();
     let mut ended: Vec<bool> = states.iter().map(|&state| state == puzzle.solved()).collect();
     let (mut successors, mut owners, mut found) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..most {
         successors.clear();
         owners.clear();
-        for (walk, (seen, _)) in walks.iter().enumerate().filter(|(walk, _)| !ended[*walk]) {
+        for (walk, Walk { seen, .. }) in walks.iter().enumerate().filter(|(walk, _)| !ended[*walk]) {
             let now = seen[seen.len() - 1];
             for m in 0..puzzle.moves() {
                 let next = puzzle.turned(now, m);
@@ -39,16 +46,15 @@ pub fn greedy<P: Puzzle>(
                 // The first of equals, so that a walk repeats.
                 (at + 1..end).fold(at, |best, i| if found[i] < found[best] { i } else { best })
             });
-            walks[walk].0.push(successors[best]);
-            walks[walk].1.push(owners[best].1 as u8);
+            walks[walk].seen.push(successors[best]);
+            walks[walk].moves.push(owners[best].1 as u8);
             ended[walk] = solved.is_some();
             at = end;
         }
     }
-    let solution = |((seen, moves), start): ((Vec<P::State>, Vec<u8>), &P::State)| {
-        debug_assert_eq!(seen[0], *start);
-        let expanded = moves.len();
-        Solution { moves: (seen[seen.len() - 1] == puzzle.solved()).then_some(moves), expanded }
+    let solution = |walk: Walk<P::State>| {
+        let (expanded, last) = (walk.moves.len(), walk.seen[walk.seen.len() - 1]);
+        Solution { moves: (last == puzzle.solved()).then_some(walk.moves), expanded }
     };
-    walks.into_iter().zip(states).map(solution).collect()
+    walks.into_iter().map(solution).collect()
 }

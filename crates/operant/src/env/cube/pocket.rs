@@ -153,7 +153,7 @@ impl Pocket {
         let mut images = [0; 12];
         for images in images.as_chunks_mut::<4>().0 {
             let mirrored = mirror(&cube);
-            *images = [&cube, &cube.inverse(), &mirrored, &mirrored.inverse()].map(|cube| Self::index(cube));
+            *images = [&cube, &cube.inverse(), &mirrored, &mirrored.inverse()].map(Self::index);
             cube = ROTATION.inverse().then(&cube).then(&ROTATION);
         }
         images
