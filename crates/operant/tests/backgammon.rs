@@ -152,7 +152,6 @@ fn larger_die_alone_and_both_if_possible() {
     plays.find(Position { mover, other }, [6, 1]);
     assert_eq!(plays.iter().map(Play::text).collect::<Vec<_>>(), ["8/2"]);
     // Both dice can be played if the checker on 8 stays: then they must be.
-    let mut mine = mine;
     mine[24] = 1;
     let mover = Side::new(&mine).expect("few checkers");
     plays.find(Position { mover, other }, [6, 1]);
@@ -241,7 +240,7 @@ fn plays_are_found_by_their_text() {
         plays.find(position, random.roll());
         let play = plays[random.below(plays.len())];
         for play in plays.iter().take(20) {
-            let named = plays.named(position, &play.text()).expect(&play.text());
+            let named = plays.named(position, &play.text()).expect("its own text");
             assert_eq!(named.result(position), play.result(position), "{}", play.text());
         }
         position = play.result(position);

@@ -45,7 +45,7 @@ impl Dice {
         self.next = (self.next + 1) % self.words.len();
         // Mixed with the count of uses, so that the second round differs from the first.
         let word = u64::from(self.words[self.next].wrapping_mul(self.next as u32 | 1));
-        (word * n as u64 >> 32) as usize
+        ((word * n as u64) >> 32) as usize
     }
 
     fn roll(&mut self) -> [u8; 2] {
