@@ -152,8 +152,7 @@ fn dqn_agrees_with_a_table() {
     let grid_words: Vec<String> = grid.iter().map(|(name, value)| format!("env.{name}={value}")).collect();
     let own = ["dqn.gamma=0.9", "dqn.n_step=1", "dqn.start_e=1", "dqn.end_e=1", "dqn.anneal_lr=true"];
     let words: Vec<&str> = grid_words.iter().map(String::as_str).chain(own).collect();
-    let cases: [(&str, &[(&str, f64)], &[&str], u64); 2] =
-        [("probe_identity", &[], &own, 20_000), ("gridworld", &grid, &words, 60_000)];
+    let cases = [("probe_identity", &[][..], &own[..], 20_000), ("gridworld", &grid[..], &words[..], 60_000)];
     for (env, params, words, steps) in cases {
         let total = format!("steps={steps}");
         let q = table(env, params, 0.9, 2_000);

@@ -35,11 +35,14 @@ proptest! {
     }
 }
 
+/// Observation, action, reward, terminated, truncated, last observation.
+type Told = (Vec<f32>, i32, f32, bool, bool, Vec<f32>);
+
 /// Steps of envs that play whole episodes, told in full.
 struct Story {
     shape: ReplayShape,
-    /// `[env][step]`: observation, action, reward, terminated, truncated, last observation.
-    steps: Vec<Vec<(Vec<f32>, i32, f32, bool, bool, Vec<f32>)>>,
+    /// `[env][step]`
+    steps: Vec<Vec<Told>>,
 }
 
 /// Random episodes; every observation occurs once.
