@@ -1,6 +1,7 @@
 //! `operant cube2`: the exact distances of the 2×2×2 cube, shortest solutions, scrambles of an exact distance.
 
 use crate::output::{Failure, count, grouped, print};
+use crate::solve::MOST_STATES;
 use operant::env::cube::{
     Cubies, DistanceTable, Metric, Pocket, ansi_net, parse_facelets, parse_moves, print_facelets, print_moves,
 };
@@ -154,6 +155,9 @@ fn solve(args: &SolveArgs) -> Result<(), Failure> {
 fn scramble(args: &ScrambleArgs) -> Result<(), Failure> {
     let (metric, pocket) = (Metric::named(&args.of.metric)?, Pocket::new());
     let table = DistanceTable::build(&pocket, metric);
+    if !(1..=MOST_STATES).contains(&args.count) {
+        return Err(Failure::Usage(format!("--count {}: wanted 1..={MOST_STATES}", args.count)));
+    }
     let states = table.draw(args.depth, args.count, args.seed)?;
     let scrambles: Vec<String> = states
         .iter()

@@ -13,6 +13,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+/// More states than this are a mistake, or would not fit in memory.
+pub(crate) const MOST_STATES: usize = 10_000_000;
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct SolveArgs {
     /// Solve states this many moves from solved: 7, 1..14 or random (all states alike) [default: random]. On cube3, walks of so many moves.
@@ -277,8 +280,13 @@ fn read_scrambles<P: Scored>(puzzle: &P, path: &PathBuf) -> Result<Vec<P::State>
 const TOGETHER: usize = 1024;
 
 fn solve<P: Scored>(args: &SolveArgs, file: &ValueFile, params: Params, of: &Of<'_>, puzzle: P) -> Result<(), Failure> {
-    if args.count == 0 || args.width == 0 {
-        return Err(Failure::Usage("--count 0 or --width 0: wanted at least 1".into()));
+    for (flag, number) in [("--count", args.count), ("--width", args.width)] {
+        if !(1..=MOST_STATES).contains(&number) {
+            return Err(Failure::Usage(format!("{flag} {number}: wanted 1..={MOST_STATES}")));
+        }
+    }
+    if !(args.weight.is_finite() && args.weight >= 0.0) {
+        return Err(Failure::Usage(format!("--weight {}: wanted a number of 0 or more", args.weight)));
     }
     if args.held_out && file.held_out == 0 {
         return Err(Failure::Usage("--held-out: this run held nothing out (davi.held_out = 0)".into()));

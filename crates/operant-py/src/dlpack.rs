@@ -144,7 +144,7 @@ pub(crate) fn import(capsule: &Bound<'_, PyAny>) -> PyResult<Tensor> {
         let managed: *const Managed = ffi::PyCapsule_GetPointer(capsule.as_ptr(), NAME.as_ptr()).cast();
         let tensor = &(*managed).tensor;
         let numbers = |from: *const i64| match (from.is_null(), tensor.ndim) {
-            (true, _) | (_, 0) => Vec::new(),
+            (true, _) | (_, ..=0) => Vec::new(),
             (false, ndim) => std::slice::from_raw_parts(from, ndim as usize).to_vec(),
         };
         (tensor, numbers(tensor.shape), numbers(tensor.strides))

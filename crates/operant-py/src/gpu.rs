@@ -78,6 +78,7 @@ impl DeviceArray {
         match stream {
             Some(-1) => {}
             Some(0) => return Err(PyValueError::new_err("stream 0 is ambiguous in DLPack; name 1 or 2")),
+            Some(..-1) => return Err(PyValueError::new_err("stream: wanted -1, or the number of a stream")),
             // Without a stream it is the legacy default one.
             stream => self.shelf.ready.hold(stream.unwrap_or(1) as u64).map_err(raise)?,
         }

@@ -47,7 +47,7 @@ def test_envs_that_are_brought() -> None:
 
 
 def test_a_curriculum_is_a_dictionary() -> None:
-    stages = {"param": "gravity", "from": 5, "to": 9.8, "step": 1.0}
+    stages = {"param": "gravity", "from": 5, "to": 9.8, "step": 1.0, "success_return": 300}
     model = operant.DQN("CartPole-v1", curriculum=stages, **QUICK).learn(500)
     assert model.settings["dqn"]["curriculum"]["param"] == "gravity"
     assert model.metrics["curriculum/stage"] == 5

@@ -22,7 +22,7 @@ fn iterate(algorithm: &mut dyn Algorithm, report: &mut Report, times: usize) {
 }
 
 /// Settings under which everything that a checkpoint holds matters.
-const EVERYTHING: [(&str, &str, &[&str]); 13] = [
+const EVERYTHING: [(&str, &str, &[&str]); 14] = [
     ("ppo", "pendulum", &["ppo.popart=true", "ppo.curiosity=icm", "ppo.update_epochs=2"]),
     ("ppo", "mountaincar", &["ppo.curiosity=rnd", "ppo.anneal_clip=true", "ppo.anneal_ent=true"]),
     ("ppo", "cartpole", &["num_envs=48", "ppo.num_steps=32", "ppo.minibatch_size=512"]),
@@ -46,6 +46,11 @@ const EVERYTHING: [(&str, &str, &[&str]); 13] = [
         "dqn",
         "probe_truncation",
         &["precision=bf16", "dqn.replay_ratio=2.7", "dqn.double_q=false", "dqn.warmup_updates=9"],
+    ),
+    (
+        "davi",
+        "cube2",
+        &["network.hidden=[32]", "davi.batch_size=64", "davi.target_interval=3", "davi.held_out=0.1", "num_envs=1"],
     ),
     (
         "dqn",
@@ -105,7 +110,8 @@ fn going_on_from_a_save_changes_no_bit() {
 fn seeds_differ_and_repeat() {
     for entry in ALGORITHMS {
         let weights = |seed: &str| {
-            let mut algorithm = build(entry.name, "cartpole", &[seed]).unwrap();
+            let (algo, env, words) = *EVERYTHING.iter().find(|(algo, ..)| *algo == entry.name).unwrap();
+            let mut algorithm = build(algo, env, &[words, &[seed]].concat()).unwrap();
             let mut report = Report::new(algorithm.metrics().len());
             iterate(algorithm.as_mut(), &mut report, 3);
             algorithm.save().unwrap()

@@ -243,6 +243,11 @@ fn a_curriculum_moves_up_as_episodes_succeed() {
     while dqn.steps() < 100_000 && report.values[stage] != 9.8 {
         iterate(dqn.as_mut(), &mut report, 1);
         assert!(report.values[stage] >= *seen.last().unwrap());
+        // Nothing counts as solved before the last stage, and there only what was played in it.
+        assert_eq!(report.preparing, report.values[stage] != 9.8);
+        if report.values[stage] != *seen.last().unwrap() {
+            assert!(!report.episodes.is_full());
+        }
         seen.push(report.values[stage]);
     }
     seen.dedup();
@@ -254,13 +259,16 @@ fn impossible_settings_say_which_rule_they_break() {
     let message = |env: &str, words: &[&str]| build(env, words).err().expect("an error").to_string();
     assert_eq!(message("cartpole", &["dqn.gamma=1.5"]), "dqn.gamma = 1.5: wanted 0 to 1");
     assert_eq!(message("cartpole", &["dqn.tau=0"]), "dqn.tau = 0: wanted more than 0, up to 1");
-    assert_eq!(message("cartpole", &["dqn.replay_ratio=0"]), "dqn.replay_ratio = 0: wanted more than 0");
+    assert_eq!(message("cartpole", &["dqn.replay_ratio=0"]), "dqn.replay_ratio = 0: wanted more than 0, at most 1e6");
     assert!(message("cartpole", &["dqn.buffer_size=20"]).contains("raise buffer_size"));
     assert!(message("pendulum", &[]).contains("wanted ppo"));
     assert!(message("cartpole", &["network.memory=lstm"]).contains("wanted none"));
     assert!(message("cartpole", &["dqn.los=mse"]).contains("did you mean \"dqn.loss\"?"));
     assert!(message("cartpole", &["dqn.curriculum.parm=1"]).contains("parm"));
-    assert!(message("cartpole", &["dqn.curriculum.param=gravty"]).contains("did you mean \"gravity\"?"));
+    assert!(
+        message("cartpole", &["dqn.curriculum.param=gravty", "dqn.curriculum.success_return=1"])
+            .contains("did you mean \"gravity\"?")
+    );
 }
 
 #[test]

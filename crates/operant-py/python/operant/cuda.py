@@ -114,7 +114,7 @@ class CudaVectorEnv(VectorEnv[DeviceArray, Any, DeviceArray]):
         if self._torch is None:
             return self._step(actions)
         # 1 is the legacy default stream, which PyTorch calls 0.
-        rows = self._step(actions, self._torch.cuda.current_stream().cuda_stream or 1)
+        rows = self._step(actions, self._torch.cuda.current_stream(self.device).cuda_stream or 1)
         known = self._tensors.get(id(rows[0]))
         if known is None:
             tensor = self._torch.from_dlpack

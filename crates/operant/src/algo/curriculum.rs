@@ -25,11 +25,11 @@ pub struct Settings {
     pub param: String,
     /// Its value in the first stage.
     pub from: f64,
-    /// Its value in the last.
+    /// Its value in the last: that of the env as it is set, which evaluation plays.
     pub to: f64,
     /// How much it changes from stage to stage, more than 0; the sign is that of the way.
     pub step: f64,
-    /// Return from which an episode is a success.
+    /// Return from which an episode is a success; must be given.
     pub success_return: f64,
     /// Share of successes in the window that ends a stage.
     pub success_rate: f64,
@@ -46,7 +46,7 @@ impl Default for Settings {
             from: 1.0,
             to: 1.0,
             step: 1.0,
-            success_return: 0.0,
+            success_return: f64::NEG_INFINITY,
             success_rate: 0.9,
             window: 100,
             mix: 0.0,
@@ -57,8 +57,11 @@ impl Default for Settings {
 impl Settings {
     fn check(&self) -> Result<()> {
         let rule = |holds: bool, key: &str, got: &dyn std::fmt::Display, wanted: &str| {
-            if holds { Ok(()) } else { Err(Error::Invalid(format!("curriculum.{key} = {got}: wanted {wanted}"))) }
+            if holds { Ok(()) } else { Err(Error::Invalid(format!("dqn.curriculum.{key} = {got}: wanted {wanted}"))) }
         };
+        for (key, x) in [("from", self.from), ("to", self.to), ("success_return", self.success_return)] {
+            rule(x.is_finite(), key, &x, "a number")?;
+        }
         let stages = (self.to - self.from).abs() / self.step;
         rule(self.step > 0.0 && stages < MOST_STAGES, "step", &self.step, "more than 0, for 10000 stages at most")?;
         rule((0.0..=1.0).contains(&self.success_rate), "success_rate", &self.success_rate, "0 to 1")?;
@@ -97,12 +100,23 @@ impl Curriculum {
     /// A curriculum in its first stage, if the settings name a parameter. The env is reset by the caller afterwards.
     pub(super) fn new(settings: &Settings, env: &mut dyn VecEnv) -> Result<Option<Self>> {
         if settings.param.is_empty() {
-            return Ok(None);
+            return match *settings == Settings::default() {
+                true => Ok(None),
+                false => Err(Error::Invalid("dqn.curriculum has no param; wanted the name of one of the env's".into())),
+            };
         }
         settings.check()?;
-        // The last value is tried too, so that a run does not fail on its way.
-        for stage in [settings.last_stage(), 0] {
-            env.set_param(&settings.param, settings.value(stage))?;
+        let (name, params) = (&settings.param, env.params());
+        let own = params.iter().find(|param| param.name == name).map(|param| param.value);
+        // Every value is tried, so that a run does not fail on its way.
+        for stage in (0..=settings.last_stage()).rev() {
+            env.set_param(name, settings.value(stage))?;
+        }
+        if let Some(own) = own.filter(|own| *own as f32 != settings.to as f32) {
+            let to = settings.to;
+            return Err(Error::Invalid(format!(
+                "dqn.curriculum.to = {to}, but env.{name} = {own}, which evaluation plays: wanted the same; set env.{name}={to}"
+            )));
         }
         Ok(Some(Self {
             settings: settings.clone(),
@@ -129,12 +143,18 @@ impl Curriculum {
         self.begun[env] = self.set;
     }
 
-    /// Moves up if the stage is mastered, and chooses the stage whose episodes begin next.
-    pub(super) fn advance(&mut self, env: &mut dyn VecEnv, seed: u64, iteration: u32) {
+    /// Whether the env is not yet as hard as it will be.
+    pub(super) fn is_preparing(&self) -> bool {
+        self.stage < self.settings.last_stage()
+    }
+
+    /// Moves up if the stage is mastered, and chooses the stage whose episodes begin next; says whether it moved up.
+    pub(super) fn advance(&mut self, env: &mut dyn VecEnv, seed: u64, iteration: u32) -> bool {
         let successes = self.window.iter().filter(|success| **success).count();
         let mastered = self.episodes >= self.window.len() as u64
             && successes as f64 >= self.settings.success_rate * self.window.len() as f64;
-        if mastered && self.stage < self.settings.last_stage() {
+        let moves = mastered && self.is_preparing();
+        if moves {
             self.stage += 1;
             self.episodes = 0;
             self.window.fill(false);
@@ -144,8 +164,9 @@ impl Curriculum {
         let wanted = if again { rng.below(self.stage) } else { self.stage };
         if wanted != self.set {
             self.set = wanted;
-            self.set_param(env).expect("values between two that were accepted");
+            self.set_param(env).expect("every value was accepted before");
         }
+        moves
     }
 
     fn set_param(&self, env: &mut dyn VecEnv) -> Result<()> {
@@ -181,7 +202,7 @@ mod tests {
 
     #[test]
     fn stages_only_move_up_and_end_at_the_last() {
-        let mut env = env::find("cartpole").unwrap().build(&[], &env::Options::new(2)).unwrap();
+        let mut env = env::find("cartpole").unwrap().build(&[("gravity", 9.5)], &env::Options::new(2)).unwrap();
         let mut curriculum =
             Curriculum::new(&Settings { success_rate: 0.75, ..settings() }, &mut *env).unwrap().unwrap();
         assert_eq!(gravity(&*env), 5.0);
@@ -200,7 +221,7 @@ mod tests {
 
     #[test]
     fn earlier_stages_are_mixed_in_and_do_not_count() {
-        let mut env = env::find("cartpole").unwrap().build(&[], &env::Options::new(1)).unwrap();
+        let mut env = env::find("cartpole").unwrap().build(&[("gravity", 9.5)], &env::Options::new(1)).unwrap();
         let mut curriculum = Curriculum::new(&Settings { mix: 0.5, ..settings() }, &mut *env).unwrap().unwrap();
         (0..4).for_each(|_| curriculum.ended(0, 20.0));
         let mut set = Vec::new();
@@ -220,11 +241,17 @@ mod tests {
 
     #[test]
     fn mistakes_are_named() {
-        let mut env = env::find("cartpole").unwrap().build(&[], &env::Options::new(1)).unwrap();
+        let mut env = env::find("cartpole").unwrap().build(&[("gravity", 9.5)], &env::Options::new(1)).unwrap();
         let mut message = |settings: Settings| Curriculum::new(&settings, &mut *env).unwrap_err().to_string();
         assert!(message(Settings { param: "gravty".into(), ..settings() }).contains("did you mean \"gravity\"?"));
         assert!(message(Settings { to: 1e9, step: 1e9, ..settings() }).contains("gravity = 1000000000: wanted"));
-        assert!(message(Settings { step: 0.0, ..settings() }).starts_with("curriculum.step = 0: wanted"));
-        assert!(message(Settings { mix: 1.0, ..settings() }).starts_with("curriculum.mix = 1: wanted"));
+        assert!(message(Settings { step: 0.0, ..settings() }).starts_with("dqn.curriculum.step = 0: wanted"));
+        assert!(message(Settings { to: 9.8, ..settings() }).contains("set env.gravity=9.8"));
+        assert!(
+            message(Settings { success_return: Settings::default().success_return, ..settings() })
+                .contains("success_return")
+        );
+        assert!(message(Settings { param: String::new(), ..settings() }).contains("has no param"));
+        assert!(message(Settings { mix: 1.0, ..settings() }).starts_with("dqn.curriculum.mix = 1: wanted"));
     }
 }

@@ -85,7 +85,11 @@ pub const ENTRY: Entry = Entry {
         "max_grad_norm",
     ],
     build: |build| {
+        let mut build = build;
         let settings = read(&build.settings)?;
+        if build.env.on_gpu().is_some() {
+            return Err(Error::Invalid("davi runs on the CPU alone; wanted device = \"cpu\"".into()));
+        }
         let env = build.env.spec().name;
         let half_turns = build.env.params().iter().any(|param| param.name == "half_turns" && param.value != 0.0);
         let (view, symmetry) = (settings.view, settings.symmetry);

@@ -605,7 +605,10 @@ impl Algorithm for Dqn {
             report.spans.note(Phase::Learn as usize, collected, learned);
         }
         if let Some(curriculum) = &mut self.curriculum {
-            curriculum.advance(&mut *self.env, self.seed, iteration);
+            if curriculum.advance(&mut *self.env, self.seed, iteration) {
+                report.episodes.forget();
+            }
+            report.preparing = curriculum.is_preparing();
         }
         self.report_sums(&sums, report);
     }
@@ -681,7 +684,8 @@ impl Algorithm for Dqn {
             *normaliser = Running::from_numbers(&numbers, obs).ok_or_else(|| damaged("normaliser"))?;
         }
         if let Some(scale) = &mut self.loss_scale {
-            *scale = LossScale::from_bytes(&state.loss_scale.ok_or_else(|| damaged("loss_scale"))?)?;
+            // Without one the run had another precision; the scale settles anew.
+            *scale = state.loss_scale.map_or(Ok(LossScale::default()), |bytes| LossScale::from_bytes(&bytes))?;
         }
         (self.vector_steps, self.updates) = (state.vector_steps, state.updates);
         self.due = f64::from_bits(state.due);

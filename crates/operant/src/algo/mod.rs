@@ -86,6 +86,8 @@ pub struct Report {
     pub ended: Vec<Ended>,
     /// The last episodes of the run.
     pub episodes: Episodes,
+    /// The envs are still easier than the run asks for: nothing counts as solved or best.
+    pub preparing: bool,
     /// Seconds spent collecting and learning.
     pub seconds: [f64; 2],
     /// Seconds of collecting that envs took.
@@ -108,6 +110,7 @@ impl Report {
             values: vec![f64::NAN; metrics],
             ended: Vec::with_capacity(SHOWN_EPISODES),
             episodes: Episodes::default(),
+            preparing: false,
             seconds: [0.0; 2],
             env_seconds: 0.0,
             spans: Spans::new(Phase::ALL.len()),

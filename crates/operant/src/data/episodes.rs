@@ -32,6 +32,12 @@ impl Episodes {
         self.untold += episodes;
     }
 
+    /// Empties the window: what comes next is not to be compared with what was.
+    pub fn forget(&mut self) {
+        self.untold += self.count;
+        self.count = 0;
+    }
+
     /// Episodes ended so far.
     pub fn count(&self) -> u64 {
         self.count + self.untold
@@ -68,7 +74,7 @@ impl Episodes {
         let (&count, rest) = numbers.split_first()?;
         let (returns, rest) = rest.split_at_checked(WINDOW)?;
         let (lengths, untold) = rest.split_at_checked(WINDOW)?;
-        // Older checkpoints end with the lengths.
+        // The last number may be absent.
         (untold.len() <= 1 && count >= 0.0).then(|| Self {
             returns: returns.iter().map(|&x| x as f32).collect(),
             lengths: lengths.iter().map(|&x| x as i32).collect(),
@@ -96,5 +102,7 @@ mod tests {
         assert_eq!((episodes.mean_return(), episodes.count()), (99.5, 157));
         assert_eq!(Episodes::from_numbers(&episodes.to_numbers()).unwrap(), episodes);
         assert!(Episodes::from_numbers(&[1.0, 2.0]).is_none());
+        episodes.forget();
+        assert!(!episodes.is_full() && episodes.mean_return().is_nan() && episodes.count() == 157);
     }
 }

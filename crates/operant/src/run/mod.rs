@@ -448,7 +448,8 @@ impl Run {
     fn follow_up(&mut self, steps: u64) -> Result<Option<End>> {
         self.publish(steps);
         let mean = self.report.episodes.mean_return();
-        let solved = self.report.episodes.is_full() && self.spec.solved_at.is_some_and(|at| mean >= f64::from(at));
+        let counts = self.report.episodes.is_full() && !self.report.preparing;
+        let solved = counts && self.spec.solved_at.is_some_and(|at| mean >= f64::from(at));
         if solved && self.solved.is_none() {
             self.solved = Some(Solved { step: steps, seconds: self.seconds(), mean_return: mean });
             self.board.event(EventKind::Solved, steps, format!("mean return {mean:.1} over 100 episodes"));

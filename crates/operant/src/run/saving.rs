@@ -114,7 +114,8 @@ impl Run {
     fn has_improved(&self) -> bool {
         let (episodes, saves) = (&self.report.episodes, &self.saves);
         let best = saves.peak.as_ref().map(|peak| peak.mean_return).or(saves.best);
-        episodes.is_full() && best.is_none_or(|best| episodes.mean_return() > best + GAIN * best.abs())
+        let counts = episodes.is_full() && !self.report.preparing;
+        counts && best.is_none_or(|best| episodes.mean_return() > best + GAIN * best.abs())
     }
 
     /// Copies a state that is the best so far, if one may be copied: the next iteration may be worse.
@@ -131,7 +132,11 @@ impl Run {
         let (steps, mean_return) = (self.algorithm.steps(), self.report.episodes.mean_return());
         // What cannot be copied now is told when it is to be saved.
         if let Ok(parts) = self.state(Some(mean_return)) {
-            self.saves.peak = Some(Peak { steps, mean_return, parts });
+            // The last checkpoint may have been smaller: replay grows.
+            self.saves.bytes = parts.values().map(Vec::len).sum();
+            if self.saves.bytes <= PEAK_BYTES {
+                self.saves.peak = Some(Peak { steps, mean_return, parts });
+            }
         }
         self.saves.peak_s += self.cpu_seconds() - begun;
     }
@@ -191,7 +196,7 @@ impl Run {
             self.board.event(EventKind::Note, steps, text);
         }
         let episodes = &self.report.episodes;
-        let full = episodes.is_full();
+        let full = episodes.is_full() && !self.report.preparing;
         let mean_return = (episodes.count() > 0).then(|| episodes.mean_return());
         if let Some(peak) = self.saves.peak.take_if(|peak| !full || mean_return < Some(peak.mean_return)) {
             let mark = Mark { mean_return: Some(peak.mean_return), is_best: true, synced };

@@ -170,7 +170,8 @@ impl Settings {
         rule((1..=1 << 20).contains(&self.batch_size), "batch_size", &self.batch_size, "1..=1048576")?;
         rule((1..=1 << 16).contains(&self.n_step), "n_step", &self.n_step, "1..=65536")?;
         rule(self.quantiles <= 1 << 12, "quantiles", &self.quantiles, "0 (none) to 4096")?;
-        rule(positive(self.replay_ratio), "replay_ratio", &self.replay_ratio, "more than 0")?;
+        let ratio = self.replay_ratio;
+        rule(ratio > 0.0 && ratio <= 1e6, "replay_ratio", &ratio, "more than 0, at most 1e6")?;
         rule(positive(self.learning_rate), "learning_rate", &self.learning_rate, "more than 0")?;
         rule(fraction(self.gamma), "gamma", &self.gamma, "0 to 1")?;
         rule(self.tau > 0.0 && self.tau <= 1.0, "tau", &self.tau, "more than 0, up to 1")?;
@@ -183,7 +184,7 @@ impl Settings {
         rule(fraction(alpha), "prioritized_replay_alpha", &alpha, "0 to 1")?;
         rule(fraction(beta), "prioritized_replay_beta", &beta, "0 to 1")?;
         let eps = self.prioritized_replay_eps;
-        rule(positive(eps), "prioritized_replay_eps", &eps, "more than 0")?;
+        rule(positive(eps) && eps as f32 > 0.0, "prioritized_replay_eps", &eps, "more than 0")?;
         rule(positive(self.huber_delta), "huber_delta", &self.huber_delta, "more than 0")?;
         rule(not_negative(self.max_grad_norm), "max_grad_norm", &self.max_grad_norm, "0 (no limit) or more")?;
         rule(positive(self.adam_eps), "adam_eps", &self.adam_eps, "more than 0")?;
