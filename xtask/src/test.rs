@@ -50,6 +50,12 @@ pub(crate) fn run(words: &[String]) -> Result<(), Failure> {
         }
         count(test.args(&filters), Tally::of_cargo, &[0])
     });
+    if filters.is_empty() && Command::new("chromium").arg("--version").output().is_ok() {
+        stages.run("pages in a browser", || {
+            let words = ["test", "--workspace", "--test", "serving", "--", "--ignored"];
+            count(&mut cargo(&words), Tally::of_cargo, &[0])
+        });
+    }
     match &python {
         Some(python) => {
             if filters.is_empty() {

@@ -38,11 +38,10 @@ type Rows = Vec<(String, Vec<String>)>;
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let folders =
         args.runs.iter().map(|name| RunFolder::find(name, &args.dir)).collect::<Result<Vec<RunFolder>, _>>()?;
-    let settings = folders.iter().map(|folder| Ok(flat(&folder.config()?))).collect::<Result<Vec<_>, Failure>>()?;
-    let settings = differing(&settings);
-    let results: Vec<Map<String, Value>> = folders.iter().map(|folder| folder.results().unwrap_or_default()).collect();
+    let settings = settings_that_differ(&folders)?;
+    let results = results_of(&folders);
     if let Some(out) = &args.out {
-        write(out, &page(&folders, &settings, &result_rows(&folders, &results))?, "--out")?;
+        write(out, &page(&folders)?, "--out")?;
     }
     if args.json {
         let runs: Vec<&str> = folders.iter().map(|folder| folder.id.as_str()).collect();
@@ -59,6 +58,15 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         text += &format!("\npage: {}\n", out.display());
     }
     print(&text)
+}
+
+fn settings_that_differ(folders: &[RunFolder]) -> Result<Rows, Failure> {
+    let settings = folders.iter().map(|folder| Ok(flat(&folder.config()?))).collect::<Result<Vec<_>, Failure>>()?;
+    Ok(differing(&settings))
+}
+
+fn results_of(folders: &[RunFolder]) -> Vec<Map<String, Value>> {
+    folders.iter().map(|folder| folder.results().unwrap_or_default()).collect()
 }
 
 /// Settings whose values are not the same in all runs; one that a run lacks is shown as a dash.
@@ -102,7 +110,10 @@ fn in_columns(heading: &str, folders: &[RunFolder], rows: &Rows) -> String {
     format::table(&table, &[])
 }
 
-fn page(folders: &[RunFolder], settings: &Rows, results: &Rows) -> Result<String, Failure> {
+/// A page with what differs between runs, and their curves laid over one another.
+pub(crate) fn page(folders: &[RunFolder]) -> Result<String, Failure> {
+    let settings = settings_that_differ(folders)?;
+    let results = result_rows(folders, &results_of(folders));
     let histories: Vec<History> =
         folders.iter().map(|folder| folder.history(SAMPLES)).collect::<Result<Vec<_>, _>>()?;
     let title = folders.iter().map(|folder| folder.id.as_str()).collect::<Vec<_>>().join(", ");
@@ -118,8 +129,8 @@ fn page(folders: &[RunFolder], settings: &Rows, results: &Rows) -> Result<String
     let body = format!(
         "<h1>Comparison of runs</h1>\n{}{}{}{}",
         key.collect::<String>(),
-        html::table("Results", &header, &cells(results)),
-        html::table("Settings that differ", &header, &cells(settings)),
+        html::table("Results", &header, &cells(&results)),
+        html::table("Settings that differ", &header, &cells(&settings)),
         html::plots("Metrics", &plots(folders, &histories)),
     );
     Ok(html::page(&title, &body))

@@ -11,6 +11,7 @@ mod history;
 mod html;
 mod interrupt;
 mod list;
+mod live;
 mod monitor;
 mod output;
 mod picture;
@@ -18,6 +19,7 @@ mod report;
 mod run_folder;
 mod runs;
 mod seeds;
+mod serve;
 mod solve;
 mod svg;
 mod train;
@@ -57,6 +59,8 @@ enum Verb {
     Compare(compare::Args),
     /// Write a page with a run's plots, results, events and settings.
     Report(report::Args),
+    /// Show runs in a web browser while they go on.
+    Serve(serve::Args),
     /// Write a run's metrics as a table.
     Export(export::Args),
     /// Measure speed.
@@ -79,6 +83,7 @@ fn main() -> ExitCode {
         Verb::Runs(args) => runs::run(&args).map(done),
         Verb::Compare(args) => compare::run(&args).map(done),
         Verb::Report(args) => report::run(&args).map(done),
+        Verb::Serve(args) => serve::run(&args).map(done),
         Verb::Export(args) => export::run(&args).map(done),
         Verb::Bench(args) => bench::run(&args).map(done),
         Verb::Cube2(args) => cube2::run(&args).map(done),

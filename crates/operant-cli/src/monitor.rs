@@ -1,6 +1,7 @@
 //! `operant monitor`: watch a run from another terminal, or in place (`operant train --monitor`).
 
 use crate::format::{duration, number, with_unit};
+use crate::live;
 use crate::output::{Failure, grouped};
 use crate::run_folder::{RUNS, RunFolder, Status};
 use crate::tui;
@@ -109,7 +110,7 @@ fn watch(run: &Path, over: &dyn Fn() -> bool, ended: &dyn Fn() -> bool) -> Resul
 }
 
 fn plain(folder: &RunFolder, every: Duration) -> Result<(), Failure> {
-    let (mut source, mut data) = tui::Source::open(folder)?;
+    let (mut source, mut data) = live::Source::open(folder)?;
     let (mut events, mut step) = (0_usize, None);
     loop {
         source.poll(&mut data);
@@ -138,7 +139,7 @@ fn plain(folder: &RunFolder, every: Duration) -> Result<(), Failure> {
     }
 }
 
-fn line(data: &tui::Data) -> String {
+fn line(data: &live::Data) -> String {
     let known = PLAIN.iter().filter_map(|(name, label)| {
         let value = data.history.last(name)?;
         Some(match *name {

@@ -8,6 +8,7 @@ use crate::run_folder::{RUNS, RunFolder, env_name, flat, setting};
 use crate::svg::{Curve, Plot, colour, escape};
 use operant::telemetry::{Event, EventKind};
 use serde_json::Value;
+use std::ops::Range;
 use std::path::PathBuf;
 
 #[derive(Debug, clap::Args)]
@@ -98,7 +99,7 @@ fn page(folder: &RunFolder) -> Result<String, Failure> {
         format!("{of} · {} · {} steps · {}", folder.status().name(), grouped(last.0 as f64), duration(last.1));
     let mut body = format!("<h1>{}</h1>\n<p class=\"dim\">{}</p>\n", escape(&folder.id), escape(&summary));
     body += &html::table("Results", &[], &results(folder));
-    body += &html::plots("Metrics over steps", &plots(&history, &events));
+    body += &html::plots("Metrics over steps", &plots(&history, 0..history.len(), &events));
     let rows: Vec<Vec<String>> = events
         .iter()
         .map(|event| vec![grouped(event.step as f64), event.kind.to_string(), event.text.clone()])
@@ -109,7 +110,8 @@ fn page(folder: &RunFolder) -> Result<String, Failure> {
     Ok(html::page(&folder.id, &body))
 }
 
-fn results(folder: &RunFolder) -> Vec<Vec<String>> {
+/// What came of a run: names and values.
+pub(crate) fn results(folder: &RunFolder) -> Vec<Vec<String>> {
     let results = folder.results().unwrap_or_default();
     results.iter().map(|(key, value)| vec![key.clone(), result_text(value)]).collect()
 }
@@ -127,7 +129,8 @@ pub(crate) fn result_text(value: &Value) -> String {
     }
 }
 
-fn plots(history: &History, events: &[Event]) -> Vec<Plot> {
+/// All metrics over a part of the samples, with what happened marked.
+pub(crate) fn plots(history: &History, window: Range<usize>, events: &[Event]) -> Vec<Plot> {
     let marked = |event: &&Event| {
         matches!(event.kind, EventKind::Solved | EventKind::Resumed | EventKind::Diverged | EventKind::Alert(_))
     };
@@ -138,7 +141,7 @@ fn plots(history: &History, events: &[Event]) -> Vec<Plot> {
         .collect();
     let draw = |(title, members): (String, Vec<String>)| {
         let curves = members.iter().enumerate().map(|(i, name)| {
-            let points = history.points(name, 0..history.len(), POINTS);
+            let points = history.points(name, window.clone(), POINTS);
             Curve { name: name.clone(), colour: colour(i), points }
         });
         Plot {

@@ -39,8 +39,8 @@ enum Key {
 
 /// One run.
 #[derive(Clone, Debug)]
-struct Row {
-    id: String,
+pub(crate) struct Row {
+    pub(crate) id: String,
     path: PathBuf,
     algo: String,
     env: String,
@@ -53,7 +53,7 @@ struct Row {
 }
 
 impl Row {
-    fn read(folder: RunFolder, now: f64) -> Self {
+    pub(crate) fn read(folder: RunFolder, now: f64) -> Self {
         let status = folder.status();
         let config = folder.config().unwrap_or_default();
         // The results of a run that goes on again are those of its first part.
@@ -121,23 +121,29 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     print(&table(&rows))
 }
 
-fn table(rows: &[Row]) -> String {
-    let header = ["run", "algo", "env", "status", "steps", "return", "solved", "time", "age"];
-    let dash = || "–".to_owned();
-    let cells = |row: &Row| {
-        vec![
-            row.id.clone(),
-            row.algo.clone(),
-            row.env.clone(),
-            row.status.name().to_owned(),
-            row.steps.map_or_else(dash, grouped),
-            row.mean_return.map_or_else(dash, number),
-            row.solved.map_or_else(dash, |solved| if solved { "yes" } else { "no" }.to_owned()),
-            row.wall.map_or_else(dash, duration),
-            duration(row.age),
+/// What a table of runs shows of each.
+pub(crate) const HEADER: [&str; 9] = ["run", "algo", "env", "status", "steps", "return", "solved", "time", "age"];
+
+impl Row {
+    /// The row under [`HEADER`].
+    pub(crate) fn cells(&self) -> [String; HEADER.len()] {
+        let dash = || "–".to_owned();
+        [
+            self.id.clone(),
+            self.algo.clone(),
+            self.env.clone(),
+            self.status.name().to_owned(),
+            self.steps.map_or_else(dash, grouped),
+            self.mean_return.map_or_else(dash, number),
+            self.solved.map_or_else(dash, |solved| if solved { "yes" } else { "no" }.to_owned()),
+            self.wall.map_or_else(dash, duration),
+            duration(self.age),
         ]
-    };
+    }
+}
+
+fn table(rows: &[Row]) -> String {
     let rows: Vec<Vec<String>> =
-        std::iter::once(header.map(str::to_owned).to_vec()).chain(rows.iter().map(cells)).collect();
+        std::iter::once(HEADER.map(str::to_owned)).chain(rows.iter().map(Row::cells)).map(Vec::from).collect();
     format::table(&rows, &[false, false, false, false, true, true, false, true, true])
 }

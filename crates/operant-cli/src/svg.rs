@@ -94,8 +94,9 @@ impl Plot {
         let (y_low, y_high) = range(all().map(|point| point.1));
         let x = |value: f64| LEFT + (value - x_low) / (x_high - x_low) * (WIDTH - LEFT - RIGHT);
         let y = |value: f64| HEIGHT - BOTTOM - (value - y_low) / (y_high - y_low) * (HEIGHT - TOP - BOTTOM);
+        let bottom = HEIGHT - BOTTOM;
         let mut svg = format!(
-            "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{0}\" xmlns=\"http://www.w3.org/2000/svg\">\n\
+            "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" data-y=\"{y_low} {y_high}\" data-rows=\"{TOP} {bottom}\" role=\"img\" aria-label=\"{0}\" xmlns=\"http://www.w3.org/2000/svg\">\n\
              <text class=\"title\" x=\"{LEFT}\" y=\"18\">{0}</text>\n",
             escape(&self.title)
         );
@@ -127,7 +128,7 @@ impl Plot {
             escape(&self.x_label)
         );
         for (at, text) in self.marks.iter().filter(|(at, _)| (x_low..=x_high).contains(at)) {
-            let (x, bottom) = (x(*at), HEIGHT - BOTTOM);
+            let x = x(*at);
             let _ = writeln!(
                 svg,
                 "<line class=\"mark\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{bottom}\"><title>{}</title></line>",

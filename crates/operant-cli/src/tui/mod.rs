@@ -1,6 +1,6 @@
 //! The monitor's screen: a viewer that reads a run's ring and never touches the run.
 //!
-//! `state.rs` holds what is known of the run, `view.rs` what the user chose to see, each screen is one file that draws
+//! `live.rs` knows the run, `view.rs` holds what the user chose to see, each screen is one file that draws
 //! from both. The terminal is restored on every way out, a panic included.
 
 mod episodes;
@@ -8,7 +8,6 @@ mod events;
 mod gradients;
 mod overview;
 mod phases;
-mod state;
 mod system;
 #[cfg(test)]
 mod tests;
@@ -21,7 +20,7 @@ use crossterm::event::{self, Event, KeyEventKind};
 use std::time::{Duration, Instant};
 use view::View;
 
-pub(crate) use state::{Data, Source};
+use crate::live::{Data, Source};
 
 /// Time between looks at the ring, and so between redraws.
 const REFRESH: Duration = Duration::from_millis(100);

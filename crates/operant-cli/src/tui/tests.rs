@@ -1,9 +1,9 @@
 //! Screens as text: what a user sees in a wide and in a narrow terminal, and what keys do.
 
 use super::Leave;
-use super::state::{Data, Source};
 use super::view::{Screen, View};
 use crate::history::History;
+use crate::live::{Data, Source};
 use crate::run_folder::{RunFolder, Status};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use operant::telemetry::{Board, Episode, Event, EventKind, Jsonl, Metric, RingSink, Rule, unix_time};

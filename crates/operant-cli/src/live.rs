@@ -1,4 +1,4 @@
-//! What the monitor knows of a run: history from its files, news from its ring.
+//! What viewers know of a run: history from its files, news from its ring.
 
 use crate::history::History;
 use crate::output::Failure;

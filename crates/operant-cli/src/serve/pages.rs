@@ -1,0 +1,273 @@
+//! The pages: a list of runs, one run, and runs compared. All is drawn here, by what draws reports; the script in the page
+//! only fetches the live part again.
+
+use crate::format::{duration, with_unit};
+use crate::live::{Data, Source};
+use crate::output::{Failure, grouped};
+use crate::run_folder::{RunFolder, Status};
+use crate::runs::{self, Row};
+use crate::svg::escape;
+use crate::{compare, html, report};
+use operant::telemetry::unix_time;
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+/// Runs that are kept open at once.
+const OPEN: usize = 16;
+/// Newest events of a run that are shown.
+const EVENTS: usize = 500;
+/// Spans of time that a run's plots may show: seconds and what they are called.
+const WINDOWS: [(&str, &str); 4] =
+    [("", "all of it"), ("3600", "last hour"), ("600", "last 10 minutes"), ("60", "last minute")];
+/// Metrics whose newest values stand above the plots.
+const HEADLINE: [&str; 6] = ["return", "sps", "episodes", "length", "cpu", "rss"];
+
+/// What goes back to the browser.
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) kind: &'static str,
+    pub(super) body: String,
+    pub(super) headers: Vec<(&'static str, String)>,
+}
+
+impl Answer {
+    fn new(status: u16, kind: &'static str, body: String) -> Self {
+        Self { status, kind, body, headers: Vec::new() }
+    }
+
+    pub(super) fn text(status: u16, text: &str) -> Self {
+        Self::new(status, "text/plain; charset=utf-8", text.to_owned())
+    }
+
+    fn html(body: String) -> Self {
+        Self::new(200, "text/html; charset=utf-8", body)
+    }
+
+    pub(super) fn redirect(path: &str) -> Self {
+        Self::new(303, "text/plain; charset=utf-8", String::new()).with("Location", path.to_owned())
+    }
+
+    pub(super) fn with(mut self, name: &'static str, value: String) -> Self {
+        self.headers.push((name, value));
+        self
+    }
+}
+
+/// The runs that can be seen, and those that are open.
+pub(super) struct Site {
+    dir: PathBuf,
+    first: Option<RunFolder>,
+    open: Mutex<HashMap<String, (Source, Data)>>,
+}
+
+impl Site {
+    pub(super) fn new(dir: PathBuf, first: Option<RunFolder>) -> Self {
+        Self { dir, first, open: Mutex::default() }
+    }
+
+    /// Every run by its id: nothing else of the disk can be named.
+    fn folders(&self) -> Vec<RunFolder> {
+        let mut all = RunFolder::all(&self.dir).unwrap_or_default();
+        all.extend(
+            self.first.iter().filter(|first| all.iter().all(|run| run.id != first.id)).cloned().collect::<Vec<_>>(),
+        );
+        all
+    }
+
+    fn folder(&self, id: &str) -> Option<RunFolder> {
+        self.folders().into_iter().find(|run| run.id == id)
+    }
+
+    pub(super) fn answer(&self, path: &str, query: &str) -> Answer {
+        let parts: Vec<String> = path.split('/').filter(|part| !part.is_empty()).map(decoded).collect();
+        let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+        let answer = match parts[..] {
+            [] => match &self.first {
+                Some(first) => Ok(Answer::redirect(&address(&first.id))),
+                None => Ok(Answer::redirect("/runs")),
+            },
+            ["runs"] => Ok(Answer::html(self.list())),
+            ["runs", "live"] => Ok(Answer::html(self.list_live())),
+            ["page.js"] => Ok(Answer::new(200, "text/javascript; charset=utf-8", include_str!("page.js").to_owned())),
+            ["compare"] => self.compare(query),
+            ["run", id] => self.run(id),
+            ["run", id, "live"] => self.run_live(id, parameter(query, "window")),
+            _ => Ok(Answer::text(404, "no such page; / has the list of runs\n")),
+        };
+        answer.unwrap_or_else(|failure| match failure {
+            Failure::Usage(text) => Answer::text(404, &format!("{text}\n")),
+            Failure::Run(text) => Answer::text(500, &format!("{text}\n")),
+        })
+    }
+
+    fn list(&self) -> String {
+        let body = format!(
+            "<h1>Runs</h1>\n<p class=\"dim\">in {}</p>\n\
+             <p><input id=\"filter\" type=\"search\" placeholder=\"show only rows with …\" aria-label=\"filter\"> \
+             <button id=\"pause\">pause</button> <span id=\"said\" class=\"dim\"></span></p>\n\
+             <form action=\"/compare\"><div id=\"live\" data-source=\"/runs/live\">{}</div>\n\
+             <p><button>compare the chosen</button></p></form>\n{SCRIPT}",
+            escape(&self.dir.display().to_string()),
+            self.list_live()
+        );
+        html::page("runs", &body)
+    }
+
+    fn list_live(&self) -> String {
+        let now = unix_time();
+        let mut rows: Vec<Row> = self.folders().into_iter().map(|folder| Row::read(folder, now)).collect();
+        rows.reverse();
+        if rows.is_empty() {
+            return "<p>no runs; train one: <code>operant train ppo cartpole</code></p>\n".to_owned();
+        }
+        let header: String = runs::HEADER.iter().map(|name| format!("<th>{name}</th>")).collect();
+        let mut table = format!("<table>\n<tr><th></th>{header}</tr>\n");
+        for row in &rows {
+            let [id, others @ ..] = row.cells();
+            let cells: String = others.iter().map(|cell| format!("<td>{}</td>", escape(cell))).collect();
+            let (link, id) = (escape(&address(&id)), escape(&id));
+            let _ = writeln!(
+                table,
+                "<tr class=\"row\"><td><input type=\"checkbox\" name=\"run\" value=\"{id}\" aria-label=\"choose {id}\"></td>\
+                 <td><a href=\"{link}\">{id}</a></td>{cells}</tr>"
+            );
+        }
+        table + "</table>\n"
+    }
+
+    fn compare(&self, query: &str) -> Result<Answer, Failure> {
+        let chosen: Vec<String> = parameters(query).filter(|(name, _)| name == "run").map(|(_, id)| id).collect();
+        if chosen.len() < 2 {
+            return Ok(Answer::text(400, "choose two runs or more to compare, then go back and try again\n"));
+        }
+        let folders =
+            chosen.iter().map(|id| self.folder(id).ok_or_else(|| unknown(id))).collect::<Result<Vec<_>, _>>()?;
+        compare::page(&folders).map(Answer::html)
+    }
+
+    fn run(&self, id: &str) -> Result<Answer, Failure> {
+        let live = self.live(id, None)?;
+        let windows: String =
+            WINDOWS.iter().map(|(seconds, name)| format!("<option value=\"{seconds}\">{name}</option>")).collect();
+        let body = format!(
+            "<p><a href=\"/runs\">all runs</a></p>\n<h1>{}</h1>\n\
+             <p><select id=\"window\" aria-label=\"time range\">{windows}</select> \
+             <input id=\"filter\" type=\"search\" placeholder=\"show only events with …\" aria-label=\"filter\"> \
+             <button id=\"pause\">pause</button> <span id=\"said\" class=\"dim\"></span></p>\n\
+             <div id=\"live\" data-source=\"{}/live\">{live}</div>\n{SCRIPT}",
+            escape(id),
+            escape(&address(id))
+        );
+        Ok(Answer::html(html::page(id, &body)))
+    }
+
+    fn run_live(&self, id: &str, window: Option<String>) -> Result<Answer, Failure> {
+        let seconds = window.and_then(|text| text.parse::<f64>().ok()).filter(|seconds| *seconds > 0.0);
+        self.live(id, seconds).map(Answer::html)
+    }
+
+    /// The part of a run's page that changes.
+    fn live(&self, id: &str, window: Option<f64>) -> Result<String, Failure> {
+        let folder = self.folder(id).ok_or_else(|| unknown(id))?;
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if !open.contains_key(id) {
+            if open.len() >= OPEN {
+                open.clear();
+            }
+            open.insert(id.to_owned(), Source::open(&folder)?);
+        }
+        let Some((source, data)) = open.get_mut(id) else { return Err(unknown(id)) };
+        source.poll(data);
+        Ok(changing(&folder, data, window))
+    }
+}
+
+const SCRIPT: &str = "<script src=\"/page.js\"></script>\n";
+
+fn unknown(id: &str) -> Failure {
+    Failure::Usage(format!("no run {id:?} here; / has the list of runs"))
+}
+
+fn changing(folder: &RunFolder, data: &Data, window: Option<f64>) -> String {
+    let total = data.total_steps.map_or_else(String::new, |total| format!(" of {}", grouped(total as f64)));
+    let mut body = format!(
+        "<p id=\"state\" data-status=\"{0}\"><b>{0}</b> · {1} on {2} · {3}{total} steps · {4}</p>\n",
+        data.status.name(),
+        escape(&data.algo),
+        escape(&data.env),
+        grouped(data.step() as f64),
+        duration(data.seconds()),
+    );
+    if let Some(total) = data.total_steps.filter(|total| *total > 0) {
+        let _ = writeln!(body, "<progress max=\"{total}\" value=\"{}\"></progress>", data.step().min(total));
+    }
+    let known = HEADLINE.iter().filter_map(|name| Some((*name, data.history.last(name)?)));
+    let newest: Vec<String> =
+        known.map(|(name, value)| format!("{name} <b>{}</b>", escape(&with_unit(value, data.unit(name))))).collect();
+    let _ = writeln!(body, "<p>{}</p>", newest.join(" · "));
+    let window = data.history.window(window);
+    body += &html::plots("Metrics over steps", &report::plots(&data.history, window, &data.events));
+    if data.status != Status::Running {
+        body += &html::table("Results", &[], &report::results(folder));
+    }
+    let newest = data.events.iter().rev().take(EVENTS);
+    let rows: Vec<Vec<String>> =
+        newest.map(|event| vec![grouped(event.step as f64), event.kind.to_string(), event.text.clone()]).collect();
+    body += &html::table("Events, newest first", &["step", "kind", "text"].map(str::to_owned), &rows)
+        .replace("<tr><td", "<tr class=\"row\"><td");
+    let rows: Vec<Vec<String>> = data.settings.iter().map(|(name, value)| vec![name.clone(), value.clone()]).collect();
+    body + &html::table("Settings", &[], &rows)
+}
+
+/// Where a run's page is.
+fn address(id: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let encoded = id.bytes().fold(String::new(), |mut text, byte| {
+        let _ = if plain(byte) { write!(text, "{}", byte as char) } else { write!(text, "%{byte:02X}") };
+        text
+    });
+    format!("/run/{encoded}")
+}
+
+/// A part of an address as it was before it was encoded.
+fn decoded(part: &str) -> String {
+    let bytes = part.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let byte = (bytes[at] == b'%')
+            .then(|| std::str::from_utf8(bytes.get(at + 1..at + 3)?).ok())
+            .flatten()
+            .and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        out.push(byte.unwrap_or(if bytes[at] == b'+' { b' ' } else { bytes[at] }));
+        at += if byte.is_some() { 3 } else { 1 };
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+fn parameters(query: &str) -> impl Iterator<Item = (String, String)> {
+    query.split('&').filter_map(|pair| pair.split_once('=')).map(|(name, value)| (decoded(name), decoded(value)))
+}
+
+/// A parameter of an address by its name.
+pub(super) fn parameter(query: &str, name: &str) -> Option<String> {
+    parameters(query).find(|(known, _)| known == name).map(|(_, value)| value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_encoded_and_decoded() {
+        for id in ["ppo-cartpole-1", "a b", "ü/..%2F", "100%"] {
+            let path = address(id);
+            assert!(path.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'?'), "{path}");
+            assert_eq!(decoded(path.strip_prefix("/run/").unwrap()), id);
+        }
+        assert_eq!(parameter("a=1&run=x%20y&run=z", "run").as_deref(), Some("x y"));
+        assert_eq!(decoded("%zz%4"), "%zz%4");
+    }
+}
