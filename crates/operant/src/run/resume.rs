@@ -23,7 +23,7 @@ impl Run {
     pub fn resume_with(checkpoint: Option<&str>, over: Table, start: Start) -> Result<Self> {
         Self::config_of(&start.folder)?;
         let lock = Lock::take(&start.folder)?;
-        sweep(&start.folder);
+        sweep(&start.folder)?;
         let (name, parts, config) = find(&start.folder, checkpoint, &over)?;
         let then = parts.get("run.toml").and_then(|text| std::str::from_utf8(text).ok());
         let then = then.and_then(|text| Config::from_text(text, "run.toml").ok());
@@ -103,9 +103,9 @@ fn find(folder: &Path, checkpoint: Option<&str>, over: &Table) -> Result<(String
 }
 
 /// Takes away what processes left half written that were killed in a run's folder. Only for who holds its lock.
-fn sweep(folder: &Path) {
-    Checkpoints::new(folder, 1).recover();
-    let Ok(entries) = std::fs::read_dir(folder) else { return };
+fn sweep(folder: &Path) -> Result<()> {
+    Checkpoints::new(folder, 1).recover()?;
+    let Ok(entries) = std::fs::read_dir(folder) else { return Ok(()) };
     for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         // `run.<process>.part`, `live.ring.<process>.new`.
@@ -115,4 +115,5 @@ fn sweep(folder: &Path) {
             let _ = std::fs::remove_file(&path);
         }
     }
+    Ok(())
 }
