@@ -83,3 +83,19 @@ fn a_kill_at_any_moment_leaves_one_branch() {
         fs::remove_dir_all(run).unwrap();
     }
 }
+
+/// Who asks whether a run is over does not read its replay.
+#[test]
+fn one_part_is_read_without_the_others() {
+    let run = folder("part");
+    let checkpoints = Checkpoints::new(&run, 9);
+    let parts = Parts::from([("run.json".into(), b"{}".to_vec()), ("replay.bin".into(), vec![7; 100])]);
+    let name = checkpoints.save(1, Mark::default(), &parts).unwrap();
+    fs::remove_file(checkpoints.path(&name).join("replay.bin")).unwrap();
+    assert_eq!(checkpoints.load_part(&name, "run.json").unwrap(), b"{}");
+    assert!(checkpoints.load(&name).unwrap_err().to_string().contains("is damaged: replay.bin: "));
+    assert!(checkpoints.load_part(&name, "run.toml").unwrap_err().to_string().contains("it has no run.toml"));
+    fs::write(checkpoints.path(&name).join("run.json"), "[]").unwrap();
+    assert!(checkpoints.load_part(&name, "run.json").unwrap_err().to_string().contains("another checksum"));
+    fs::remove_dir_all(run).unwrap();
+}

@@ -38,7 +38,7 @@ struct Manifest {
 /// What is noted about a checkpoint, and how it is written.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Mark {
-    /// Mean return over the last episodes.
+    /// Mean return over the last episodes, or the score of an algorithm that plays none.
     pub mean_return: Option<f64>,
     /// Whether it is the best so far.
     pub is_best: bool,
@@ -302,15 +302,23 @@ impl Checkpoints {
 
     /// Reads a checkpoint and checks every part; a damaged one is refused by name, with the one before it.
     pub fn load(&self, name: &str) -> Result<Parts> {
-        self.read(name).map_err(|reason| {
-            let names = self.list();
-            let before = names.iter().rev().find(|other| other.as_str() < name && self.read(other).is_ok());
-            let next = match before {
-                Some(before) => format!("the one before it is whole: --checkpoint {before}"),
-                None => "there is no whole one before it; start again".into(),
-            };
-            Error::Saved(format!("checkpoint {} is damaged: {reason}; {next}", self.path(name).display()))
-        })
+        self.read(name, |_| true).map_err(|reason| self.damaged(name, &reason))
+    }
+
+    /// Reads one part of a checkpoint, and nothing of the others.
+    pub fn load_part(&self, name: &str, part: &str) -> Result<Vec<u8>> {
+        let mut parts = self.read(name, |held| held == part).map_err(|reason| self.damaged(name, &reason))?;
+        parts.remove(part).ok_or_else(|| self.damaged(name, &format!("it has no {part}")))
+    }
+
+    fn damaged(&self, name: &str, reason: &str) -> Error {
+        let names = self.list();
+        let whole = |other: &&String| other.as_str() < name && self.read(other, |_| true).is_ok();
+        let next = match names.iter().rev().find(whole) {
+            Some(before) => format!("the one before it is whole: --checkpoint {before}"),
+            None => "there is no whole one before it; start again".into(),
+        };
+        Error::Saved(format!("checkpoint {} is damaged: {reason}; {next}", self.path(name).display()))
     }
 
     fn manifest(&self, name: &str) -> Result<Manifest, String> {
@@ -318,14 +326,14 @@ impl Checkpoints {
         serde_json::from_slice(&text).map_err(|error| format!("{MANIFEST}: {error}"))
     }
 
-    fn read(&self, name: &str) -> Result<Parts, String> {
+    fn read(&self, name: &str, wanted: impl Fn(&str) -> bool) -> Result<Parts, String> {
         let folder = self.path(name);
         let manifest = self.manifest(name)?;
         if manifest.version != 1 {
             return Err(format!("{MANIFEST}: layout {}, wanted 1", manifest.version));
         }
         let mut parts = Parts::new();
-        for (part, (size, sum)) in manifest.parts {
+        for (part, (size, sum)) in manifest.parts.into_iter().filter(|(part, _)| wanted(part)) {
             let bytes = fs::read(folder.join(&part)).map_err(|error| format!("{part}: {error}"))?;
             if bytes.len() as u64 != size {
                 return Err(format!("{part} has {} bytes, wanted {size}", bytes.len()));
