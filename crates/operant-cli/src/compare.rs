@@ -4,7 +4,7 @@ use crate::format;
 use crate::history::History;
 use crate::html;
 use crate::output::{Failure, print};
-use crate::report::{plan, result_text, write};
+use crate::report::{plan, result_text, unfolded, write};
 use crate::run_folder::{RUNS, RunFolder, flat};
 use crate::svg::{Curve, Plot, colour, escape};
 use serde_json::{Map, Value, json};
@@ -40,7 +40,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         args.runs.iter().map(|name| RunFolder::find(name, &args.dir)).collect::<Result<Vec<RunFolder>, _>>()?;
     let settings = folders.iter().map(|folder| Ok(flat(&folder.config()?))).collect::<Result<Vec<_>, Failure>>()?;
     let settings = differing(&settings);
-    let results: Vec<Map<String, Value>> = folders.iter().map(|folder| folder.results().unwrap_or_default()).collect();
+    let results = folders.iter().map(|folder| unfolded(folder.results().unwrap_or_default()));
+    let results: Vec<Map<String, Value>> = results.collect();
     if let Some(out) = &args.out {
         write(out, &page(&folders, &settings, &result_rows(&folders, &results))?, "--out")?;
     }
