@@ -4,7 +4,7 @@ use crate::format;
 use crate::history::History;
 use crate::html;
 use crate::output::{Failure, print};
-use crate::report::{plan, result_text, write};
+use crate::report::{plan, result_text, unfolded, write};
 use crate::run_folder::{RUNS, RunFolder, flat};
 use crate::svg::{Curve, Plot, colour, escape};
 use serde_json::{Map, Value, json};
@@ -66,7 +66,7 @@ fn settings_that_differ(folders: &[RunFolder]) -> Result<Rows, Failure> {
 }
 
 fn results_of(folders: &[RunFolder]) -> Vec<Map<String, Value>> {
-    folders.iter().map(|folder| folder.results().unwrap_or_default()).collect()
+    folders.iter().map(|folder| unfolded(folder.results().unwrap_or_default())).collect()
 }
 
 /// Settings whose values are not the same in all runs; one that a run lacks is shown as a dash.

@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Args {
     /// Folder of the run.
     run: PathBuf,
-    /// Episodes to play.
-    #[arg(long, default_value_t = 100, value_parser = count::<usize>, allow_negative_numbers = true)]
-    episodes: usize,
+    /// Episodes to play [default: 100].
+    #[arg(long, value_parser = count::<usize>, allow_negative_numbers = true)]
+    episodes: Option<usize>,
     /// Take the most probable action in place of a sample.
     #[arg(long)]
     deterministic: bool,
@@ -40,7 +40,8 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let failed = |error: operant::Error| Failure::Run(error.to_string());
-    if args.episodes == 0 {
+    let episodes = args.episodes.unwrap_or(100);
+    if episodes == 0 {
         return Err(Failure::Usage("--episodes 0: wanted at least 1".into()));
     }
     if args.render.as_ref().is_some_and(|path| path.extension().is_none_or(|end| !end.eq_ignore_ascii_case("gif"))) {
@@ -67,6 +68,18 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         warn(&format!("run.toml has changed since {name}, which is played in the env that it was trained in"));
     }
     if let Some(bytes) = parts.get("value.safetensors") {
+        let words = [
+            ("--episodes", args.episodes.is_some()),
+            ("--deterministic", args.deterministic),
+            ("--render", args.render.is_some()),
+        ];
+        if let Some((word, _)) = words.iter().find(|(_, given)| *given) {
+            let next = "--count, --depth and --search say which states are solved, and how";
+            return Err(Failure::Usage(format!(
+                "{word} is for policies, which play episodes; {} learned values, which solve states by search: {next}",
+                run.display()
+            )));
+        }
         let (file, params) = ValueFile::from_bytes(bytes).map_err(failed)?;
         let of = solve::Of {
             run: run.display().to_string(),
@@ -77,18 +90,18 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         };
         return solve::run(&args.solve, &file, params, &of);
     }
-    if args.solve.asked() {
-        let next = "--depth, --scrambles, --search and --held-out are for runs of davi";
-        return Err(Failure::Usage(format!("{} learned a policy, no values: {next}", run.display())));
+    let given = args.solve.given();
+    if !given.is_empty() {
+        let (words, verb) = (given.join(", "), if given.len() == 1 { "is" } else { "are" });
+        return Err(Failure::Usage(format!(
+            "{words} {verb} for values, which runs of davi learn; {} learned a policy: --episodes says how many it plays",
+            run.display()
+        )));
     }
     let policy =
         Policy::from_bytes(operant::algo::part(&parts, "policy.safetensors").map_err(failed)?).map_err(failed)?;
-    let play = Play {
-        episodes: args.episodes,
-        seed: args.seed,
-        deterministic: args.deterministic,
-        threads: device::threads_available(),
-    };
+    let play =
+        Play { episodes, seed: args.seed, deterministic: args.deterministic, threads: device::threads_available() };
     let mut frames = Vec::new();
     let mut watch = |canvas| frames.push(canvas);
     let watch: Option<&mut dyn FnMut(_)> = if args.render.is_some() { Some(&mut watch) } else { None };
@@ -99,7 +112,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
     if args.json {
         let object = json!({
-            "run": run.display().to_string(), "checkpoint": name, "episodes": args.episodes, "deterministic": args.deterministic,
+            "run": run.display().to_string(), "checkpoint": name, "episodes": episodes, "deterministic": args.deterministic,
             "seed": args.seed, "mean_return": evaluation.mean(), "std_return": evaluation.std(),
             "mean_length": evaluation.mean_length(), "returns": evaluation.returns, "lengths": evaluation.lengths,
         });
@@ -110,7 +123,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         "mean return {:.2} ± {:.2} (standard deviation) over {} episodes, mean length {:.1}, {kind}\ncheckpoint {name}\n",
         evaluation.mean(),
         evaluation.std(),
-        args.episodes,
+        episodes,
         evaluation.mean_length()
     );
     if let Some(path) = &args.render {

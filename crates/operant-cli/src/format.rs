@@ -24,6 +24,11 @@ pub(crate) fn number(value: f64) -> String {
     }
 }
 
+/// Numbers by name: `loss/value 0.0131, solve_rate 0.9844`.
+pub(crate) fn numbers(named: &std::collections::BTreeMap<String, f64>) -> String {
+    named.iter().map(|(name, value)| format!("{name} {}", number(*value))).collect::<Vec<_>>().join(", ")
+}
+
 fn digits(value: f64) -> usize {
     if value.abs() >= 100.0 { 0 } else { 1 + usize::from(value.abs() < 10.0) }
 }

@@ -9,7 +9,7 @@ use operant::telemetry::{Event, EventKind, append_event};
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Signals closer than this are one: `timeout` sends two, to the process and to its group.
@@ -22,13 +22,13 @@ const EXIT_CODE: i32 = 130;
 /// What the user has asked for so far.
 pub(crate) struct Interrupt {
     stop: Arc<AtomicBool>,
-    folder: Arc<OnceLock<PathBuf>>,
+    folder: Arc<Mutex<Option<PathBuf>>>,
 }
 
 impl Interrupt {
     /// Listens from now on; `silent` where another part of the program has the screen.
     pub(crate) fn listen(silent: bool) -> Result<Self, Failure> {
-        let (stop, folder) = (Arc::new(AtomicBool::new(false)), Arc::new(OnceLock::new()));
+        let (stop, folder) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(None)));
         let own = Self { stop: Arc::clone(&stop), folder: Arc::clone(&folder) };
         let mut first = None;
         let handler = move || {
@@ -36,7 +36,8 @@ impl Interrupt {
             let asked = stop.swap(true, Ordering::Relaxed);
             let now = Instant::now();
             let first = *first.get_or_insert(now);
-            match folder.get() {
+            let folder = folder.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            match &folder {
                 Some(folder) if !asked => say(&stopping(folder), silent),
                 Some(_) if first != now && now - first < SAME => {}
                 folder => {
@@ -60,8 +61,7 @@ impl Interrupt {
 
     /// Notes that a run goes on in this folder; before, there is nothing to save.
     pub(crate) fn run_in(&self, folder: &Path) {
-        // There is one run in a process.
-        let _ = self.folder.set(folder.to_owned());
+        *self.folder.lock().unwrap_or_else(PoisonError::into_inner) = Some(folder.to_owned());
     }
 }
 

@@ -38,10 +38,12 @@ fn positive(text: &str) -> Result<f64, String> {
 }
 
 /// Metrics on a plain line, beside steps and time.
-const PLAIN: [(&str, &str); 10] = [
+const PLAIN: [(&str, &str); 12] = [
     ("sps", "sps"),
     ("episodes", "episodes"),
     ("return", "return"),
+    ("solve_rate", "solved"),
+    ("solve_moves", "in"),
     ("loss/policy", "policy"),
     ("loss/value", "value"),
     ("loss/td", "td"),

@@ -7,7 +7,7 @@ use crate::output::{Failure, grouped, print};
 use crate::run_folder::{RUNS, RunFolder, env_name, flat, setting};
 use crate::svg::{Curve, Plot, colour, escape};
 use operant::telemetry::{Event, EventKind};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -35,8 +35,10 @@ const TOGETHER: [(&str, &[&str]); 2] = [
     ("share of time", &["time/collect", "time/learn", "time/other"]),
 ];
 /// Metrics in the order of plots; others follow.
-const FIRST: [&str; 13] = [
+const FIRST: [&str; 15] = [
     "return",
+    "solve_rate",
+    "solve_moves",
     "length",
     "sps",
     "loss/policy",
@@ -112,8 +114,20 @@ fn page(folder: &RunFolder) -> Result<String, Failure> {
 
 /// What came of a run: names and values.
 pub(crate) fn results(folder: &RunFolder) -> Vec<Vec<String>> {
-    let results = folder.results().unwrap_or_default();
+    let results = unfolded(folder.results().unwrap_or_default());
     results.iter().map(|(key, value)| vec![key.clone(), result_text(value)]).collect()
+}
+
+/// What `final.json` says, with the numbers of runs that play no episodes beside the others.
+pub(crate) fn unfolded(mut results: Map<String, Value>) -> Map<String, Value> {
+    let Some(Value::Object(numbers)) = results.shift_remove("numbers") else { return results };
+    if numbers.is_empty() {
+        return results;
+    }
+    // What is told of episodes would be empty.
+    let of_episodes = |key: &str| key.starts_with("solved") || key.ends_with("_return") || key == "episodes";
+    results.retain(|key, _| !of_episodes(key));
+    numbers.into_iter().chain(results).collect()
 }
 
 /// A value of `final.json` as people read it.
@@ -131,8 +145,10 @@ pub(crate) fn result_text(value: &Value) -> String {
 
 /// All metrics over a part of the samples, with what happened marked.
 pub(crate) fn plots(history: &History, window: Range<usize>, events: &[Event]) -> Vec<Plot> {
-    let marked = |event: &&Event| {
-        matches!(event.kind, EventKind::Solved | EventKind::Resumed | EventKind::Diverged | EventKind::Alert(_))
+    let marked = |event: &&Event| match event.kind {
+        EventKind::Solved | EventKind::Resumed | EventKind::Diverged | EventKind::Alert(_) => true,
+        EventKind::Note => event.text.starts_with("curriculum: "),
+        _ => false,
     };
     let marks: Vec<(f64, String)> = events
         .iter()

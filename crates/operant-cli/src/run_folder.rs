@@ -2,6 +2,7 @@
 
 use crate::history::History;
 use crate::output::Failure;
+use crate::seeds::Batch;
 use operant::config::{self, Table, Value};
 use operant::telemetry::{Event, EventKind, RingReader};
 use serde_json::Map;
@@ -73,10 +74,20 @@ impl RunFolder {
             let path = entry.map_err(unreadable)?.path();
             if Self::is_run(&path) {
                 runs.push(Self::new(path));
+            } else if Batch::is_in(&path) {
+                runs.extend(Self::of_batch(&path));
             }
         }
         runs.sort_by(|a, b| a.started().total_cmp(&b.started()).then_with(|| a.id.cmp(&b.id)));
         Ok(runs)
+    }
+
+    /// The runs of a batch, named by both folders, so that [`RunFolder::find`] finds them.
+    fn of_batch(folder: &Path) -> impl Iterator<Item = Self> {
+        let batch = Self::new(folder.to_owned()).id;
+        let runs = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+        let named = move |run: Self| Self { id: format!("{batch}/{}", run.id), ..run };
+        runs.filter(|path| Self::is_run(path)).map(move |path| named(Self::new(path)))
     }
 
     /// The run of this path, or of this name below `folder`.

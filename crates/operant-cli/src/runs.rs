@@ -59,13 +59,15 @@ impl Row {
         // The results of a run that goes on again are those of its first part.
         let results = folder.results().filter(|_| status != Status::Running).unwrap_or_default();
         let newest = if results.is_empty() { folder.last_sample().unwrap_or_default() } else { Default::default() };
+        let no_numbers = results.get("numbers").and_then(Value::as_object).is_none_or(serde_json::Map::is_empty);
         let known = |key: &str, metric: &str| results.get(key).or_else(|| newest.get(metric)).and_then(Value::as_f64);
         Self {
             algo: setting(&config, "algo").unwrap_or_else(|| "–".into()),
             env: env_name(&config).unwrap_or_else(|| "–".into()),
             steps: known("steps", "step"),
             mean_return: known("mean_return", "return"),
-            solved: results.get("solved").and_then(Value::as_bool),
+            // A run that plays no episodes can't be.
+            solved: results.get("solved").and_then(Value::as_bool).filter(|_| no_numbers),
             wall: known("wall_s", "seconds"),
             age: (now - folder.started()).max(0.0),
             status,

@@ -1,10 +1,17 @@
 //! `operant train --seeds K`: the same run with K seeds, one after another in one process, and one summary of them.
+//!
+//! Invariant: a batch's folder says all that is needed to go on with it, from before its first run begins.
 
-use crate::output::{Failure, print};
-use operant::run::{Config, End, Run, Start, Summary};
+use crate::format;
+use crate::interrupt::Interrupt;
+use crate::output::{Failure, print, shell};
+use operant::config::{self, Table, Value};
+use operant::run::{Checkpoints, Config, End, Run, Start, Summary, replace_file};
 use operant::telemetry::Sink;
 use serde_json::json;
-use std::path::PathBuf;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 /// Mean and standard error of what is known.
@@ -34,45 +41,132 @@ impl Spread {
     }
 }
 
-/// Trains with seeds from the config's on. `folder` names the folder of each.
-pub(crate) fn run(
-    config: &Config,
+/// What is kept in a batch's folder beside its runs: how many seeds, and the settings of the first.
+const FILE: &str = "batch.toml";
+
+/// The same run with several seeds, each in a folder of its own below the batch's.
+pub(crate) struct Batch {
+    folder: PathBuf,
+    config: Config,
     seeds: u64,
+}
+
+impl Batch {
+    /// Whether a folder holds a batch.
+    pub(crate) fn is_in(folder: &Path) -> bool {
+        folder.join(FILE).is_file()
+    }
+
+    /// A new batch, whose first seed is that of the settings.
+    pub(crate) fn new(folder: PathBuf, config: Config, seeds: u64) -> Result<Self, Failure> {
+        let batch = Self { folder, config, seeds };
+        if Self::is_in(&batch.folder) {
+            let shown = shell(&batch.folder);
+            let next = format!("operant train --resume {shown} goes on with it; or name another folder");
+            return Err(Failure::Usage(format!("{shown} holds a batch already: {next}")));
+        }
+        for number in 0..seeds {
+            Run::check_free(&batch.run(number).0)?;
+        }
+        let failed = |error| Failure::Run(format!("can't make {}: {error}", batch.folder.display()));
+        std::fs::create_dir_all(&batch.folder).map_err(failed)?;
+        batch.write()?;
+        Ok(batch)
+    }
+
+    /// The batch in a folder, with settings that replace those that it had.
+    pub(crate) fn open(folder: &Path, over: &Table) -> Result<Self, Failure> {
+        let path = folder.join(FILE);
+        let damaged = |why: &str| Failure::Run(format!("{}: {why}; train again in another folder", path.display()));
+        let text = std::fs::read_to_string(&path).map_err(|error| damaged(&error.to_string()))?;
+        let table = config::parse(&text, &path.display().to_string()).map_err(|error| damaged(&error.to_string()))?;
+        let seeds = table.get("seeds").and_then(Value::as_integer).and_then(|seeds| u64::try_from(seeds).ok());
+        let settings = table.get("run").and_then(Value::as_table).cloned();
+        let (Some(seeds), Some(mut settings)) = (seeds, settings) else {
+            return Err(damaged("wanted seeds and [run]"));
+        };
+        config::merge(&mut settings, over.clone());
+        let batch = Self { folder: folder.to_owned(), config: Config::from_table(settings)?, seeds };
+        if !over.is_empty() {
+            batch.write()?;
+        }
+        Ok(batch)
+    }
+
+    fn write(&self) -> Result<(), Failure> {
+        let settings = config::parse(&self.config.to_text(), FILE)?;
+        let seeds = i64::try_from(self.seeds).map_err(|_| Failure::Usage("--seeds: wanted fewer".into()))?;
+        let table =
+            Table::from_iter([("seeds".to_owned(), Value::Integer(seeds)), ("run".to_owned(), Value::Table(settings))]);
+        Ok(replace_file(&self.folder.join(FILE), table.to_string().as_bytes())?)
+    }
+
+    /// Where one of its runs is, with its settings.
+    fn run(&self, number: u64) -> (PathBuf, Config) {
+        let mut config = self.config.clone();
+        config.settings.seed = config.settings.seed.wrapping_add(number);
+        (self.folder.join(format!("seed-{}", config.settings.seed)), config)
+    }
+}
+
+/// What a run left that has come to its end, if it has.
+fn finished(folder: &Path, over: &Table) -> Option<Summary> {
+    Run::is_over(folder, None, over).ok()??;
+    serde_json::from_slice(&std::fs::read(folder.join("final.json")).ok()?).ok()
+}
+
+/// Trains what is left of a batch: runs that are finished stay as they are, others go on from their last checkpoint.
+pub(crate) fn run(
+    batch: &Batch,
+    over: &Table,
     json: bool,
-    folder: impl Fn(&Config) -> PathBuf,
     sinks: impl Fn(u64) -> Vec<Box<dyn Sink>>,
-    stop: impl Fn() -> bool,
+    interrupt: &Interrupt,
 ) -> Result<End, Failure> {
     let mut done: Vec<(u64, PathBuf, Summary)> = Vec::new();
     let mut last = End::Finished;
-    for number in 0..seeds {
-        let mut config = config.clone();
-        config.settings.seed = config.settings.seed.wrapping_add(number);
-        let (seed, folder) = (config.settings.seed, folder(&config));
-        let start = Start { folder: folder.clone(), sinks: sinks(config.settings.steps), started: Instant::now() };
-        let mut run = Run::start(config, start)?;
-        let finished = run.go(&stop).and_then(|end| Ok((run.finish(&end)?.0, end)));
-        let (summary, end) = finished.map_err(|error| Failure::Run(format!("seed {seed}: {error}")))?;
+    let stop = interrupt.flag();
+    for number in 0..batch.seeds {
+        let (folder, config) = batch.run(number);
+        let seed = config.settings.seed;
+        let failed = |error: operant::Error| Failure::Run(format!("seed {seed}: {error}"));
+        let summary = if let Some(summary) = finished(&folder, over) {
+            summary
+        } else {
+            let start = Start { folder: folder.clone(), sinks: sinks(config.settings.steps), started: Instant::now() };
+            let mut run = match Checkpoints::new(&folder, 1).list().is_empty() {
+                true => Run::start(config, start)?,
+                false => Run::resume_with(None, over.clone(), start).map_err(failed)?,
+            };
+            interrupt.run_in(&folder);
+            let ended = run.go(|| stop.load(Ordering::Relaxed)).and_then(|end| Ok((run.finish(&end)?.0, end)));
+            let (summary, end) = ended.map_err(failed)?;
+            last = end;
+            summary
+        };
         if !json {
             let shown = |x: Option<f64>| x.map_or("none".into(), |x| format!("{x:.2}"));
-            print(&format!(
-                "seed {seed}: {}, mean return {}, evaluation {}, {} steps in {:.2} s, {}\n",
-                if summary.solved { "solved" } else { "not solved" },
-                shown(summary.mean_return),
-                shown(summary.eval_return),
-                summary.steps,
-                summary.wall_s,
-                folder.display()
-            ))?;
+            let told = match summary.numbers.is_empty() {
+                true => format!(
+                    "{}, mean return {}, evaluation {}",
+                    if summary.solved { "solved" } else { "not solved" },
+                    shown(summary.mean_return),
+                    shown(summary.eval_return)
+                ),
+                false => format::numbers(&summary.numbers),
+            };
+            let (steps, wall_s) = (summary.steps, summary.wall_s);
+            print(&format!("seed {seed}: {told}, {steps} steps in {wall_s:.2} s, {}\n", folder.display()))?;
         }
         done.push((seed, folder, summary));
-        last = end;
         if last == End::Stopped {
             break;
         }
     }
     let spread = |of: fn(&Summary) -> Option<f64>| Spread::of(done.iter().map(|(.., summary)| of(summary)));
     let solved = done.iter().filter(|(.., summary)| summary.solved).count();
+    let numbers: BTreeSet<&String> = done.iter().flat_map(|(.., summary)| summary.numbers.keys()).collect();
+    let of_number = |name: &String| Spread::of(done.iter().map(|(.., summary)| summary.numbers.get(name).copied()));
     if json {
         let runs: Vec<_> = done
             .iter()
@@ -84,17 +178,34 @@ pub(crate) fn run(
             "eval_return": Spread::json(spread(|summary| summary.eval_return)),
             "solved_s": Spread::json(spread(|summary| summary.solved_s)),
             "solved_step": Spread::json(spread(|summary| summary.solved_step.map(|step| step as f64))),
+            "numbers": numbers.iter().map(|name| (name.to_string(), Spread::json(of_number(name)))).collect::<serde_json::Map<_, _>>(),
         });
         print(&format!("{object}\n"))?;
         return Ok(last);
     }
-    print(&format!(
-        "{solved} of {} seeds solved; mean return {}, evaluation {}, seconds to solved {} (mean ± standard error)\n",
-        done.len(),
-        Spread::shown(spread(|summary| summary.mean_return)),
-        Spread::shown(spread(|summary| summary.eval_return)),
-        Spread::shown(spread(|summary| summary.solved_s)),
-    ))?;
+    let told = match numbers.is_empty() {
+        true => format!(
+            "{solved} of {} seeds solved; mean return {}, evaluation {}, seconds to solved {}",
+            done.len(),
+            Spread::shown(spread(|summary| summary.mean_return)),
+            Spread::shown(spread(|summary| summary.eval_return)),
+            Spread::shown(spread(|summary| summary.solved_s)),
+        ),
+        false => {
+            let all = numbers.iter().map(|name| format!("{name} {}", Spread::shown(of_number(name))));
+            format!("{} seeds: {}", done.len(), all.collect::<Vec<_>>().join(", "))
+        }
+    };
+    print(&format!("{told} (mean ± standard error)\n"))?;
+    let folder = shell(&batch.folder);
+    print(&match last {
+        End::Stopped => format!(
+            "stopped with {} of {} seeds begun\nnext: operant train --resume {folder}\n",
+            done.len(),
+            batch.seeds
+        ),
+        _ => format!("next: operant runs --dir {folder}\n"),
+    })?;
     Ok(last)
 }
 

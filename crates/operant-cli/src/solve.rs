@@ -21,27 +21,27 @@ pub(crate) struct SolveArgs {
     /// Solve states this many moves from solved: 7, 1..14 or random (all states alike) [default: random]. On cube3, walks of so many moves.
     #[arg(long, value_name = "DEPTH", conflicts_with = "scrambles")]
     depth: Option<String>,
-    /// States to solve, of each depth.
-    #[arg(long, default_value_t = 1000, value_parser = crate::output::count::<usize>, allow_negative_numbers = true)]
-    count: usize,
+    /// States to solve, of each depth [default: 1000].
+    #[arg(long, value_parser = crate::output::count::<usize>, allow_negative_numbers = true)]
+    count: Option<usize>,
     /// Solve the scrambles of this file: moves or facelets, one per line.
     #[arg(long, value_name = "FILE")]
     scrambles: Option<PathBuf>,
-    /// How values are searched: greedy, beam or astar.
-    #[arg(long, value_enum, default_value_t = SearchName::Greedy)]
-    search: SearchName,
-    /// States of each depth that a beam keeps; states that astar expands at once.
-    #[arg(long, default_value_t = 8, value_parser = crate::output::count::<usize>, allow_negative_numbers = true)]
-    width: usize,
-    /// Most moves of a solution.
-    #[arg(long, default_value_t = 50, value_parser = crate::output::count::<usize>, allow_negative_numbers = true)]
-    most_moves: usize,
-    /// Weight of moves made, for astar.
-    #[arg(long, default_value_t = 1.0)]
-    weight: f32,
-    /// Most states that astar expands.
-    #[arg(long, default_value_t = 100_000, value_parser = crate::output::count::<usize>, allow_negative_numbers = true)]
-    most_expanded: usize,
+    /// How values are searched [default: greedy].
+    #[arg(long, value_enum)]
+    search: Option<SearchName>,
+    /// States of each depth that a beam keeps; states that astar expands at once [default: 8].
+    #[arg(long, value_parser = crate::output::count::<usize>, allow_negative_numbers = true)]
+    width: Option<usize>,
+    /// Most moves of a solution, for greedy and beam [default: 50].
+    #[arg(long, value_parser = crate::output::count::<usize>, allow_negative_numbers = true)]
+    most_moves: Option<usize>,
+    /// Weight of moves made, for astar [default: 1].
+    #[arg(long, allow_negative_numbers = true)]
+    weight: Option<f32>,
+    /// Most states that astar expands [default: 100000].
+    #[arg(long, value_parser = crate::output::count::<usize>, allow_negative_numbers = true)]
+    most_expanded: Option<usize>,
     /// Draw only states that were held out of training.
     #[arg(long)]
     held_out: bool,
@@ -55,9 +55,38 @@ enum SearchName {
 }
 
 impl SolveArgs {
-    /// Whether something was asked for that only a puzzle's values answer.
-    pub(crate) fn asked(&self) -> bool {
-        self.depth.is_some() || self.scrambles.is_some() || self.held_out || self.search != SearchName::Greedy
+    /// Words that only a puzzle's values answer to, as far as they were given.
+    pub(crate) fn given(&self) -> Vec<&'static str> {
+        let words = [
+            ("--depth", self.depth.is_some()),
+            ("--count", self.count.is_some()),
+            ("--scrambles", self.scrambles.is_some()),
+            ("--search", self.search.is_some()),
+            ("--width", self.width.is_some()),
+            ("--most-moves", self.most_moves.is_some()),
+            ("--weight", self.weight.is_some()),
+            ("--most-expanded", self.most_expanded.is_some()),
+            ("--held-out", self.held_out),
+        ];
+        words.into_iter().filter(|(_, given)| *given).map(|(word, _)| word).collect()
+    }
+
+    /// Refuses words that would change nothing beside others.
+    fn check(&self) -> Result<(), Failure> {
+        let search = self.search.unwrap_or(SearchName::Greedy);
+        let from_file = self.scrambles.is_some();
+        let rules = [
+            (self.width.is_some() && search == SearchName::Greedy, "--width", "--search beam or astar"),
+            (self.most_moves.is_some() && search == SearchName::Astar, "--most-moves", "--search greedy or beam"),
+            (self.weight.is_some() && search != SearchName::Astar, "--weight", "--search astar"),
+            (self.most_expanded.is_some() && search != SearchName::Astar, "--most-expanded", "--search astar"),
+            (self.count.is_some() && from_file, "--count", "states that are drawn, not those of --scrambles"),
+            (self.held_out && from_file, "--held-out", "states that are drawn, not those of --scrambles"),
+        ];
+        match rules.iter().find(|(wrong, ..)| *wrong) {
+            Some((_, word, what)) => Err(Failure::Usage(format!("{word} is for {what}"))),
+            None => Ok(()),
+        }
     }
 }
 
@@ -280,13 +309,18 @@ fn read_scrambles<P: Scored>(puzzle: &P, path: &PathBuf) -> Result<Vec<P::State>
 const TOGETHER: usize = 1024;
 
 fn solve<P: Scored>(args: &SolveArgs, file: &ValueFile, params: Params, of: &Of<'_>, puzzle: P) -> Result<(), Failure> {
-    for (flag, number) in [("--count", args.count), ("--width", args.width)] {
+    args.check()?;
+    let search = args.search.unwrap_or(SearchName::Greedy);
+    let (count, width) = (args.count.unwrap_or(1000), args.width.unwrap_or(8));
+    let (most_moves, weight) = (args.most_moves.unwrap_or(50), args.weight.unwrap_or(1.0));
+    let most_expanded = args.most_expanded.unwrap_or(100_000);
+    for (flag, number) in [("--count", count), ("--width", width)] {
         if !(1..=MOST_STATES).contains(&number) {
             return Err(Failure::Usage(format!("{flag} {number}: wanted 1..={MOST_STATES}")));
         }
     }
-    if !(args.weight.is_finite() && args.weight >= 0.0) {
-        return Err(Failure::Usage(format!("--weight {}: wanted a number of 0 or more", args.weight)));
+    if !(weight.is_finite() && weight >= 0.0) {
+        return Err(Failure::Usage(format!("--weight {weight}: wanted a number of 0 or more")));
     }
     if args.held_out && file.held_out == 0 {
         return Err(Failure::Usage("--held-out: this run held nothing out (davi.held_out = 0)".into()));
@@ -303,10 +337,10 @@ fn solve<P: Scored>(args: &SolveArgs, file: &ValueFile, params: Params, of: &Of<
         Some(path) => states.extend(read_scrambles(&*puzzle, path)?.into_iter().map(|state| (state, None))),
         None => {
             for depth in depths(args.depth.as_deref().unwrap_or("random"))? {
-                let mut wanted = args.count;
+                let mut wanted = count;
                 // Draws more than enough where only some of them count.
                 for round in 0..if args.held_out { 1000 } else { 1 } {
-                    let drawn = puzzle.draw(depth, args.count, of.seed.wrapping_add(round << 32))?;
+                    let drawn = puzzle.draw(depth, count, of.seed.wrapping_add(round << 32))?;
                     let taken = drawn.into_iter().filter(|&state| !args.held_out || held(state)).take(wanted);
                     let before = states.len();
                     states.extend(taken.map(|state| (state, depth)));
@@ -326,12 +360,11 @@ fn solve<P: Scored>(args: &SolveArgs, file: &ValueFile, params: Params, of: &Of<
     let mut all = Score::default();
     for states in states.chunks(TOGETHER) {
         let starts: Vec<P::State> = states.iter().map(|(state, _)| *state).collect();
-        let solutions = match args.search {
-            SearchName::Greedy => greedy(&*puzzle, &mut values, &starts, args.most_moves),
-            SearchName::Beam => beam(&*puzzle, &mut values, &starts, args.width, args.most_moves),
+        let solutions = match search {
+            SearchName::Greedy => greedy(&*puzzle, &mut values, &starts, most_moves),
+            SearchName::Beam => beam(&*puzzle, &mut values, &starts, width, most_moves),
             SearchName::Astar => {
-                let settings =
-                    AstarSettings { weight: args.weight, batch: args.width, most_expanded: args.most_expanded };
+                let settings = AstarSettings { weight, batch: width, most_expanded };
                 starts.iter().map(|&start| astar(&*puzzle, &mut values, start, settings)).collect()
             }
         };
@@ -343,11 +376,11 @@ fn solve<P: Scored>(args: &SolveArgs, file: &ValueFile, params: Params, of: &Of<
     }
     let seconds = begun.elapsed().as_secs_f64();
     let exact = P::SIZE == 2;
-    let name = format!("{:?}", args.search).to_lowercase();
+    let name = format!("{search:?}").to_lowercase();
     if of.json {
         let rows: Vec<_> = scores.iter().map(|(distance, score)| score.json(*distance, exact)).collect();
         let object = json!({
-            "run": of.run, "checkpoint": of.checkpoint, "env": file.puzzle.env, "search": name, "width": args.width,
+            "run": of.run, "checkpoint": of.checkpoint, "env": file.puzzle.env, "search": name, "width": width,
             "seed": of.seed, "held_out_share": share, "seconds": seconds, "by_distance": rows,
             "all": all.json(None, exact),
         });
@@ -360,8 +393,8 @@ fn solve<P: Scored>(args: &SolveArgs, file: &ValueFile, params: Params, of: &Of<
     }
     text += &all.line("all", exact);
     text += &format!(
-        "{name}, width {}, {seconds:.1} s, {:.1} % of these states held out of training, checkpoint {}\n",
-        args.width,
+        "{name}{}, {seconds:.1} s, {:.1} % of these states held out of training, checkpoint {}\n",
+        if search == SearchName::Greedy { String::new() } else { format!(", width {width}") },
         100.0 * share,
         of.checkpoint
     );

@@ -3,6 +3,7 @@
 use crate::interrupt::Interrupt;
 use crate::monitor::InPlace;
 use crate::output::{Failure, count, grouped, print, shell};
+use crate::seeds::{self, Batch};
 use operant::config::{self, Table, Value};
 use operant::run::{Config, End, Profile, Run, Start, Summary, build_algorithm, build_env, build_pool, decide_device};
 use operant::telemetry::{Console, Sink};
@@ -25,7 +26,7 @@ pub(crate) struct Args {
     /// Settings of your own, over the shipped ones of their algorithm and env; a run's run.toml repeats that run exactly.
     #[arg(long, value_name = "FILE", conflicts_with = "resume")]
     config: Option<PathBuf>,
-    /// Go on with a run from its last checkpoint; --steps, --until, --threads, --device and --set change what may change.
+    /// Go on with a run from its last checkpoint, or with what is left of a batch of --seeds; --steps, --until, --threads, --device and --set change what may change.
     #[arg(long, value_name = "RUN", conflicts_with_all = ["algo", "env", "seed", "num_envs", "precision", "run_dir", "dry_run"])]
     resume: Option<PathBuf>,
     /// With --resume: the checkpoint to go on from: best, last or its name [default: last]. Later ones are set aside.
@@ -176,9 +177,9 @@ fn env_in(table: &Table) -> Option<String> {
     written(table.get("env").and_then(|env| env.get("name")))
 }
 
-/// A new folder below `runs/`: algorithm, env, seed, and a number that is free.
-fn new_folder(config: &Config) -> PathBuf {
-    let name = format!("{}-{}-{}", config.algo, config.env, config.settings.seed);
+/// A new folder below `runs/`: algorithm, env, seed with what follows it, and a number that is free.
+fn new_folder(config: &Config, more: &str) -> PathBuf {
+    let name = format!("{}-{}-{}{more}", config.algo, config.env, config.settings.seed);
     let free = |path: &PathBuf| !path.exists();
     let mut numbers = 1_u32..;
     numbers.find_map(|number| Some(Path::new("runs").join(format!("{name}-{number}"))).filter(free)).unwrap_or_default()
@@ -204,6 +205,22 @@ pub(crate) fn run(args: &Args, started: Instant) -> Result<ExitCode, Failure> {
             let below = Path::new("runs").join(folder);
             let folder = if folder.exists() || !below.exists() { folder } else { &below };
             let (over, checkpoint) = (args.over(None)?, args.checkpoint.as_deref());
+            if Batch::is_in(folder) {
+                let single = [
+                    ("--checkpoint", checkpoint.is_some()),
+                    ("--detach", args.detach),
+                    ("--profile", args.profile.is_some()),
+                    ("--monitor", args.monitor),
+                ];
+                if let Some((word, _)) = single.iter().find(|(_, given)| *given) {
+                    let shown = folder.display();
+                    return Err(Failure::Usage(format!(
+                        "{word} is for one run; {shown} holds several: name one of them"
+                    )));
+                }
+                let end = seeds::run(&Batch::open(folder, &over)?, &over, args.json, sinks, &interrupt)?;
+                return Ok(if end == End::Stopped { ExitCode::from(130) } else { ExitCode::SUCCESS });
+            }
             let words = !over.is_empty();
             // Without new settings it is the run that is wrong, not the words.
             let failed = |error: operant::Error| if words { error.into() } else { Failure::Run(error.to_string()) };
@@ -212,6 +229,13 @@ pub(crate) fn run(args: &Args, started: Instant) -> Result<ExitCode, Failure> {
             // A number of steps that is too small is told as a mistake.
             let over_already = if args.steps.is_none() { Run::is_over(folder, checkpoint, &over) } else { Ok(None) };
             if let Some(steps) = over_already.map_err(failed)? {
+                if words {
+                    let (shown, done, more) = (shell(folder), grouped(steps as f64), 2 * steps);
+                    return Err(Failure::Usage(format!(
+                        "{shown} is finished: {done} steps are done, so settings that change have nothing to act on; name more \
+                         steps too, as in --steps {more}"
+                    )));
+                }
                 return say_over(folder, steps, args.json);
             }
             if args.detach {
@@ -226,14 +250,13 @@ pub(crate) fn run(args: &Args, started: Instant) -> Result<ExitCode, Failure> {
                 print(&format!("{line}\n"))?;
             }
             if let Some(seeds) = args.seeds {
-                let folder = |config: &Config| match &args.run_dir {
-                    Some(folder) => folder.join(format!("seed-{}", config.settings.seed)),
-                    None => new_folder(config),
-                };
-                let end = crate::seeds::run(&config, seeds, args.json, folder, sinks, || stop.load(Ordering::Relaxed))?;
+                let last = config.settings.seed.wrapping_add(seeds - 1);
+                let folder = args.run_dir.clone().unwrap_or_else(|| new_folder(&config, &format!("-to-{last}")));
+                let batch = Batch::new(folder, config, seeds)?;
+                let end = seeds::run(&batch, &Table::new(), args.json, sinks, &interrupt)?;
                 return Ok(if end == End::Stopped { ExitCode::from(130) } else { ExitCode::SUCCESS });
             }
-            let folder = args.run_dir.clone().unwrap_or_else(|| new_folder(&config));
+            let folder = args.run_dir.clone().unwrap_or_else(|| new_folder(&config, ""));
             if args.dry_run || args.detach {
                 // All that would stop the run from starting is said now.
                 Run::check_free(&folder)?;
@@ -342,7 +365,13 @@ fn closing_lines(end: &End, summary: &Summary, folder: &Path) -> String {
     let shown =
         |mean: f64| if mean.abs() < 10.0 { format!("mean return {mean:.3}") } else { format!("mean return {mean:.1}") };
     let mean = summary.mean_return.map_or("no episode ended".into(), shown);
+    let numbers = crate::format::numbers(&summary.numbers);
     match (end, summary.solved_step, summary.solved_s) {
+        _ if !numbers.is_empty() => {
+            let how = if *end == End::Stopped { "stopped" } else { "finished" };
+            text +=
+                &format!("{how}: {numbers} at {} steps in {:.1} s\n", grouped(summary.steps as f64), summary.wall_s);
+        }
         (End::Stopped, ..) => {
             text += &format!("stopped: {mean} at {} steps\n", grouped(summary.steps as f64));
         }

@@ -2,6 +2,10 @@
 //!
 //! Rows lie in two blocks, written in turn. Order with other streams is DLPack's: who takes a row names the stream that is to
 //! wait for it, and actions are asked for on the engine's own stream, which so follows all that their owner did before.
+//!
+//! Invariant: before a block is written again, the engine's stream waits for those who may still read it: through the actions'
+//! owner, through a stream that the call names, or else, where rows were given out, for all work of the GPU.
+#![allow(unsafe_code)]
 
 use crate::actions::Form;
 use crate::describe::{describe, find};
@@ -10,7 +14,7 @@ use crate::error::{ClosedEnvironmentError, ResetNeeded, raise};
 use crate::state::Seed;
 use numpy::{PyArray1, PyArrayMethods};
 use operant::device::Device;
-use operant::device::cuda::{self, DevicePtr, Event};
+use operant::device::cuda::{self, DevicePtr, Event, Gpu};
 use operant::env::{
     ActionSpace, AutoReset, CudaVec, DeviceActions, DeviceRow, ForeignActions, ForeignKind, MAX_ENVS, Options, RowBuf,
     Seeds, Spec, VecEnv,
@@ -20,6 +24,7 @@ use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyTypeError, PyValueError}
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Steps whose actions are kept at once.
@@ -35,6 +40,8 @@ pub(crate) fn add_library_folders(folders: Vec<std::path::PathBuf>) {
 struct Shelf {
     row: DeviceRow,
     ready: Event,
+    /// Whether another library was given the rows, which it may read on any stream from then on.
+    given: AtomicBool,
 }
 
 /// Which buffer of a row.
@@ -80,8 +87,10 @@ impl DeviceArray {
             Some(0) => return Err(PyValueError::new_err("stream 0 is ambiguous in DLPack; name 1 or 2")),
             Some(..-1) => return Err(PyValueError::new_err("stream: wanted -1, or the number of a stream")),
             // Without a stream it is the legacy default one.
-            stream => self.shelf.ready.hold(stream.unwrap_or(1) as u64).map_err(raise)?,
+            // SAFETY: DLPack has the taker name a live stream of this device.
+            stream => unsafe { self.shelf.ready.hold(stream.unwrap_or(1) as u64) }.map_err(raise)?,
         }
+        self.shelf.given.store(true, Ordering::Relaxed);
         dlpack::export(py, &self.tensor, self.shelf.clone())
     }
 
@@ -92,6 +101,7 @@ impl DeviceArray {
     /// Version 3 of the interface of Numba and CuPy; the stream is the one that writes the rows.
     #[getter]
     fn __cuda_array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        self.shelf.given.store(true, Ordering::Relaxed);
         let interface = PyDict::new(py);
         interface.set_item("shape", self.shape(py)?)?;
         interface.set_item("typestr", self.tensor.kind.typestr())?;
@@ -227,6 +237,7 @@ struct State {
     held: Vec<Held>,
     steps: usize,
     order: Event,
+    gpu: Arc<Gpu>,
     device: i32,
     stream: u64,
 }
@@ -262,8 +273,10 @@ impl State {
         if !strides.is_none() {
             return Err(PyBufferError::new_err("actions with strides: wanted a contiguous array"));
         }
-        if let Some(stream) = interface.call_method1("get", ("stream",))?.extract::<Option<u64>>()? {
-            self.order.follow(stream).map_err(raise)?;
+        match interface.call_method1("get", ("stream",))?.extract::<Option<u64>>()? {
+            Some(0) => return Err(PyValueError::new_err("stream 0 is ambiguous in the CUDA array interface")),
+            // The interface has the owner name a live stream, or none if there is nothing to wait for.
+            stream => self.await_readers(stream)?,
         }
         let code = match typestr.as_bytes().get(1) {
             Some(b'i') => 0,
@@ -277,10 +290,36 @@ impl State {
         Ok(Some((Tensor { address, device: (dlpack::CUDA, self.device), kind, shape }, actions.clone().unbind())))
     }
 
-    fn step(&mut self, py: Python<'_>, actions: &Bound<'_, PyAny>) -> PyResult<()> {
+    /// The block that is written next.
+    fn next(&self) -> usize {
+        1 - self.turn
+    }
+
+    /// Has the engine's stream wait for those who may still read the block that is written next; a stream that is named is live.
+    fn await_readers(&self, stream: Option<u64>) -> PyResult<()> {
+        let shelf = &self.shelves[self.next()];
+        match stream {
+            // SAFETY: the caller's promise.
+            Some(stream) => unsafe { self.order.follow(stream) }.map_err(raise),
+            None if shelf.given.load(Ordering::Relaxed) => self.gpu.synchronize_all().map_err(raise),
+            None => Ok(()),
+        }
+    }
+
+    /// What the envs show now: observations, and which actions are legal where some are not.
+    fn seen<'py>(&self, py: Python<'py>) -> PyResult<(Py<DeviceArray>, Bound<'py, PyDict>)> {
+        let arrays = &self.arrays[self.turn];
+        let infos = PyDict::new(py);
+        if let Some(legal) = arrays.infos.bind(py).get_item("action_mask")? {
+            infos.set_item("action_mask", legal)?;
+        }
+        Ok((arrays.obs.clone_ref(py), infos))
+    }
+
+    /// A step into the next block, whose turn it is from then on; if it fails nothing has changed.
+    fn step(&mut self, py: Python<'_>, actions: &Bound<'_, PyAny>, stream: Option<u64>) -> PyResult<()> {
+        let next = self.next();
         let foreign = self.foreign(py, actions)?;
-        self.turn = 1 - self.turn;
-        let row = &self.shelves[self.turn].row;
         let Some((tensor, object)) = foreign else {
             let converted;
             let borrowed = match self.form.borrow(actions) {
@@ -291,7 +330,11 @@ impl State {
                     self.form.borrow(&converted).ok_or_else(none)?
                 }
             };
-            return Self::cuda(&mut self.envs)?.step_with(borrowed, row, 0).map_err(raise);
+            self.await_readers(stream)?;
+            let row = &self.shelves[next].row;
+            Self::cuda(&mut self.envs)?.step_with(borrowed, row, 0).map_err(raise)?;
+            self.turn = next;
+            return Ok(());
         };
         let wanted = self.form.shape();
         if tensor.shape != wanted {
@@ -315,10 +358,13 @@ impl State {
         let place = self.steps % HELD;
         // The step that this place was last used for is long done, unless the caller is far ahead.
         self.held[place].read.wait().map_err(raise)?;
-        let foreign = ForeignActions { pointer: DevicePtr::from_address(tensor.address), len, kind };
+        // SAFETY: the owner says that a tensor of this shape and kind lies there, and is kept until the step is done.
+        let pointer = unsafe { DevicePtr::from_address(tensor.address) };
+        let (foreign, row) = (ForeignActions { pointer, len, kind }, &self.shelves[next].row);
         Self::cuda(&mut self.envs)?.step_on_gpu(DeviceActions::Foreign(foreign), row, 0).map_err(raise)?;
-        self.held[place].read.record().map_err(raise)?;
+        self.turn = next;
         self.held[place]._object = Some(object);
+        self.held[place].read.record().map_err(raise)?;
         self.steps += 1;
         Ok(())
     }
@@ -389,7 +435,8 @@ impl DeviceEngine {
         py.detach(|| on_gpu.prepare()).map_err(raise)?;
         let gpu = Arc::clone(on_gpu.gpu());
         let shelf = || -> operant::Result<Arc<Shelf>> {
-            Ok(Arc::new(Shelf { row: DeviceRow::new(&gpu, &spec, num_envs, 1, true)?, ready: Event::new(&gpu)? }))
+            let row = DeviceRow::new(&gpu, &spec, num_envs, 1, true)?;
+            Ok(Arc::new(Shelf { row, ready: Event::new(&gpu)?, given: AtomicBool::new(false) }))
         };
         let shelves = [shelf().map_err(raise)?, shelf().map_err(raise)?];
         let (index, stream) = (gpu.info().index as i32, gpu.stream_address());
@@ -405,6 +452,7 @@ impl DeviceEngine {
             held: (0..HELD).map(held).collect::<operant::Result<_>>().map_err(raise)?,
             steps: 0,
             order: Event::new(&gpu).map_err(raise)?,
+            gpu: Arc::clone(&gpu),
             device: index,
             stream,
             envs,
@@ -412,12 +460,14 @@ impl DeviceEngine {
         Ok(Self { id: spec.id, state: Mutex::new(Some(state)) })
     }
 
-    /// Begins episodes in all envs, or where `mask` holds.
+    /// Begins episodes in all envs, or where `mask` holds. If a stream is named, those who read older rows there are waited for.
+    #[pyo3(signature = (seed, mask, stream=None))]
     fn reset<'py>(
         &self,
         py: Python<'py>,
         seed: Option<Seed>,
         mask: Option<Vec<bool>>,
+        stream: Option<u64>,
     ) -> PyResult<(Py<DeviceArray>, Bound<'py, PyDict>)> {
         let mut guard = self.lock()?;
         let state = open(&mut guard, self.id)?;
@@ -437,16 +487,12 @@ impl DeviceEngine {
                 return Err(PyTypeError::new_err("a seed per env: on a GPU wanted one seed for all"));
             }
         };
-        state.turn = 1 - state.turn;
-        let row = &state.shelves[state.turn].row;
+        state.await_readers(stream)?;
+        let next = state.next();
+        let row = &state.shelves[next].row;
         State::cuda(&mut state.envs)?.reset_on_gpu(seeds, mask.as_deref(), row, 0).map_err(raise)?;
-        state.begun = true;
-        let arrays = &state.arrays[state.turn];
-        let infos = PyDict::new(py);
-        if let Some(legal) = arrays.infos.bind(py).get_item("action_mask")? {
-            infos.set_item("action_mask", legal)?;
-        }
-        Ok((arrays.obs.clone_ref(py), infos))
+        (state.begun, state.turn) = (true, next);
+        state.seen(py)
     }
 
     /// Steps all envs: observations, rewards, terminations, truncations, infos. If a stream is named it waits for them.
@@ -462,9 +508,10 @@ impl DeviceEngine {
         if !state.begun {
             return Err(ResetNeeded::new_err(format!("{} has no episodes yet; call reset()", self.id)));
         }
-        state.step(py, actions)?;
+        state.step(py, actions, stream)?;
         if let Some(stream) = stream {
-            state.shelves[state.turn].ready.hold(stream).map_err(raise)?;
+            // SAFETY: the caller names a live stream.
+            unsafe { state.shelves[state.turn].ready.hold(stream) }.map_err(raise)?;
         }
         let Arrays { obs, reward, terminated, truncated, infos } = &state.arrays[state.turn];
         let infos = infos.bind(py).copy()?.into_any();
@@ -477,7 +524,7 @@ impl DeviceEngine {
     fn synchronize(&self, py: Python<'_>) -> PyResult<()> {
         let mut guard = self.lock()?;
         let state = open(&mut guard, self.id)?;
-        let gpu = Arc::clone(State::cuda(&mut state.envs)?.gpu());
+        let gpu = Arc::clone(&state.gpu);
         py.detach(|| gpu.synchronize()).map_err(raise)
     }
 
@@ -486,18 +533,28 @@ impl DeviceEngine {
         Ok(pyo3::types::PyBytes::new(py, &open(&mut self.lock()?, self.id)?.envs.save()))
     }
 
-    /// Goes on from saved bytes; gives the observations.
-    #[pyo3(signature = (saved, /))]
-    fn load(&self, py: Python<'_>, saved: &[u8]) -> PyResult<Py<DeviceArray>> {
+    /// Goes on from saved bytes; gives what a reset does.
+    #[pyo3(signature = (saved, stream=None, /))]
+    fn load<'py>(
+        &self,
+        py: Python<'py>,
+        saved: &[u8],
+        stream: Option<u64>,
+    ) -> PyResult<(Py<DeviceArray>, Bound<'py, PyDict>)> {
         let mut guard = self.lock()?;
         let state = open(&mut guard, self.id)?;
         state.envs.load(saved).map_err(raise)?;
-        state.begun = true;
-        state.turn = 1 - state.turn;
         let mut host = RowBuf::new(&state.envs.spec().clone(), state.shelves[0].row.num_envs());
         state.envs.observe(host.row());
-        state.shelves[state.turn].row.obs.upload(&host.obs).map_err(raise)?;
-        Ok(state.arrays[state.turn].obs.clone_ref(py))
+        state.await_readers(stream)?;
+        let next = state.next();
+        let row = &state.shelves[next].row;
+        row.obs.upload(&host.obs).map_err(raise)?;
+        if !host.legal.is_empty() {
+            row.legal.upload(&host.legal).map_err(raise)?;
+        }
+        (state.begun, state.turn) = (true, next);
+        state.seen(py)
     }
 
     /// What the envs are, with their parameters as they are.

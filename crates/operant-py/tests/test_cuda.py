@@ -144,3 +144,47 @@ def test_ppo_trains_on_a_gpu():
     model = operant.PPO("CartPole-v1", device="cuda", seed=1, until="solved").learn()
     assert model.settings["device"] == "cuda" and model.metrics["return"] >= 475
     assert operant.PPO("CartPole-v1", device="auto", seed=1).settings["device"] == "cuda"
+
+
+def test_a_refused_call_changes_nothing():
+    gpu = operant.make_vec("CartPole-v1", num_envs=N, seed=5, device="cuda", output="torch")
+    seen, _ = gpu.reset()
+    before = seen.clone()
+    for wrong in (torch.zeros(N + 1, dtype=torch.int64, device="cuda"), torch.zeros(N, device="cuda"), np.zeros(N + 1)):
+        with pytest.raises((ValueError, TypeError)):
+            gpu.step(wrong)
+    gpu.step(torch.zeros(N, dtype=torch.int64, device="cuda"))
+    assert torch.equal(seen, before), "rows stay until the second next call"
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_slow_reader_is_waited_for(named):
+    options = {"output": "torch"} if named else {}
+    gpu = operant.make_vec("CartPole-v1", num_envs=N, seed=3, device="cuda", **options)
+    cpu = operant.make_vec("CartPole-v1", num_envs=N, seed=3)
+    choices = np.zeros(N, dtype=np.int64)
+    with torch.cuda.stream(torch.cuda.Stream()):
+        for again in (lambda: gpu.reset()[0], lambda: gpu.step(choices)[0]):
+            seen, wanted = gpu.reset(seed=1)[0], cpu.reset(seed=1)[0]
+            seen = seen if named else torch.from_dlpack(seen)
+            torch.cuda._sleep(500_000_000)
+            copy = seen.clone()
+            again()
+            again()
+            assert np.array_equal(copy.cpu().numpy(), wanted)
+
+
+@pytest.mark.parametrize("output", ["dlpack", "torch"])
+def test_load_gives_what_reset_does(output):
+    gpu = operant.make_vec("operant/ProbeMasked-v0", num_envs=N, seed=5, device="cuda", output=output)
+    gpu.reset()
+    gpu.step(np.zeros(N, dtype=np.int64))
+    saved = gpu.save()
+    numbers = (lambda row: row.cpu().numpy().copy()) if output == "torch" else (lambda row: row.numpy())
+    obs, _, _, _, infos = gpu.step(np.ones(N, dtype=np.int64))
+    wanted, mask = numbers(obs), numbers(infos["action_mask"])
+    seen, shown = gpu.load(saved)
+    assert type(seen) is type(obs) and type(shown["action_mask"]) is type(infos["action_mask"])
+    assert numbers(shown["action_mask"]).any(axis=1).all()
+    again, _, _, _, told = gpu.step(np.ones(N, dtype=np.int64))
+    assert np.array_equal(numbers(again), wanted) and np.array_equal(numbers(told["action_mask"]), mask)

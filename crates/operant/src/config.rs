@@ -70,29 +70,49 @@ pub fn to_table<T: Serialize>(settings: &T) -> Table {
 /// A struct from a table: keys that are absent keep their default. `prefix` is the table's own path, for messages.
 pub fn read<T: Default + Serialize + DeserializeOwned>(table: &Table, prefix: &str) -> Result<T> {
     let known = defaults::<T>();
-    let mut full = known.clone();
-    for (key, value) in table {
-        let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
-        let Some(default) = known.get(key) else {
-            let names = known.keys().map(String::as_str);
-            return Err(unknown_key(&path, key, names, prefix));
-        };
-        full.insert(key.clone(), convert(value, default, &path)?);
+    let (mut full, mut given) = (known.clone(), Vec::new());
+    take(table, &known, prefix, "", &mut given)?;
+    for Given { inner, value, .. } in &given {
+        insert(&mut full, inner, value.clone())?;
     }
     full.try_into().map_err(|error: toml::de::Error| {
         // Which key it was: the first that is refused among defaults.
-        let refused = table.iter().find_map(|(key, value)| {
-            let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
+        let refused = given.iter().find_map(|Given { path, inner, value, default }| {
             let mut alone = known.clone();
-            alone.insert(key.clone(), convert(value, &known[key], &path).ok()?);
+            insert(&mut alone, inner, value.clone()).ok()?;
             let error = alone.try_into::<T>().err()?;
             if value.as_integer().or_else(|| Some(value.as_float()? as i64)).is_some_and(|x| x < 0) {
-                return Some(format!("{path} = {value}: wanted a whole number of 0 or more, such as {}", known[key]));
+                return Some(format!("{path} = {value}: wanted a whole number of 0 or more, such as {default}"));
             }
             Some(format!("{path} = {value}: {}", wanted_words(value, error.message())))
         });
         Error::Invalid(refused.unwrap_or_else(|| error.message().to_owned()))
     })
+}
+
+/// A key that a table gives.
+struct Given<'a> {
+    /// Its path from the top, and from the table that is read.
+    path: String,
+    inner: String,
+    value: Value,
+    default: &'a Value,
+}
+
+/// Finds the keys of a table and of those in it, each in the kind that its default has.
+fn take<'a>(table: &Table, known: &'a Table, prefix: &str, inner: &str, given: &mut Vec<Given<'a>>) -> Result<()> {
+    let below = |prefix: &str, key: &str| if prefix.is_empty() { key.to_owned() } else { format!("{prefix}.{key}") };
+    for (key, value) in table {
+        let (path, inner) = (below(prefix, key), below(inner, key));
+        let Some(default) = known.get(key) else {
+            return Err(unknown_key(&path, key, known.keys().map(String::as_str), prefix));
+        };
+        match (value, default) {
+            (Value::Table(value), Value::Table(default)) => take(value, default, &path, &inner, given)?,
+            _ => given.push(Given { value: convert(value, default, &path)?, path, inner, default }),
+        }
+    }
+    Ok(())
 }
 
 /// What serde says about a text that is none of some words, in ours: `wanted solved or steps; did you mean "steps"?`.
@@ -136,7 +156,8 @@ fn convert(value: &Value, default: &Value, path: &str) -> Result<Value> {
     match (value, default) {
         (Value::Float(x), Value::Integer(_)) if x.fract() == 0.0 && x.abs() < 9e15 => Ok(Value::Integer(*x as i64)),
         (Value::Integer(x), Value::Float(_)) => Ok(Value::Float(*x as f64)),
-        (Value::Float(x), Value::Float(_)) if !x.is_finite() => {
+        // A default may be none, for what must be given.
+        (Value::Float(x), Value::Float(default)) if !x.is_finite() && x != default => {
             Err(Error::Invalid(format!("{path} = {x}: wanted a finite number, such as {default}")))
         }
         (a, b) if a.same_type(b) => Ok(a.clone()),

@@ -42,13 +42,65 @@ fn saved(davi: &dyn Algorithm) -> Parts {
     davi.save().unwrap()
 }
 
+fn reported(davi: &dyn Algorithm, report: &Report, name: &str) -> f64 {
+    report.values[davi.metrics().iter().position(|metric| metric.name == name).unwrap()]
+}
+
+#[test]
+fn a_run_has_the_steps_that_it_was_asked_for_and_tests_itself() {
+    let mut davi = build("cube2", &[&SMALL[..], &["davi.symmetry=false", "steps=3000"]].concat()).unwrap();
+    let mut report = Report::new(davi.metrics().len());
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        iterate(davi.as_mut(), &mut report, 1);
+        seen.push((davi.steps(), report.score.is_some()));
+        let (rate, moves) = (reported(&*davi, &report, "solve_rate"), reported(&*davi, &report, "solve_moves"));
+        assert!((0.0..=1.0).contains(&rate) && (1.0..=30.0).contains(&moves), "{rate} {moves}");
+    }
+    // Batches of 256, five of an iteration; the last is a part of one.
+    assert_eq!(seen, [(1280, true), (2560, false), (3000, true)]);
+    let parts = saved(&*davi);
+    let mut again = build("cube2", &[&SMALL[..], &["davi.symmetry=false", "steps=4000"]].concat()).unwrap();
+    again.load(&parts).unwrap();
+    iterate(again.as_mut(), &mut report, 1);
+    assert_eq!(again.steps(), 4000);
+}
+
+/// Told by the names that files and screens have for the numbers, as PPO tells it.
+#[test]
+fn divergence_names_the_metric() {
+    for (env, algo) in [("cube2", "davi"), ("cartpole", "dqn")] {
+        let mut over = Table::new();
+        let words = ["learning_rate=1e30", "max_grad_norm=0"].map(|word| format!("{algo}.{word}"));
+        let small =
+            SMALL.iter().filter(|word| word.starts_with(algo) || !word.contains('.')).map(|word| (*word).to_owned());
+        small.chain(words).for_each(|word| config::assign(&mut over, &word).unwrap());
+        let config = Config::resolve(algo, env, over).unwrap();
+        let pool = build_pool(&config);
+        let mut run = build_algorithm(&config, build_env(&config, &pool).unwrap(), pool).unwrap();
+        let mut report = Report::new(run.metrics().len());
+        let reason = (0..100).find_map(|_| {
+            report.begin();
+            run.iterate(&mut report);
+            report.diverged.take()
+        });
+        let reason = reason.expect("no network stands such steps");
+        let named = run.metrics().iter().any(|metric| reason.starts_with(&format!("{} is not finite", metric.name)));
+        assert!(named, "{algo}: {reason}");
+    }
+}
+
 #[test]
 fn shallow_states_are_learned_exactly() {
     let words = [&SMALL[..], &["davi.symmetry=false", "davi.scramble_depth=4", "steps=600000"]].concat();
     let mut davi = build("cube2", &words).unwrap();
     let mut report = Report::new(davi.metrics().len());
-    let iterations = 600_000 / davi.steps_per_iteration() as usize;
-    iterate(davi.as_mut(), &mut report, iterations);
+    while davi.steps() < 600_000 {
+        iterate(davi.as_mut(), &mut report, 1);
+    }
+    // Its own test at the end. A state 4 moves away has neighbours further out, of which nothing was learned.
+    let rate = reported(&*davi, &report, "solve_rate");
+    assert!(rate > 0.8, "{rate}");
     let (file, params) = ValueFile::from_bytes(&saved(&*davi)["value.safetensors"]).unwrap();
     let puzzle = Arc::new(file.puzzle.pocket().unwrap());
     let table = DistanceTable::build(puzzle.pocket(), Metric::Quarter);
@@ -118,6 +170,9 @@ fn mistakes_are_named() {
     assert!(message("cube3", &["davi.view=pairs"]).contains("pairs are for cube2"));
     assert!(message("cube2", &["davi.held_out=1"]).contains("wanted 0 to 0.9"));
     assert!(message("cube2", &["precision=f16"]).contains("wanted f32 or bf16"));
+    for word in ["network.memory=lstm", "network.encoder=flat"] {
+        assert!(message("cube2", &[word]).starts_with("network.memory, network.encoder: "), "{word}");
+    }
     let davi = build("cube2", &[&SMALL[..], &["davi.symmetry=false"]].concat()).unwrap();
     assert!(matches!(davi.policy(), Err(Error::Invalid(text)) if text.contains("operant eval --search")));
 }

@@ -106,6 +106,42 @@ fn truncation_bootstraps_to_the_exact_value() {
     }
 }
 
+/// Stages are told as they begin.
+#[test]
+fn stages_of_a_curriculum_are_noted() {
+    let words = ["env.scramble_depth=2", "dqn.curriculum.param=scramble_depth", "dqn.curriculum.to=2"];
+    let sure = [
+        "dqn.curriculum.success_return=-1000",
+        "dqn.curriculum.window=4",
+        "num_envs=64",
+        "dqn.learning_starts=1000000",
+    ];
+    let mut dqn = build("cube2", &[&words[..], &sure].concat()).unwrap();
+    let mut report = Report::new(dqn.metrics().len());
+    let mut notes = Vec::new();
+    for _ in 0..40 {
+        iterate(dqn.as_mut(), &mut report, 1);
+        notes.extend(report.note.take());
+    }
+    let last = "curriculum: stage 2 of 2, scramble_depth = 2";
+    assert_eq!(notes.last().map(String::as_str), Some(last), "{notes:?}");
+    assert!(notes.len() == 1 || notes == ["curriculum: stage 1 of 2, scramble_depth = 1", last], "{notes:?}");
+}
+
+#[test]
+fn keys_of_inner_tables_are_checked_as_the_others_are() {
+    let message = |word: &str| config("cube2", &[word]).map(drop).unwrap_err().to_string();
+    let near = "unknown key \"dqn.curriculum.windw\"; did you mean \"dqn.curriculum.window\"?";
+    assert_eq!(message("dqn.curriculum.windw=3"), near);
+    assert!(message("dqn.curriculum.window=-3").starts_with("dqn.curriculum.window = -3: wanted a whole number"));
+    assert!(message("dqn.curriculum.mix=yes").starts_with("dqn.curriculum.mix = \"yes\": wanted a number"));
+    assert!(message("dqn.curriculum=3").starts_with("dqn.curriculum = 3: wanted a table"));
+    // Those that are not given keep their default.
+    let own = config("cube2", &["dqn.curriculum.window=2e2"]).unwrap().own;
+    let curriculum = own["curriculum"].as_table().unwrap();
+    assert_eq!((curriculum["window"].as_integer(), curriculum["mix"].as_float()), (Some(200), Some(0.0)));
+}
+
 /// Q-learning with a table (Watkins, 1989), from random legal actions; the envs are deterministic, so a step size of 1 is
 /// exact. Gives values of legal actions by observation; the others are −∞.
 fn table(env: &str, params: &[(&str, f64)], gamma: f64, steps: usize) -> HashMap<Vec<u32>, Vec<f64>> {

@@ -72,7 +72,7 @@ impl Story {
         let step = |env: usize| &self.steps[env][t];
         replay.insert(Experience {
             obs: &all(&|env| step(env).0.clone()),
-            legal: &vec![1; n * self.shape.choices],
+            legal: &(0..n).flat_map(|env| self.legal(&step(env).0)).collect::<Vec<u8>>(),
             actions: &(0..n).map(|env| step(env).1).collect::<Vec<_>>(),
             reward: &all(&|env| vec![step(env).2]),
             terminated: &flags(&|env| step(env).3),
@@ -82,33 +82,43 @@ impl Story {
         });
     }
 
-    /// What a sample that begins at step `t` of an env must be, of `told` steps: discounted rewards, discount, steps, and
-    /// the observation at the end. `None` if its window is not whole yet.
-    fn window(&self, env: usize, t: usize, told: usize, gamma: f64) -> Option<(f64, f64, i32, Option<Vec<f32>>)> {
+    /// The mask of an observation: one legal action, which its number says.
+    fn legal(&self, obs: &[f32]) -> Vec<u8> {
+        (0..self.shape.choices).map(|choice| u8::from(obs[0] as usize % self.shape.choices == choice)).collect()
+    }
+
+    /// What a sample that begins at step `t` of an env must be, of `told` steps: discounted rewards, discount, and
+    /// the observation at the end. `None` if its window is not whole yet, or if nothing is known of its end.
+    fn window(&self, env: usize, t: usize, told: usize, gamma: f64) -> Option<(f64, f64, Option<Vec<f32>>)> {
         let mut total = 0.0;
         for k in 0..self.shape.n_step {
             if t + k >= told {
                 return None;
             }
-            let (_, _, reward, terminated, truncated, last) = &self.steps[env][t + k];
+            let (obs, _, reward, terminated, truncated, last) = &self.steps[env][t + k];
+            if *truncated && !terminated && self.shape.choices > 0 {
+                // Legal actions of the last observation are not told; those of the one before it are.
+                return (k > 0).then(|| (total, gamma.powi(k as i32), Some(obs.clone())));
+            }
             total += gamma.powi(k as i32) * f64::from(*reward);
             let steps = k as i32 + 1;
             if *terminated {
-                return Some((total, 0.0, steps, None));
+                return Some((total, 0.0, None));
             }
             if *truncated {
-                return Some((total, gamma.powi(steps), steps, Some(last.clone())));
+                return Some((total, gamma.powi(steps), Some(last.clone())));
             }
         }
         let n = self.shape.n_step;
-        (t + n < told).then(|| (total, gamma.powi(n as i32), n as i32, Some(self.steps[env][t + n].0.clone())))
+        (t + n < told).then(|| (total, gamma.powi(n as i32), Some(self.steps[env][t + n].0.clone())))
     }
 }
 
 #[test]
 fn windows_agree_with_whole_episodes() {
-    for (n_step, alpha) in [(1, None), (2, Some(0.6)), (3, None), (5, Some(1.0)), (10, None)] {
-        let shape = ReplayShape { envs: 3, rows: 40, obs: 2, choices: 0, n_step };
+    let cases = [(1, None, 0), (2, Some(0.6), 0), (3, None, 0), (5, Some(1.0), 0), (10, None, 0)];
+    for (n_step, alpha, choices) in cases.into_iter().chain([(1, None, 4), (3, Some(0.6), 4), (10, None, 4)]) {
+        let shape = ReplayShape { envs: 3, rows: 40, obs: 2, choices, n_step };
         let story = story(shape, 130, n_step as u64);
         let mut replay = Replay::new(shape, alpha).unwrap();
         let mut samples = Samples::new(&shape, 512);
@@ -125,13 +135,13 @@ fn windows_agree_with_whole_episodes() {
                 let find = |env: usize| story.steps[env].iter().position(|step| step.0 == obs).map(|at| (env, at));
                 let (env, at) = (0..3).find_map(find).expect("an observation of the story");
                 seen.insert((env, at));
-                let (total, discount, steps, last) =
-                    story.window(env, at, t + 1, f64::from(gamma)).expect("a whole window");
+                let (total, discount, last) = story.window(env, at, t + 1, f64::from(gamma)).expect("a whole window");
                 assert!((f64::from(samples.returns[k]) - total).abs() < 1e-5, "{n_step}: {env} {at}");
                 assert!((f64::from(samples.discount[k]) - discount).abs() < 1e-6, "{n_step}: {env} {at}");
-                assert_eq!((samples.steps[k], samples.actions[k]), (steps, story.steps[env][at].1));
+                assert_eq!(samples.actions[k], story.steps[env][at].1);
                 if let Some(last) = last {
                     assert_eq!(samples.next_obs[2 * k..2 * k + 2], last);
+                    assert_eq!(samples.next_legal[k * choices..][..choices], story.legal(&last));
                 }
             }
             // All that is whole and not overwritten may be drawn: rows that hold last observations take room too.
@@ -140,7 +150,7 @@ fn windows_agree_with_whole_episodes() {
                 let mut at = t + 1;
                 while at > 0 {
                     let (.., terminated, truncated, _) = story.steps[env][at - 1];
-                    let rows = 1 + usize::from(truncated && !terminated);
+                    let rows = 1 + usize::from(truncated && !terminated && choices == 0);
                     // A last observation outlives its step by one row.
                     if room < rows {
                         break;
@@ -230,7 +240,9 @@ fn importance_weights_follow_the_formula() {
     let shape = ReplayShape { envs: 2, rows: 30, obs: 1, choices: 0, n_step: 1 };
     let mut replay = filled(shape, 60, Some(0.7));
     let ready: Vec<u32> = counts(&replay, 500).into_keys().collect();
-    assert!(ready.iter().all(|&slot| replay.priority(slot) == 1.0), "new rows have the largest priority so far");
+    let mut samples = Samples::new(&shape, 64);
+    replay.sample(SampleDraws { seed: 5, count: 0 }, 0.9, 1.0, &mut samples);
+    assert!(samples.weight.iter().all(|&weight| weight == 1.0), "new rows have the largest priority so far");
     let errors: Vec<f32> = (0..ready.len()).map(|i| i as f32 * 0.3).collect();
     replay.prioritise(&ready, &errors, 0.01);
     let weight = |slot: u32| {
@@ -238,7 +250,6 @@ fn importance_weights_follow_the_formula() {
         (f64::from(errors[i]) + 0.01).powf(0.7)
     };
     let total: f64 = ready.iter().map(|&slot| weight(slot)).sum();
-    let mut samples = Samples::new(&shape, 64);
     for beta in [0.0, 0.4, 1.0] {
         replay.sample(SampleDraws { seed: 5, count: 1 }, 0.9, beta, &mut samples);
         let wanted: Vec<f64> = samples

@@ -26,6 +26,8 @@ const ORDER: [&str; 14] = [
 ];
 /// Metrics that are shown elsewhere or as part of others.
 const ELSEWHERE: [&str; 9] = ["return", "episodes", "cpu", "rss", "time/", "gpu/", "value/", "gradient/", "epochs"];
+/// Metrics that may have the large graph, with its title; the first that is known has it.
+const HEADLINES: [(&str, &str); 2] = [("return", "mean return"), ("solve_rate", "share of test scrambles solved")];
 /// Columns of the narrowest panel.
 const PANEL_WIDTH: u16 = 27;
 /// Rows of the lowest panel.
@@ -72,8 +74,10 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, data: &Data, view: &View) 
         area.height.saturating_sub(wanted).clamp(area.height.min(8), area.height * 3 / 5)
     };
     let [top, bottom] = Layout::vertical([Constraint::Length(top_height), Constraint::Min(0)]).areas(area);
-    let returns = data.history.points("return", window.clone(), 2 * usize::from(top.width));
-    chart(frame, top, "mean return", &[(String::new(), returns)]);
+    // Where no episodes are played, the first number that a run is judged by.
+    let headline = HEADLINES.iter().find(|(name, _)| data.history.last(name).is_some()).unwrap_or(&HEADLINES[0]);
+    let points = data.history.points(headline.0, window.clone(), 2 * usize::from(top.width));
+    chart(frame, top, headline.1, &[(String::new(), points)]);
     if as_lines {
         let lines = Layout::vertical((0..bottom.height).map(|_| Constraint::Length(1))).split(bottom);
         for ((name, value, metric), line) in panels.iter().zip(lines.iter()) {

@@ -98,7 +98,15 @@ class CudaVectorEnv(VectorEnv[DeviceArray, Any, DeviceArray]):
             raise ValueError(f"options {sorted(options)}: on a GPU wanted reset_mask or nothing")
         if mask is not None:
             mask = np.asarray(mask, dtype=np.bool_).tolist()
-        obs, infos = self._engine.reset(None if seed is None else spaces.check_seed(seed), mask)
+        seed = None if seed is None else spaces.check_seed(seed)
+        return self._as_tensors(*self._engine.reset(seed, mask, self._stream()))
+
+    def _stream(self) -> int | None:
+        """PyTorch's current stream, on which older rows may still be read."""
+        # 1 is the legacy default stream, which PyTorch calls 0.
+        return self._torch and (self._torch.cuda.current_stream(self.device).cuda_stream or 1)
+
+    def _as_tensors(self, obs: DeviceArray, infos: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         if self._torch is None:
             return obs, infos
         tensor = self._torch.from_dlpack
@@ -113,8 +121,7 @@ class CudaVectorEnv(VectorEnv[DeviceArray, Any, DeviceArray]):
         """
         if self._torch is None:
             return self._step(actions)
-        # 1 is the legacy default stream, which PyTorch calls 0.
-        rows = self._step(actions, self._torch.cuda.current_stream(self.device).cuda_stream or 1)
+        rows = self._step(actions, self._stream())
         known = self._tensors.get(id(rows[0]))
         if known is None:
             tensor = self._torch.from_dlpack
@@ -132,9 +139,9 @@ class CudaVectorEnv(VectorEnv[DeviceArray, Any, DeviceArray]):
         """Everything needed to go on exactly from here, on a GPU or on the CPU."""
         return self._engine.save()
 
-    def load(self, saved: bytes) -> DeviceArray:
-        """Goes on from :meth:`save`'s bytes; gives the observations."""
-        return self._engine.load(saved)
+    def load(self, saved: bytes) -> tuple[Any, dict[str, Any]]:
+        """Goes on from :meth:`save`'s bytes; gives what :meth:`reset` does."""
+        return self._as_tensors(*self._engine.load(saved, self._stream()))
 
     def close_extras(self, **kwargs: Any) -> None:
         """Gives the memory back, save what tensors still show."""

@@ -527,7 +527,11 @@ def _find_policy(path: Path) -> tuple[Path, Path | None, str | None]:
         return path, run, path.parent.name if run else None
     if (path / "policy.safetensors").is_file():
         return path / "policy.safetensors", path.parents[1], path.name
-    names = sorted(one.name for one in (path / "ckpt").glob("step-*") if (one / "policy.safetensors").is_file())
+    # While a run that goes on from an older checkpoint sets later ones aside, this file names that one.
+    branch = path / "ckpt" / "branch"
+    newest = branch.read_text() if branch.is_file() else "~"
+    whole = (one.name for one in (path / "ckpt").glob("step-*") if (one / "policy.safetensors").is_file())
+    names = sorted(name for name in whole if name <= newest and not name.endswith(".part"))
     if not names:
         raise ValueError(f"{path} holds no policy: wanted a .safetensors file, a run folder or one of its checkpoints")
     return path / "ckpt" / names[-1] / "policy.safetensors", path, None

@@ -128,6 +128,17 @@ impl Curriculum {
         }))
     }
 
+    /// The newest stage in words.
+    pub(super) fn describe(&self) -> String {
+        let (param, value) = (&self.settings.param, self.value());
+        format!("curriculum: stage {} of {}, {param} = {value}", self.stage + 1, self.settings.last_stage() + 1)
+    }
+
+    /// All envs were reset in the middle of episodes: new ones began.
+    pub(super) fn restarted(&mut self) {
+        self.begun.fill(self.set);
+    }
+
     /// The parameter's value in the newest stage.
     pub(super) fn value(&self) -> f64 {
         self.settings.value(self.stage)
@@ -237,6 +248,19 @@ mod tests {
         }
         let share = set.iter().filter(|value| **value == 5.0).count() as f64 / 400.0;
         assert!((share - 0.5).abs() < 0.1 && curriculum.value() == 7.0, "{share}");
+    }
+
+    #[test]
+    fn episodes_after_a_restart_count_for_the_stage_in_which_they_begin() {
+        let mut env = env::find("cartpole").unwrap().build(&[("gravity", 9.5)], &env::Options::new(4)).unwrap();
+        let mut curriculum = Curriculum::new(&settings(), &mut *env).unwrap().unwrap();
+        assert_eq!(curriculum.describe(), "curriculum: stage 1 of 4, gravity = 5");
+        (0..4).for_each(|_| curriculum.ended(0, 20.0));
+        assert!(curriculum.advance(&mut *env, 1, 0));
+        assert_eq!(curriculum.describe(), "curriculum: stage 2 of 4, gravity = 7");
+        curriculum.restarted();
+        (0..4).for_each(|env| curriculum.ended(env, 20.0));
+        assert!(curriculum.advance(&mut *env, 1, 1), "four episodes that all began in this stage");
     }
 
     #[test]

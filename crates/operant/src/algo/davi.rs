@@ -5,7 +5,9 @@
 //! renewed now and then, and learn 1 + the least of them. Where a puzzle's states can be numbered, the copy values each
 //! representative once: the same numbers for less work. Nothing is allocated after [`Davi::new`].
 
-use super::{Algorithm, Build, Entry, Parts, Phase, Policy, Report, part};
+mod solve_test;
+
+use super::{Algorithm, Build, EncoderName, Entry, MemoryName, Parts, Phase, Policy, Report, part};
 use crate::config::{self, Table};
 use crate::env::puzzle::{Puzzle, View};
 use crate::error::{Error, Result};
@@ -15,6 +17,7 @@ use crate::nn::{Feed, Gradients, Method, Node, Optimizer, Options, Params, Plan,
 use crate::search::{PuzzleName, ValueFile, ValueNet};
 use crate::telemetry::Metric;
 use serde::{Deserialize, Serialize};
+use solve_test::SolveTest;
 use std::time::Instant;
 
 /// The `[davi]` table.
@@ -138,14 +141,19 @@ enum Reported {
     GradNorm,
     LearningRate,
     Valued,
+    SolveRate,
+    SolveMoves,
 }
 
 const METRICS: &[Metric] = &[
-    Metric::new("loss/value", "mean cost of the difference to 1 + the least successor", ""),
+    Metric::new("loss/value", "mean cost of the difference to 1 + the least successor", "").headline(),
     Metric::new("target/mean", "mean of 1 + the least successor", "moves"),
     Metric::new("grad_norm", "norm of the gradient before clipping", ""),
     Metric::new("learning_rate", "step size of the optimiser", ""),
     Metric::new("valued", "successors that the network valued, of all", ""),
+    Metric::new("solve_rate", "share of 128 test scrambles that walking downhill solved, at the last test", "")
+        .headline(),
+    Metric::new("solve_moves", "mean moves of those walks, 30 where they fail", "moves").headline(),
 ];
 
 /// Values of successors by the copy of the network.
@@ -175,6 +183,7 @@ pub struct Davi<P: Puzzle> {
     schedule: Schedule,
     learner: Plan,
     target: Target<P::State>,
+    test: SolveTest<P::State>,
     /// `[B]`
     states: Vec<P::State>,
     /// `[B, moves]` representatives of successors.
@@ -183,8 +192,9 @@ pub struct Davi<P: Puzzle> {
     entries: Vec<i32>,
     /// `[B]`
     targets: Vec<f32>,
-    /// Batches so far.
+    /// Batches so far, and states of all of them.
     updates: u64,
+    seen: u64,
     /// Successors that the network valued in this iteration.
     valued: u64,
 }
@@ -208,6 +218,11 @@ impl<P: Puzzle> Davi<P> {
     fn new(puzzle: P, name: PuzzleName, settings: Settings, build: Build) -> Result<Self> {
         let Build { pool, seed, total_steps, precision, network, .. } = build;
         settings.check()?;
+        if (network.memory, network.encoder) != (MemoryName::None, EncoderName::Auto) {
+            let text =
+                "network.memory, network.encoder: davi's network sees the entries of a state; wanted none and auto";
+            return Err(Error::Invalid(text.into()));
+        }
         if precision == Precision::F16 {
             return Err(Error::Invalid("precision = f16 for davi: wanted f32 or bf16".into()));
         }
@@ -229,6 +244,7 @@ impl<P: Puzzle> Davi<P> {
             entries: vec![0; rows * features.shown],
             values: vec![0.0; if numbered.is_some() { 0 } else { all }],
         };
+        let test = SolveTest::new(&puzzle, &net, settings.scramble_depth, seed, &options)?;
         let wanted = graph.input("target", [1]);
         let loss = match settings.huber_delta {
             0.0 => graph.mse_loss(value, wanted)?,
@@ -251,6 +267,8 @@ impl<P: Puzzle> Davi<P> {
             entries: vec![0; size * features.shown],
             targets: vec![0.0; size],
             updates: 0,
+            seen: 0,
+            test,
             valued: 0,
             settings,
             seed,
@@ -341,15 +359,15 @@ impl<P: Puzzle> Davi<P> {
     }
 
     /// One step of the optimiser; gives loss and norm of the gradient, or nothing if it diverged.
-    fn update(&mut self, learning_rate: f32, report: &mut Report) -> Option<(f32, f32)> {
-        let rows = self.states.len();
-        let feeds = [Feed::Ints(&self.entries), Feed::Real(&self.targets)];
+    fn update(&mut self, rows: usize, learning_rate: f32, report: &mut Report) -> Option<(f32, f32)> {
+        let shown = self.file.net.shown;
+        let feeds = [Feed::Ints(&self.entries[..rows * shown]), Feed::Real(&self.targets[..rows])];
         let outcome = self.learner.train(&self.params, rows, &feeds, 1.0, Gradients::Replace);
         let begun = report.spans.begin();
         let step = self.optimizer.step(&mut self.params, self.learner.gradients(), learning_rate);
         report.spans.end(Phase::Optimize as usize, begun);
         if !outcome.finite || !step.finite {
-            let what = if outcome.finite { "the gradient" } else { "the loss" };
+            let what = METRICS[if outcome.finite { Reported::GradNorm } else { Reported::Loss } as usize].name;
             report.diverged = Some(format!("{what} is not finite"));
             return None;
         }
@@ -398,7 +416,14 @@ impl<P: Puzzle> Algorithm for Davi<P> {
         let (mut loss, mut norm, mut mean, mut collected) = (0.0, 0.0, 0.0, 0.0);
         self.valued = 0;
         let learning_rate = self.schedule.at(self.steps(), self.total_steps);
+        let first = self.updates;
         for _ in 0..self.settings.batches {
+            // The last batch of a run is as large as steps are left.
+            let rows = match usize::try_from(self.total_steps.saturating_sub(self.seen)) {
+                Ok(0) if self.updates > first => break,
+                Ok(left) if left > 0 => left.min(self.states.len()),
+                _ => self.states.len(),
+            };
             let begun = Instant::now();
             if self.updates.is_multiple_of(self.settings.target_interval) {
                 self.target.renew(&self.params);
@@ -408,28 +433,36 @@ impl<P: Puzzle> Algorithm for Davi<P> {
             let drawn = Instant::now();
             collected += (drawn - begun).as_secs_f64();
             report.spans.note(Phase::Collect as usize, begun, drawn);
-            let Some((cost, length)) = self.update(learning_rate, report) else { return };
+            let Some((cost, length)) = self.update(rows, learning_rate, report) else { return };
             report.spans.note(Phase::Learn as usize, drawn, Instant::now());
             self.updates += 1;
+            self.seen += rows as u64;
             (loss, norm) = (loss + f64::from(cost), norm + f64::from(length));
             mean += self.targets.iter().map(|&x| f64::from(x)).sum::<f64>() / self.targets.len() as f64;
         }
-        let batches = self.settings.batches as f64;
+        let batches = (self.updates - first) as f64;
+        let iteration = first / self.settings.batches as u64;
+        if iteration.is_multiple_of(solve_test::INTERVAL) || self.seen >= self.total_steps {
+            self.test.run(&self.puzzle, &self.params);
+            report.score = Some(-self.test.moves);
+        }
         let mut set = |metric: Reported, x: f64| report.values[metric as usize] = x;
         set(Reported::Loss, loss / batches);
         set(Reported::TargetMean, mean / batches);
         set(Reported::GradNorm, norm / batches);
         set(Reported::LearningRate, f64::from(learning_rate));
         set(Reported::Valued, self.valued as f64 / (batches * self.successors.len() as f64));
+        set(Reported::SolveRate, self.test.rate);
+        set(Reported::SolveMoves, self.test.moves);
         report.seconds = [collected, start.elapsed().as_secs_f64() - collected];
     }
 
     fn plans(&mut self) -> Vec<(&'static str, &mut Plan)> {
-        vec![("value", &mut self.target.plan), ("learn", &mut self.learner)]
+        vec![("value", &mut self.target.plan), ("learn", &mut self.learner), ("test", &mut self.test.plan)]
     }
 
     fn steps(&self) -> u64 {
-        self.updates * self.states.len() as u64
+        self.seen
     }
 
     fn steps_per_iteration(&self) -> u64 {
@@ -455,7 +488,7 @@ impl<P: Puzzle> Algorithm for Davi<P> {
             ("value.safetensors".into(), self.file.to_bytes(&self.params)),
             ("target.safetensors".into(), self.file.to_bytes(&self.target.params)),
             ("optimizer.safetensors".into(), self.optimizer.to_bytes()),
-            ("davi.json".into(), format!("{{\"updates\":{}}}", self.updates).into_bytes()),
+            ("davi.json".into(), format!("{{\"updates\":{},\"seen\":{}}}", self.updates, self.seen).into_bytes()),
         ]))
     }
 
@@ -463,6 +496,7 @@ impl<P: Puzzle> Algorithm for Davi<P> {
         let damaged = || Error::Saved("checkpoint's davi.json does not fit this run; take another".into());
         let state: serde_json::Value = serde_json::from_slice(part(parts, "davi.json")?).map_err(|_| damaged())?;
         self.updates = state["updates"].as_u64().ok_or_else(damaged)?;
+        self.seen = state["seen"].as_u64().ok_or_else(damaged)?;
         self.params.from_bytes(part(parts, "value.safetensors")?)?;
         self.optimizer.from_bytes(part(parts, "optimizer.safetensors")?)?;
         self.target.params.from_bytes(part(parts, "target.safetensors")?)?;

@@ -12,10 +12,10 @@ pub use settings::{LossName, OptimizerName, Settings};
 use super::curriculum::{self, Curriculum};
 use super::gradients::GradientStatistics;
 use super::policy::{Head, OBS_LIMIT, Policy};
+use super::saved::{check_room, damaged, load_running, load_scale, to_bits};
 use super::{Algorithm, Build, Ended, Entry, Parts, Phase, Report, part};
 use crate::config::{self, Table};
 use crate::data::{Experience, Replay, ReplayShape, Running, SampleDraws, Samples};
-use crate::device;
 use crate::env::{ActionSpace, Actions, RowBuf, Seeds, VecEnv};
 use crate::error::{Error, Result};
 use crate::lanes::Backend;
@@ -256,15 +256,7 @@ impl Dqn {
             choices: spec.legal_width(),
             n_step: settings.n_step,
         };
-        if let Some(free) = device::available_bytes().filter(|free| shape.bytes() > *free) {
-            let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
-            return Err(Error::Invalid(format!(
-                "a replay of dqn.buffer_size {} takes {:.1} GiB, {:.1} GiB are free; lower it",
-                settings.buffer_size,
-                gib(shape.bytes()),
-                gib(free)
-            )));
-        }
+        check_room(&format!("a replay of dqn.buffer_size {}", settings.buffer_size), shape.bytes(), "lower it")?;
         let alpha = settings.prioritized_replay.then_some(settings.prioritized_replay_alpha as f32);
         let replay = Replay::new(shape, alpha)?;
         let options = Options { pool: Arc::clone(&pool), precision, seed, ..Options::default() };
@@ -473,7 +465,7 @@ impl Dqn {
             loss_scale.update(step.finite);
         }
         if !(outcome.finite && (step.finite || scale > 1.0)) {
-            let what = if outcome.finite { "the gradient" } else { "the loss" };
+            let what = METRICS[if outcome.finite { Reported::GradNorm } else { Reported::Loss } as usize].name;
             let first = self.learner.first_non_finite(&self.params, size, feeds);
             let place = first.map_or(String::new(), |name| format!(", first in \"{name}\""));
             report.diverged = Some(format!("{what} is not finite{place}"));
@@ -578,6 +570,9 @@ impl Algorithm for Dqn {
             self.env.reset(Seeds::Keep, None, self.now.row());
             self.see(true);
             self.replay.cut();
+            if let Some(curriculum) = &mut self.curriculum {
+                curriculum.restarted();
+            }
             report.failed = self.env.failure();
             if report.failed.is_some() {
                 return;
@@ -605,8 +600,12 @@ impl Algorithm for Dqn {
             report.spans.note(Phase::Learn as usize, collected, learned);
         }
         if let Some(curriculum) = &mut self.curriculum {
+            // The first stage is told too.
+            let first = iteration == 0;
+            report.note = first.then(|| curriculum.describe());
             if curriculum.advance(&mut *self.env, self.seed, iteration) {
                 report.episodes.forget();
+                report.note = Some(curriculum.describe());
             }
             report.preparing = curriculum.is_preparing();
         }
@@ -652,7 +651,7 @@ impl Algorithm for Dqn {
             vector_steps: self.vector_steps,
             updates: self.updates,
             due: self.due.to_bits(),
-            normaliser: self.normaliser.as_ref().map(|x| x.to_numbers().into_iter().map(f64::to_bits).collect()),
+            normaliser: self.normaliser.as_ref().map(|x| to_bits(x.to_numbers())),
             loss_scale: self.loss_scale.as_ref().map(LossScale::to_bytes),
             curriculum: self.curriculum.clone(),
         };
@@ -667,7 +666,6 @@ impl Algorithm for Dqn {
     }
 
     fn load(&mut self, parts: &Parts) -> Result<()> {
-        let damaged = |what: &str| Error::Saved(format!("checkpoint's {what} does not fit this run; take another"));
         let state: State = serde_json::from_slice(part(parts, "dqn.json")?).map_err(|_| damaged("dqn.json"))?;
         self.params.from_bytes(part(parts, "policy.safetensors")?)?;
         self.target.params_mut().from_bytes(part(parts, "target.safetensors")?)?;
@@ -677,16 +675,9 @@ impl Algorithm for Dqn {
         }
         self.env.load(part(parts, "env.bin")?)?;
         self.replay.load(part(parts, "replay.bin")?)?;
-        if let Some(normaliser) = &mut self.normaliser {
-            let bits = state.normaliser.ok_or_else(|| damaged("normaliser"))?;
-            let numbers: Vec<f64> = bits.into_iter().map(f64::from_bits).collect();
-            let obs = self.replay.shape().obs;
-            *normaliser = Running::from_numbers(&numbers, obs).ok_or_else(|| damaged("normaliser"))?;
-        }
-        if let Some(scale) = &mut self.loss_scale {
-            // Without one the run had another precision; the scale settles anew.
-            *scale = state.loss_scale.map_or(Ok(LossScale::default()), |bytes| LossScale::from_bytes(&bytes))?;
-        }
+        let obs = self.replay.shape().obs;
+        load_running(&mut self.normaliser, state.normaliser.as_deref(), obs, "normaliser")?;
+        load_scale(&mut self.loss_scale, state.loss_scale)?;
         (self.vector_steps, self.updates) = (state.vector_steps, state.updates);
         self.due = f64::from_bits(state.due);
         if !self.due.is_finite() {

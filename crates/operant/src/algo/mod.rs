@@ -9,6 +9,7 @@ mod gradients;
 mod policy;
 mod popart;
 pub mod ppo;
+mod saved;
 mod scratch;
 
 pub use curiosity::Curiosity;
@@ -88,6 +89,10 @@ pub struct Report {
     pub episodes: Episodes,
     /// The envs are still easier than the run asks for: nothing counts as solved or best.
     pub preparing: bool,
+    /// What the best checkpoint is chosen by where no episodes are played, if it is known this time; the larger the better.
+    pub score: Option<f64>,
+    /// What is worth an event.
+    pub note: Option<String>,
     /// Seconds spent collecting and learning.
     pub seconds: [f64; 2],
     /// Seconds of collecting that envs took.
@@ -111,6 +116,8 @@ impl Report {
             ended: Vec::with_capacity(SHOWN_EPISODES),
             episodes: Episodes::default(),
             preparing: false,
+            score: None,
+            note: None,
             seconds: [0.0; 2],
             env_seconds: 0.0,
             spans: Spans::new(Phase::ALL.len()),
@@ -123,7 +130,7 @@ impl Report {
     pub fn begin(&mut self) {
         self.values.fill(f64::NAN);
         self.ended.clear();
-        (self.seconds, self.env_seconds) = ([0.0; 2], 0.0);
+        (self.seconds, self.env_seconds, self.score) = ([0.0; 2], 0.0, None);
     }
 
     /// Notes an episode.

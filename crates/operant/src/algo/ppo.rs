@@ -14,11 +14,12 @@ use super::curiosity::Bonus;
 use super::gradients::GradientStatistics;
 use super::policy::{Actor, Head, OBS_LIMIT, Policy};
 use super::popart::PopArt;
+use super::saved::{check_room, damaged, from_bits, load_running, load_scale, to_bits};
 use super::scratch::Scratch;
 use super::{Algorithm, Build, Ended, Entry, Parts, Phase, Report, part};
 use crate::config::{self, Table};
 use crate::data::{ActionColumn, Batch, Order, ReturnScale, Rollout, Running, Shape};
-use crate::device::{self, CpuPool};
+use crate::device::CpuPool;
 use crate::env::{Actions, Row, Seeds, VecEnv};
 use crate::error::{Error, Result};
 use crate::lanes::Backend;
@@ -211,14 +212,8 @@ impl Ppo {
             continuous: head.continuous(),
             choices: spec.legal_width(),
         };
-        if let Some(free) = device::available_bytes().filter(|free| shape.bytes() > *free) {
-            let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
-            return Err(Error::Invalid(format!(
-                "a rollout of num_envs {n} x ppo.num_steps {steps} takes {:.1} GiB, {:.1} GiB are free; lower one of them",
-                gib(shape.bytes()),
-                gib(free)
-            )));
-        }
+        let what = format!("a rollout of num_envs {n} x ppo.num_steps {steps}");
+        check_room(&what, shape.bytes(), "lower one of them")?;
         let rollout = Rollout::new(shape);
         let mut ppo = Self {
             bonus: Bonus::new(settings.curiosity, &rollout, &head, size, seed, &options)?,
@@ -609,14 +604,6 @@ struct State {
     loss_scale: Option<[u8; 8]>,
 }
 
-fn to_bits(numbers: Vec<f64>) -> Vec<u64> {
-    numbers.into_iter().map(f64::to_bits).collect()
-}
-
-fn from_bits(bits: &[u64]) -> Vec<f64> {
-    bits.iter().copied().map(f64::from_bits).collect()
-}
-
 impl Algorithm for Ppo {
     fn metrics(&self) -> &[Metric] {
         &self.metrics
@@ -709,16 +696,12 @@ impl Algorithm for Ppo {
     }
 
     fn load(&mut self, parts: &Parts) -> Result<()> {
-        let damaged = |what: &str| Error::Saved(format!("checkpoint's {what} does not fit this run; take another"));
         let state: State = serde_json::from_slice(part(parts, "ppo.json")?).map_err(|_| damaged("ppo.json"))?;
         self.params.from_bytes(part(parts, "policy.safetensors")?)?;
         self.optimizer.from_bytes(part(parts, "optimizer.safetensors")?)?;
         self.env.load(part(parts, "env.bin")?)?;
         let (n, obs) = (self.rollout.shape.envs, self.rollout.shape.obs);
-        if let Some(normaliser) = &mut self.obs_normaliser {
-            let bits = state.obs_normaliser.ok_or_else(|| damaged("obs_normaliser"))?;
-            *normaliser = Running::from_numbers(&from_bits(&bits), obs).ok_or_else(|| damaged("obs_normaliser"))?;
-        }
+        load_running(&mut self.obs_normaliser, state.obs_normaliser.as_deref(), obs, "obs_normaliser")?;
         if let Some(scale) = &mut self.return_scale {
             let bits = state.return_scale.ok_or_else(|| damaged("return_scale"))?;
             *scale = ReturnScale::from_numbers(&from_bits(&bits), n).ok_or_else(|| damaged("return_scale"))?;
@@ -730,10 +713,7 @@ impl Algorithm for Ppo {
         if let Some(bonus) = &mut self.bonus {
             bonus.load(parts)?;
         }
-        if let Some(scale) = &mut self.loss_scale {
-            // Without one the run had another precision; the scale settles anew.
-            *scale = state.loss_scale.map_or(Ok(LossScale::default()), |bytes| LossScale::from_bytes(&bytes))?;
-        }
+        load_scale(&mut self.loss_scale, state.loss_scale)?;
         let memory = part(parts, "memory.bin")?.as_chunks::<4>().0;
         if memory.len() != self.actor.state().iter().map(Vec::len).sum::<usize>() {
             return Err(damaged("memory.bin"));

@@ -3,8 +3,9 @@
 //!
 //! Each env has a ring of rows in the order of its steps. A row holds the observation before a step, the action and what
 //! came of it; the observation after it is the next row's. A truncated episode is followed by a row that holds its last
-//! observation alone. Windows overlap and are cut by the end of an episode. Invariant: a row is ready, that is may be
-//! drawn, from when its window is whole until it is overwritten. After `new` nothing is allocated but by `save`.
+//! observation alone; where actions are masked, of whose legal ones there nothing is known, windows end one step earlier
+//! instead. Windows overlap and are cut by the end of an episode. Invariant: a row is ready, that is may be drawn, from
+//! when its window is whole until it is overwritten. After `new` nothing is allocated but by `save`.
 
 use super::sum_tree::SumTree;
 use crate::error::{Error, Result};
@@ -21,6 +22,8 @@ const TERMINATED: u8 = 1;
 const TRUNCATED: u8 = 2;
 /// The row may be drawn.
 const READY: u8 = 4;
+/// The time limit ended the episode after this row, and windows end before its action.
+const LAST: u8 = 8;
 
 /// Sizes of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,11 +109,9 @@ pub struct Samples {
     pub returns: Vec<f32>,
     /// `[B]` what the value at a window's end counts: γ to the power of its steps, or 0 where the env ended the episode.
     pub discount: Vec<f32>,
-    /// `[B]` steps of the windows.
-    pub steps: Vec<i32>,
     /// `[B, O]` where windows end; where the env ended the episode, some observation.
     pub next_obs: Vec<f32>,
-    /// `[B, choices]` of those. All are 1 at the end of a truncated episode, of which no mask is known.
+    /// `[B, choices]` of those.
     pub next_legal: Vec<u8>,
     /// `[B]` importance weights, at most 1.
     pub weight: Vec<f32>,
@@ -126,7 +127,6 @@ impl Samples {
             actions: vec![0; len],
             returns: vec![0.0; len],
             discount: vec![0.0; len],
-            steps: vec![0; len],
             next_obs: vec![0.0; len * shape.obs],
             next_legal: vec![0; len * shape.choices],
             weight: vec![1.0; len],
@@ -185,7 +185,7 @@ pub struct Replay {
     actions: Vec<i32>,
     /// `[N, rows]`
     reward: Vec<f32>,
-    /// `[N, rows]` of TERMINATED, TRUNCATED, READY
+    /// `[N, rows]` of TERMINATED, TRUNCATED, READY, LAST
     flags: Vec<u8>,
     ready: usize,
     priorities: Option<Priorities>,
@@ -245,15 +245,18 @@ impl Replay {
             }
             self.rings[env].open += 1;
             if ended {
-                self.flags[slot] = if terminated { TERMINATED } else { TRUNCATED };
-                for back in 0..self.rings[env].open as usize {
+                self.flags[slot] = match (terminated, choices) {
+                    (true, _) => TERMINATED,
+                    (false, 0) => TRUNCATED,
+                    (false, _) => LAST,
+                };
+                for back in usize::from(self.flags[slot] == LAST)..self.rings[env].open as usize {
                     self.set_ready(env, back);
                 }
                 self.rings[env].open = 0;
-                if !terminated {
+                if self.flags[slot] & TRUNCATED != 0 {
                     let last = self.claim(env);
                     self.obs[last * obs..][..obs].copy_from_slice(&step.final_obs[env * obs..][..obs]);
-                    self.legal[last * choices..][..choices].fill(1);
                     (self.actions[last], self.reward[last]) = (0, 0.0);
                 }
             }
@@ -343,7 +346,7 @@ impl Replay {
         let ReplayShape { rows, obs, choices, n_step, .. } = self.shape;
         let first = slot / rows * rows;
         let next = |at: usize| if at + 1 == first + rows { first } else { at + 1 };
-        let (mut at, mut total, mut discount, mut steps) = (slot, 0.0, 1.0, 0);
+        let (mut at, mut total, mut discount, mut steps) = (slot, 0.0, 1.0, 0_usize);
         let last = loop {
             total += discount * self.reward[at];
             discount *= gamma;
@@ -352,9 +355,9 @@ impl Replay {
                 discount = 0.0;
                 break slot;
             }
-            let ends = self.flags[at] & TRUNCATED != 0 || steps as usize == n_step;
+            let ends = self.flags[at] & TRUNCATED != 0 || steps == n_step;
             at = next(at);
-            if ends {
+            if ends || self.flags[at] & LAST != 0 {
                 break at;
             }
         };
@@ -362,7 +365,7 @@ impl Replay {
         out.next_obs[k * obs..][..obs].copy_from_slice(&self.obs[last * obs..][..obs]);
         out.next_legal[k * choices..][..choices].copy_from_slice(&self.legal[last * choices..][..choices]);
         out.actions[k] = self.actions[slot];
-        (out.returns[k], out.discount[k], out.steps[k]) = (total, discount, steps);
+        (out.returns[k], out.discount[k]) = (total, discount);
         out.slots[k] = slot as u32;
     }
 
@@ -374,11 +377,6 @@ impl Replay {
             priorities.most = priorities.most.max(weight);
             priorities.tree.set(slot as usize, weight);
         }
-    }
-
-    /// The priority of a slot, to the power of alpha; 0 if it may not be drawn or all are alike.
-    pub fn priority(&self, slot: u32) -> f32 {
-        self.priorities.as_ref().map_or(0.0, |priorities| priorities.tree.get(slot as usize))
     }
 
     /// Everything needed to go on exactly from here.

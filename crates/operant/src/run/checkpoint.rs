@@ -2,7 +2,8 @@
 //! moment leaves the last one whole.
 //!
 //! `ckpt/step-000000086016/` holds the parts and `manifest.json`; `ckpt/best` names the one with the highest return;
-//! `ckpt/aside/` holds those that a run left behind when it last went on from an older one.
+//! `ckpt/aside/` holds those that a run left behind when it last went on from an older one; while they are moved there,
+//! `ckpt/branch` names the one that it goes on from, and later ones are no longer listed.
 
 use crate::algo::Parts;
 use crate::error::{Error, Result};
@@ -17,6 +18,9 @@ use std::time::{Duration, Instant};
 const MANIFEST: &str = "manifest.json";
 const PREFIX: &str = "step-";
 const ASIDE: &str = "aside";
+/// Where checkpoints gather that will be [`ASIDE`] when all are there.
+const ASIDE_NEXT: &str = "aside.new";
+const BRANCH: &str = "branch";
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Manifest {
@@ -34,7 +38,7 @@ struct Manifest {
 /// What is noted about a checkpoint, and how it is written.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Mark {
-    /// Mean return over the last episodes.
+    /// Mean return over the last episodes, or the score of an algorithm that plays none.
     pub mean_return: Option<f64>,
     /// Whether it is the best so far.
     pub is_best: bool,
@@ -125,12 +129,27 @@ impl Checkpoints {
 
     /// Names, oldest first.
     pub fn list(&self) -> Vec<String> {
+        let mut names = self.held();
+        if let Some(branch) = self.branch() {
+            names.retain(|name| *name <= branch);
+        }
+        names
+    }
+
+    /// Names of all that are there, also of those about to be set aside.
+    fn held(&self) -> Vec<String> {
         let Ok(entries) = fs::read_dir(&self.folder) else { return Vec::new() };
         let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
         let mut names: Vec<String> =
             names.filter(|name| name.starts_with(PREFIX) && !name.ends_with(".part")).collect();
         names.sort_unstable();
         names
+    }
+
+    /// The checkpoint that a run goes on from whose later ones are not all set aside yet.
+    fn branch(&self) -> Option<String> {
+        let name = fs::read_to_string(self.folder.join(BRANCH)).ok()?;
+        name.starts_with(PREFIX).then_some(name)
     }
 
     /// Env steps at the checkpoint of this name.
@@ -200,23 +219,38 @@ impl Checkpoints {
     }
 
     /// Moves the checkpoints after `name` to `aside/`, in place of what is there, and gives their names: from now on the
-    /// run goes on from `name`, also if it is killed before it saves again.
+    /// run goes on from `name`, also if it is killed before it saves again or before all are moved.
     pub fn set_aside_after(&self, name: &str) -> Result<Vec<String>> {
         let _whole = writing();
-        let later: Vec<String> = self.list().into_iter().filter(|held| held.as_str() > name).collect();
-        if later.is_empty() {
-            return Ok(later);
+        let mut later = self.list();
+        later.retain(|held| held.as_str() > name);
+        if !later.is_empty() {
+            replace(&self.folder.join(BRANCH), name.as_bytes(), true)?;
+            self.move_aside(name)?;
         }
-        let aside = self.folder.join(ASIDE);
-        // Most runs have none.
-        let _ = fs::remove_dir_all(&aside);
-        fs::create_dir(&aside).map_err(|error| cannot("make", &aside, &error))?;
+        Ok(later)
+    }
+
+    /// Ends what [`Checkpoints::set_aside_after`] began, from wherever it was cut off.
+    fn move_aside(&self, branch: &str) -> Result<()> {
+        let (next, aside) = (self.folder.join(ASIDE_NEXT), self.folder.join(ASIDE));
+        let mut later = self.held();
+        later.retain(|held| held.as_str() > branch);
+        if !later.is_empty() && !next.is_dir() {
+            fs::create_dir(&next).map_err(|error| cannot("make", &next, &error))?;
+        }
         for held in &later {
             let from = self.folder.join(held);
-            fs::rename(&from, aside.join(held)).map_err(|error| cannot("move", &from, &error))?;
+            fs::rename(&from, next.join(held)).map_err(|error| cannot("move", &from, &error))?;
+        }
+        if next.is_dir() {
+            // Most runs have none.
+            let _ = fs::remove_dir_all(&aside);
+            fs::rename(&next, &aside).map_err(|error| cannot("move", &next, &error))?;
         }
         sync_folder(&self.folder);
-        Ok(later)
+        let branch = self.folder.join(BRANCH);
+        fs::remove_file(&branch).map_err(|error| cannot("remove", &branch, &error))
     }
 
     /// Has `best` name the newest checkpoint that was the best when it was saved, and gives its mean return: a process may
@@ -232,15 +266,18 @@ impl Checkpoints {
         self.manifest(&newest.or(named)?).ok()?.mean_return
     }
 
-    /// Gives a checkpoint its name back that a killed process was about to replace.
-    pub fn recover(&self) {
-        let Ok(entries) = fs::read_dir(&self.folder) else { return };
+    /// Ends what a killed process began: gives a checkpoint its name back that was about to be replaced, and sets aside what
+    /// was about to be. Only for who holds the run's lock.
+    pub fn recover(&self) -> Result<()> {
+        let Ok(entries) = fs::read_dir(&self.folder) else { return Ok(()) };
         for name in entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()) {
             let target = name.split_once(".old.").filter(|_| name.ends_with(".part")).map(|(name, _)| self.path(name));
             if let Some(target) = target.filter(|target| !target.exists()) {
                 let _ = fs::rename(self.folder.join(&name), target);
             }
         }
+        let _whole = writing();
+        self.branch().map_or(Ok(()), |branch| self.move_aside(&branch))
     }
 
     /// Takes away what is older than needed, and what is beyond `newest`: a run that was resumed from an older checkpoint
@@ -265,15 +302,23 @@ impl Checkpoints {
 
     /// Reads a checkpoint and checks every part; a damaged one is refused by name, with the one before it.
     pub fn load(&self, name: &str) -> Result<Parts> {
-        self.read(name).map_err(|reason| {
-            let names = self.list();
-            let before = names.iter().rev().find(|other| other.as_str() < name && self.read(other).is_ok());
-            let next = match before {
-                Some(before) => format!("the one before it is whole: --checkpoint {before}"),
-                None => "there is no whole one before it; start again".into(),
-            };
-            Error::Saved(format!("checkpoint {} is damaged: {reason}; {next}", self.path(name).display()))
-        })
+        self.read(name, |_| true).map_err(|reason| self.damaged(name, &reason))
+    }
+
+    /// Reads one part of a checkpoint, and nothing of the others.
+    pub fn load_part(&self, name: &str, part: &str) -> Result<Vec<u8>> {
+        let mut parts = self.read(name, |held| held == part).map_err(|reason| self.damaged(name, &reason))?;
+        parts.remove(part).ok_or_else(|| self.damaged(name, &format!("it has no {part}")))
+    }
+
+    fn damaged(&self, name: &str, reason: &str) -> Error {
+        let names = self.list();
+        let whole = |other: &&String| other.as_str() < name && self.read(other, |_| true).is_ok();
+        let next = match names.iter().rev().find(whole) {
+            Some(before) => format!("the one before it is whole: --checkpoint {before}"),
+            None => "there is no whole one before it; start again".into(),
+        };
+        Error::Saved(format!("checkpoint {} is damaged: {reason}; {next}", self.path(name).display()))
     }
 
     fn manifest(&self, name: &str) -> Result<Manifest, String> {
@@ -281,14 +326,14 @@ impl Checkpoints {
         serde_json::from_slice(&text).map_err(|error| format!("{MANIFEST}: {error}"))
     }
 
-    fn read(&self, name: &str) -> Result<Parts, String> {
+    fn read(&self, name: &str, wanted: impl Fn(&str) -> bool) -> Result<Parts, String> {
         let folder = self.path(name);
         let manifest = self.manifest(name)?;
         if manifest.version != 1 {
             return Err(format!("{MANIFEST}: layout {}, wanted 1", manifest.version));
         }
         let mut parts = Parts::new();
-        for (part, (size, sum)) in manifest.parts {
+        for (part, (size, sum)) in manifest.parts.into_iter().filter(|(part, _)| wanted(part)) {
             let bytes = fs::read(folder.join(&part)).map_err(|error| format!("{part}: {error}"))?;
             if bytes.len() as u64 != size {
                 return Err(format!("{part} has {} bytes, wanted {size}", bytes.len()));
@@ -405,7 +450,7 @@ mod tests {
         let checkpoints = Checkpoints::new(&run, 2);
         checkpoints.save(1, mark(false), &parts("x")).unwrap();
         fs::rename(run.join("ckpt/step-000000000001"), run.join("ckpt/step-000000000001.old.7.part")).unwrap();
-        checkpoints.recover();
+        checkpoints.recover().unwrap();
         assert_eq!(checkpoints.load("step-000000000001").unwrap(), parts("x"));
         fs::remove_dir_all(&run).unwrap();
         let message = checkpoints.save(2, mark(false), &parts("x")).unwrap_err().to_string();

@@ -29,6 +29,7 @@ use crate::telemetry::{Board, Drops, Episode, EventKind, Jsonl, Metric, RingSink
 use profile::Profiler;
 use saving::Saves;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -70,6 +71,9 @@ pub struct Summary {
     pub solved_s: Option<f64>,
     /// Mean return over the last 100 episodes then.
     pub solved_return: Option<f64>,
+    /// Last values of the metrics that people see in place of episodes.
+    #[serde(default)]
+    pub numbers: BTreeMap<String, f64>,
     /// Env steps.
     pub steps: u64,
     /// Seconds, those before a resume included.
@@ -447,6 +451,9 @@ impl Run {
     /// Telemetry, checkpoints, and whether the run is at its end.
     fn follow_up(&mut self, steps: u64) -> Result<Option<End>> {
         self.publish(steps);
+        if let Some(note) = self.report.note.take() {
+            self.board.event(EventKind::Note, steps, note);
+        }
         let mean = self.report.episodes.mean_return();
         let counts = self.report.episodes.is_full() && !self.report.preparing;
         let solved = counts && self.spec.solved_at.is_some_and(|at| mean >= f64::from(at));
@@ -493,7 +500,8 @@ impl Run {
         let [collect, learn] = report.seconds.map(|seconds| seconds / passed);
         board.set(slots.mean_return, report.episodes.mean_return());
         board.set(slots.length, report.episodes.mean_length());
-        board.set(slots.episodes, report.episodes.count() as f64);
+        let plays = !self.algorithm.metrics().iter().any(|metric| metric.headline);
+        board.set(slots.episodes, if plays { report.episodes.count() as f64 } else { f64::NAN });
         let seconds = self.before.0 + self.started.elapsed().as_secs_f64();
         if seconds - self.paced.1 >= PACE_S {
             let since = if self.paced.1.is_finite() { seconds - self.paced.1 } else { passed };
@@ -550,7 +558,10 @@ impl Run {
             _ => self.evaluate()?,
         };
         let episodes = &self.report.episodes;
+        let numbers = self.algorithm.metrics().iter().zip(&self.report.values);
+        let numbers = numbers.filter(|(metric, value)| metric.headline && value.is_finite());
         let summary = Summary {
+            numbers: numbers.map(|(metric, value)| (metric.name.to_owned(), *value)).collect(),
             solved: self.solved.is_some(),
             solved_step: self.solved.map(|solved| solved.step),
             solved_s: self.solved.map(|solved| solved.seconds),

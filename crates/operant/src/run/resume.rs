@@ -7,7 +7,6 @@ use super::saving::was_solved;
 use super::{
     Checkpoints, Config, Lock, Run, Start, Until, build_algorithm, build_env, build_pool, changed, replace_file,
 };
-use crate::algo::Parts;
 use crate::config::{self, Table};
 use crate::error::{Error, Result};
 use crate::telemetry::{EventKind, cut_back};
@@ -23,8 +22,9 @@ impl Run {
     pub fn resume_with(checkpoint: Option<&str>, over: Table, start: Start) -> Result<Self> {
         Self::config_of(&start.folder)?;
         let lock = Lock::take(&start.folder)?;
-        sweep(&start.folder);
-        let (name, parts, config) = find(&start.folder, checkpoint, &over)?;
+        sweep(&start.folder)?;
+        let (name, config, _) = find(&start.folder, checkpoint, &over)?;
+        let parts = Checkpoints::new(&start.folder, 1).load(&name)?;
         let then = parts.get("run.toml").and_then(|text| std::str::from_utf8(text).ok());
         let then = then.and_then(|text| Config::from_text(text, "run.toml").ok());
         let changes = then.map_or(Ok(None), |then| changed::describe(&then, &config, &name))?;
@@ -66,9 +66,9 @@ impl Run {
         if !folder.join("final.json").exists() {
             return Ok(None);
         }
-        let (name, parts, config) = find(folder, checkpoint, over)?;
+        let (name, config, was_solved) = find(folder, checkpoint, over)?;
         let steps = Checkpoints::steps_of(&name);
-        let solved = config.settings.until == Until::Solved && was_solved(&parts)?;
+        let solved = config.settings.until == Until::Solved && was_solved;
         Ok((solved || steps >= config.settings.steps).then_some(steps))
     }
 
@@ -89,23 +89,23 @@ impl Run {
     }
 }
 
-/// The checkpoint to go on from, and the settings to do so with.
-fn find(folder: &Path, checkpoint: Option<&str>, over: &Table) -> Result<(String, Parts, Config)> {
+/// The checkpoint to go on from, the settings to do so with, and whether the env had counted as solved there.
+fn find(folder: &Path, checkpoint: Option<&str>, over: &Table) -> Result<(String, Config, bool)> {
     let mut config = Run::config_with(folder, over)?;
     let checkpoints = Checkpoints::new(folder, config.checkpoint.keep);
     let name = checkpoints.pick(checkpoint)?;
-    let parts = checkpoints.load(&name)?;
+    let was_solved = was_solved(&checkpoints.load_part(&name, "run.json")?)?;
     // Who asks a run that ended as solved for more steps wants it to do them.
-    if over.contains_key("steps") && !over.contains_key("until") && was_solved(&parts)? {
+    if over.contains_key("steps") && !over.contains_key("until") && was_solved {
         config.settings.until = Until::Steps;
     }
-    Ok((name, parts, config))
+    Ok((name, config, was_solved))
 }
 
 /// Takes away what processes left half written that were killed in a run's folder. Only for who holds its lock.
-fn sweep(folder: &Path) {
-    Checkpoints::new(folder, 1).recover();
-    let Ok(entries) = std::fs::read_dir(folder) else { return };
+fn sweep(folder: &Path) -> Result<()> {
+    Checkpoints::new(folder, 1).recover()?;
+    let Ok(entries) = std::fs::read_dir(folder) else { return Ok(()) };
     for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         // `run.<process>.part`, `live.ring.<process>.new`.
@@ -115,4 +115,5 @@ fn sweep(folder: &Path) {
             let _ = std::fs::remove_file(&path);
         }
     }
+    Ok(())
 }

@@ -54,7 +54,6 @@ struct Peak {
 struct Kept {
     seconds: f64,
     cpu_seconds: f64,
-    best: Option<f64>,
     solved_step: Option<u64>,
     solved_s: Option<f64>,
     solved_return: Option<f64>,
@@ -62,8 +61,8 @@ struct Kept {
 }
 
 impl Kept {
-    fn read(parts: &Parts) -> Result<Self> {
-        serde_json::from_slice(part(parts, "run.json")?).map_err(|_| damaged())
+    fn read(bytes: &[u8]) -> Result<Self> {
+        serde_json::from_slice(bytes).map_err(|_| damaged())
     }
 }
 
@@ -71,9 +70,9 @@ fn damaged() -> Error {
     Error::Saved("checkpoint's run.json does not fit this run; take another".into())
 }
 
-/// Whether the env had counted as solved at a checkpoint.
-pub(super) fn was_solved(parts: &Parts) -> Result<bool> {
-    Ok(Kept::read(parts)?.solved_step.is_some())
+/// Whether the env had counted as solved at a checkpoint, by its `run.json`.
+pub(super) fn was_solved(bytes: &[u8]) -> Result<bool> {
+    Ok(Kept::read(bytes)?.solved_step.is_some())
 }
 
 impl Run {
@@ -110,12 +109,17 @@ impl Run {
         (every > 0 && iterations >= every) || passed(every_s) || (passed(improved_s) && better())
     }
 
-    /// Whether the mean return is the best so far, by a margin.
-    fn has_improved(&self) -> bool {
-        let (episodes, saves) = (&self.report.episodes, &self.saves);
-        let best = saves.peak.as_ref().map(|peak| peak.mean_return).or(saves.best);
+    /// What the best checkpoint is chosen by, if it counts now: the mean return of enough episodes, or the algorithm's own score.
+    fn standing(&self) -> Option<f64> {
+        let episodes = &self.report.episodes;
         let counts = episodes.is_full() && !self.report.preparing;
-        counts && best.is_none_or(|best| episodes.mean_return() > best + GAIN * best.abs())
+        self.report.score.or_else(|| counts.then(|| episodes.mean_return()))
+    }
+
+    /// Whether that is the best so far, by a margin.
+    fn has_improved(&self) -> bool {
+        let best = self.saves.peak.as_ref().map(|peak| peak.mean_return).or(self.saves.best);
+        self.standing().is_some_and(|now| best.is_none_or(|best| now > best + GAIN * best.abs()))
     }
 
     /// Copies a state that is the best so far, if one may be copied: the next iteration may be worse.
@@ -129,9 +133,9 @@ impl Run {
         if self.saves.peak_s > PEAK_SHARE * begun {
             return;
         }
-        let (steps, mean_return) = (self.algorithm.steps(), self.report.episodes.mean_return());
+        let (steps, Some(mean_return)) = (self.algorithm.steps(), self.standing()) else { return };
         // What cannot be copied now is told when it is to be saved.
-        if let Ok(parts) = self.state(Some(mean_return)) {
+        if let Ok(parts) = self.state() {
             // The last checkpoint may have been smaller: replay grows.
             self.saves.bytes = parts.values().map(Vec::len).sum();
             if self.saves.bytes <= PEAK_BYTES {
@@ -172,11 +176,10 @@ impl Run {
     }
 
     /// Everything needed to go on from here.
-    fn state(&self, best: Option<f64>) -> Result<Parts> {
+    fn state(&self) -> Result<Parts> {
         let kept = Kept {
             seconds: self.seconds(),
             cpu_seconds: self.cpu_seconds(),
-            best,
             solved_step: self.solved.map(|solved| solved.step),
             solved_s: self.solved.map(|solved| solved.seconds),
             solved_return: self.solved.map(|solved| solved.mean_return),
@@ -195,18 +198,17 @@ impl Run {
             let text = format!("{late} did not write its samples within {} s; checkpoints go on", SETTLE.as_secs());
             self.board.event(EventKind::Note, steps, text);
         }
-        let episodes = &self.report.episodes;
-        let full = episodes.is_full() && !self.report.preparing;
-        let mean_return = (episodes.count() > 0).then(|| episodes.mean_return());
-        if let Some(peak) = self.saves.peak.take_if(|peak| !full || mean_return < Some(peak.mean_return)) {
+        let (episodes, standing) = (&self.report.episodes, self.standing());
+        let mean_return = standing.or_else(|| (episodes.count() > 0).then(|| episodes.mean_return()));
+        if let Some(peak) = self.saves.peak.take_if(|peak| standing < Some(peak.mean_return)) {
             let mark = Mark { mean_return: Some(peak.mean_return), is_best: true, synced };
             if let Err(error) = self.put(peak.steps, mark, &peak.parts) {
                 self.saves.peak = Some(peak);
                 return Err(error);
             }
         }
-        let is_best = full && mean_return.is_some_and(|mean| self.saves.best.is_none_or(|best| mean > best));
-        let parts = self.state(if is_best { mean_return } else { self.saves.best })?;
+        let is_best = standing.is_some_and(|now| self.saves.best.is_none_or(|best| now > best));
+        let parts = self.state()?;
         let name = self.put(steps, Mark { mean_return, is_best, synced }, &parts)?;
         self.saves.last = (self.iterations, self.seconds());
         (self.saves.peak, self.saves.failure) = (None, None);
@@ -231,7 +233,7 @@ impl Run {
     }
 
     pub(super) fn restore(&mut self, parts: &Parts) -> Result<()> {
-        let kept = Kept::read(parts)?;
+        let kept = Kept::read(part(parts, "run.json")?)?;
         self.report.episodes = Episodes::from_numbers(&kept.episodes).ok_or_else(damaged)?;
         self.before = (kept.seconds, kept.cpu_seconds);
         self.looked = (kept.seconds, device::cpu_seconds());

@@ -24,12 +24,16 @@ pub enum Style {
     Quiet,
 }
 
+/// Most headline metrics that the line shows.
+const HEADLINES: usize = 3;
+
 /// The newest sample, as far as the line shows it.
 #[derive(Clone, Copy, Debug)]
 struct Shown {
     step: u64,
     seconds: f64,
     values: [f64; 3],
+    headlines: [f64; HEADLINES],
     missed: u64,
 }
 
@@ -40,6 +44,8 @@ pub struct Console {
     total_steps: Option<u64>,
     /// Places of `sps`, `episodes` and `return`.
     places: [Option<usize>; 3],
+    /// Places and names of headline metrics.
+    headlines: Vec<(usize, &'static str)>,
     newest: Option<Shown>,
     /// Whether `newest` was drawn, and the run's seconds when a plain line was last written.
     drawn: bool,
@@ -57,7 +63,8 @@ impl Console {
         let (places, newest, line) = ([None; 3], None, String::with_capacity(256));
         let alerts = [(f64::NEG_INFINITY, false); Rule::ALL.len()];
         let (plain_at, columns) = (f64::NEG_INFINITY, || None);
-        Self { out, style, total_steps, places, newest, drawn: true, plain_at, alerts, line, columns }
+        let headlines = Vec::new();
+        Self { out, style, total_steps, places, headlines, newest, drawn: true, plain_at, alerts, line, columns }
     }
 
     /// Asks this for the terminal's width before every line, since a window may change it.
@@ -80,7 +87,7 @@ impl Console {
     }
 
     fn describe(&mut self, shown: Shown) {
-        let Shown { step, seconds, values: [sps, episodes, mean_return], missed } = shown;
+        let Shown { step, seconds, values: [sps, episodes, mean_return], headlines, missed } = shown;
         self.line.clear();
         let line = &mut self.line;
         grouped(line, step);
@@ -100,6 +107,12 @@ impl Console {
         }
         if mean_return.is_finite() {
             let _ = write!(line, " · return {mean_return:.1}");
+        }
+        for ((_, name), value) in self.headlines.iter().zip(headlines) {
+            if value.is_finite() {
+                let _ = write!(line, " · {name} ");
+                scaled(line, value);
+            }
         }
         match self.total_steps {
             Some(total) if sps > 0.0 && total > step => {
@@ -173,12 +186,17 @@ impl Sink for Console {
 
     fn start(&mut self, metrics: &[Metric]) -> Result<()> {
         self.places = ["sps", "episodes", "return"].map(|name| metrics.iter().position(|metric| metric.name == name));
+        let headlines = metrics.iter().enumerate().filter(|(_, metric)| metric.headline);
+        self.headlines = headlines.map(|(at, metric)| (at, metric.name)).take(HEADLINES).collect();
         Ok(())
     }
 
     fn sample(&mut self, sample: &Sample<'_>) -> Result<()> {
         let values = self.places.map(|place| place.map_or(f64::NAN, |i| sample.values[i]));
-        self.newest = Some(Shown { step: sample.step, seconds: sample.seconds, values, missed: sample.missed });
+        let mut headlines = [f64::NAN; HEADLINES];
+        headlines.iter_mut().zip(&self.headlines).for_each(|(to, (at, _))| *to = sample.values[*at]);
+        let Sample { step, seconds, missed, .. } = *sample;
+        self.newest = Some(Shown { step, seconds, values, headlines, missed });
         self.drawn = false;
         Ok(())
     }
@@ -231,7 +249,12 @@ fn scaled(text: &mut String, value: f64) {
         _ => (1.0, ""),
     };
     let value = value / divisor;
-    let digits = if value.abs() >= 100.0 { 0 } else { 1 + usize::from(value.abs() < 10.0) };
+    let digits = match value.abs() {
+        size if size >= 100.0 => 0,
+        size if size >= 10.0 => 1,
+        size if size >= 1.0 || size == 0.0 => 2,
+        _ => 3,
+    };
     let _ = write!(text, "{value:.digits$}{prefix}");
 }
 
@@ -301,6 +324,19 @@ mod tests {
         sample(&mut console, 2_000_000, 75.0, &[f64::NAN, 26_700.0, f64::NAN]);
         console.finish().unwrap();
         assert_eq!(screen.take(), "\r2,000,000 steps (100 %) · 26.7 k SPS · 1 m 15 s\x1b[K\n");
+    }
+
+    #[test]
+    fn headlines_take_the_place_of_episodes() {
+        let screen = Screen::default();
+        let mut console = Console::new(Box::new(screen.clone()), Style::Plain, None);
+        let [mean_return, sps, episodes] = METRICS;
+        let own = ["loss", "solve_rate"].map(|name| Metric::new(name, "", "").headline());
+        console.start(&[mean_return, sps, episodes, own[0], own[1]]).unwrap();
+        let values = [f64::NAN, 10_000.0, f64::NAN, 0.03125, 1.0];
+        console.sample(&Sample { number: 0, step: 4096, seconds: 2.0, values: &values, missed: 0 }).unwrap();
+        console.finish().unwrap();
+        assert_eq!(screen.take(), "4,096 steps · 10.0 k SPS · loss 0.031 · solve_rate 1.00 · 2.0 s\n");
     }
 
     #[test]

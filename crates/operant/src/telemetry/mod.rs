@@ -65,17 +65,24 @@ pub struct Metric {
     pub unit: &'static str,
     /// Whether it is set now and then and holds in between: files keep it only where it is new.
     pub rare: bool,
+    /// Whether people see it as the run goes on; for algorithms that play no episodes, which are shown else.
+    pub headline: bool,
 }
 
 impl Metric {
     /// A metric.
     pub const fn new(name: &'static str, help: &'static str, unit: &'static str) -> Self {
-        Self { name, help, unit, rare: false }
+        Self { name, help, unit, rare: false, headline: false }
+    }
+
+    /// The same, for people to see as the run goes on.
+    pub const fn headline(self) -> Self {
+        Self { headline: true, ..self }
     }
 
     /// A metric that is set now and then, whose name is known only when a program runs.
     pub fn rare(name: String, help: &'static str) -> Self {
-        Self { name: interned(name), help, unit: "", rare: true }
+        Self { name: interned(name), help, unit: "", rare: true, headline: false }
     }
 }
 

@@ -79,6 +79,7 @@ functions! {
         cuDevicePrimaryCtxRetain(*mut Handle, c_int);
         cuDevicePrimaryCtxRelease_v2(c_int);
         cuCtxSetCurrent(Handle);
+        cuCtxSynchronize();
         cuMemGetInfo_v2(*mut usize, *mut usize);
         cuMemAlloc_v2(*mut u64, usize);
         cuMemFree_v2(u64);

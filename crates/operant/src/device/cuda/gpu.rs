@@ -172,6 +172,13 @@ impl Gpu {
         self.driver.check("finish its work", unsafe { (self.driver.call.cuStreamSynchronize)(self.stream) })
     }
 
+    /// Waits for all work of this process on the GPU, that of other libraries included.
+    pub fn synchronize_all(&self) -> Result<()> {
+        self.bind()?;
+        // SAFETY: the context is live and current.
+        self.driver.check("finish all work", unsafe { (self.driver.call.cuCtxSynchronize)() })
+    }
+
     /// Compiles kernels for this GPU, or takes them from the cache. `name` is for messages and file names.
     pub fn load(self: &Arc<Self>, name: &str, source: &str, math: Math) -> Result<Module> {
         let (arch, compiler) = (self.info.arch(), nvrtc().map_err(Error::Device)?);

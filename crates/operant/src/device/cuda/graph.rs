@@ -107,18 +107,24 @@ impl Event {
     }
 
     /// Has another stream of this GPU, by its number, wait for all of our work so far. 1 and 2 are the driver's default streams.
-    pub fn hold(&self, stream: u64) -> Result<()> {
+    ///
+    /// # Safety
+    /// The number is 1, 2, or that of a live stream of this GPU.
+    pub unsafe fn hold(&self, stream: u64) -> Result<()> {
         self.record()?;
-        // SAFETY: the event is live; of a stream that is none the driver tells.
+        // SAFETY: the event is live, and the caller promises that the stream is.
         let status = unsafe { (self.gpu.driver.call.cuStreamWaitEvent)(stream as Handle, self.handle, 0) };
         self.gpu.driver.check("have a stream wait", status)
     }
 
     /// Has our work from now on wait for all that another stream of this GPU has been given.
-    pub fn follow(&self, stream: u64) -> Result<()> {
+    ///
+    /// # Safety
+    /// The number is 1, 2, or that of a live stream of this GPU.
+    pub unsafe fn follow(&self, stream: u64) -> Result<()> {
         self.gpu.bind()?;
         let call = &self.gpu.driver.call;
-        // SAFETY: the event and our stream are live; of a stream that is none the driver tells.
+        // SAFETY: the event and our stream are live, and the caller promises that the other is.
         let recorded = unsafe { (call.cuEventRecord)(self.handle, stream as Handle) };
         self.gpu.driver.check("record an event", recorded)?;
         // SAFETY: both are live.

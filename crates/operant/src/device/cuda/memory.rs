@@ -16,8 +16,11 @@ impl DevicePtr {
     /// No address: a kernel leaves out what it would write there.
     pub const NONE: Self = Self(0);
 
-    /// An address that another library of this process gave. A kernel that finds nothing there is a fault of the GPU's.
-    pub fn from_address(address: u64) -> Self {
+    /// An address that another library of this process gave.
+    ///
+    /// # Safety
+    /// Where a kernel reads or writes through it, memory of that GPU lies there, as large as the kernel is told, until it is done.
+    pub unsafe fn from_address(address: u64) -> Self {
         Self(address)
     }
 

@@ -1,0 +1,155 @@
+//! Several seeds as one batch, runs that play no episodes, and words that contradict each other.
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn folder(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("batches").join(name);
+    let _ = std::fs::remove_dir_all(&path);
+    std::fs::create_dir_all(&path).unwrap();
+    path
+}
+
+/// Exit code, what was printed and what went wrong.
+fn operant(folder: &Path, words: &str) -> (i32, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_operant"));
+    let output = command.args(words.split_whitespace()).current_dir(folder).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+fn text(folder: &Path, words: &str) -> String {
+    let (code, out, error) = operant(folder, words);
+    assert_eq!(code, 0, "{words}: {error}");
+    out
+}
+
+fn usage(folder: &Path, words: &str) -> String {
+    let (code, _, error) = operant(folder, words);
+    assert_eq!(code, 2, "{words}: {error}");
+    error
+}
+
+fn weights(run: &Path) -> Vec<u8> {
+    let summary: Value = serde_json::from_slice(&std::fs::read(run.join("final.json")).unwrap()).unwrap();
+    std::fs::read(run.join("ckpt").join(summary["checkpoint"].as_str().unwrap()).join("policy.safetensors")).unwrap()
+}
+
+const PPO: &str =
+    "train ppo probe_identity --device cpu --threads 1 --until steps --steps 8192 --set checkpoint.every=1";
+
+#[test]
+fn a_batch_that_was_cut_off_goes_on() {
+    let folder = folder("cut");
+    text(&folder, &format!("{PPO} --seeds 3 --run-dir runs/whole"));
+    text(&folder, &format!("{PPO} --seeds 3 --run-dir runs/cut"));
+    // As a kill in the second seed leaves it: with an older checkpoint and no end, and the third not begun.
+    let cut = folder.join("runs/cut");
+    std::fs::remove_dir_all(cut.join("seed-3")).unwrap();
+    std::fs::remove_file(cut.join("seed-2/final.json")).unwrap();
+    let mut names: Vec<PathBuf> = cut
+        .join("seed-2/ckpt")
+        .read_dir()
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_dir())
+        .collect();
+    names.sort();
+    std::fs::remove_dir_all(names.last().unwrap()).unwrap();
+    let events = |seed: u32| std::fs::read_to_string(cut.join(format!("seed-{seed}/events.jsonl"))).unwrap();
+    let before = events(1);
+    let shown = text(&folder, "train --resume cut");
+    assert!(shown.contains("seed 1: ") && shown.contains("seed 3: ") && shown.contains("of 3 seeds solved"), "{shown}");
+    assert_eq!(events(1), before, "a seed that is finished stays as it is");
+    assert!(events(2).contains("\"resumed\"") && !events(3).contains("\"resumed\""));
+    for seed in 1..=3 {
+        let name = format!("seed-{seed}");
+        assert!(weights(&cut.join(&name)) == weights(&folder.join("runs/whole").join(&name)), "seed {seed}");
+    }
+    let listed = text(&folder, "runs");
+    for name in ["cut/seed-1", "cut/seed-2", "cut/seed-3", "whole/seed-1"] {
+        assert!(listed.contains(name), "{listed}");
+    }
+    text(&folder, "report cut/seed-2");
+    // More steps are for all of them.
+    let summary: Value = serde_json::from_str(&text(&folder, "train --resume cut --steps 9000 --json")).unwrap();
+    let runs = summary["runs"].as_array().unwrap();
+    assert!(runs.len() == 3 && runs.iter().all(|run| run["summary"]["steps"].as_u64() >= Some(9000)), "{summary}");
+    assert!(usage(&folder, &format!("{PPO} --seeds 2 --run-dir runs/cut")).contains("holds a batch already"));
+    assert!(usage(&folder, "train --resume cut --checkpoint best").contains("--checkpoint is for one run"));
+}
+
+#[test]
+fn a_batch_without_a_name_is_listed() {
+    let folder = folder("unnamed");
+    text(&folder, &format!("{PPO} --seeds 2 --seed 4"));
+    let listed = text(&folder, "runs");
+    assert!(listed.contains("ppo-probe_identity-4-to-5-1/seed-4") && listed.contains("/seed-5"), "{listed}");
+}
+
+#[test]
+fn settings_for_a_finished_run_are_not_swallowed() {
+    let folder = folder("finished");
+    text(&folder, &format!("{PPO} --quiet --run-dir a"));
+    let error = usage(&folder, "train --resume a --set ppo.learning_rate=1e-4");
+    assert!(error.contains("a is finished: ") && error.contains("name more steps too, as in --steps "), "{error}");
+    assert!(usage(&folder, "train --resume a --set steps=100").contains("is finished"));
+    let shown = text(&folder, "train --resume a --set ppo.learning_rate=1e-4 --steps 12000");
+    assert!(shown.contains("ppo.learning_rate"), "{shown}");
+}
+
+#[test]
+fn a_run_of_values_is_told_in_its_own_words() {
+    let folder = folder("values");
+    let words = "train davi cube2 --run-dir v --steps 10001 --threads 1 --set network.hidden=[16,16] --set davi.batch_size=500 \
+                 --set davi.scramble_depth=2 --set davi.view=cubies --set davi.symmetry=false";
+    let shown = text(&folder, words);
+    assert!(!shown.contains("episode") && !shown.contains("mean return"), "{shown}");
+    assert!(
+        shown.contains(" · solve_rate ")
+            && shown.contains("finished: loss/value ")
+            && shown.contains("at 10,001 steps"),
+        "{shown}"
+    );
+    let summary: Value = serde_json::from_slice(&std::fs::read(folder.join("v/final.json")).unwrap()).unwrap();
+    assert!(summary["numbers"]["solve_rate"].is_f64() && summary["steps"] == 10001, "{summary}");
+    let best = std::fs::read_to_string(folder.join("v/ckpt/best")).unwrap();
+    assert!(text(&folder, "eval v --checkpoint best --count 5 --depth 1").contains(&best));
+    let compared = text(&folder, "compare v v");
+    assert!(
+        compared.contains("solve_rate") && !compared.contains("mean_return") && !compared.contains('{'),
+        "{compared}"
+    );
+    let order =
+        ["solve_rate", "steps", "wall_s", "checkpoint", "samples_dropped"].map(|name| compared.find(name).unwrap());
+    assert!(order.is_sorted(), "{compared}");
+    let listed: Value = serde_json::from_str(&text(&folder, "runs --dir . --json")).unwrap();
+    assert!(listed["runs"][0]["solved"].is_null() && listed["runs"][0]["steps"] == 10001.0, "{listed}");
+    let page = std::fs::read_to_string(folder.join(text(&folder, "report v").trim())).unwrap();
+    assert!(page.contains("solve_moves") && !page.contains(">episodes<") && !page.contains("mean_return"));
+    for (more, wanted) in [
+        ("--episodes 3", "--episodes is for policies"),
+        ("--deterministic", "--deterministic is for policies"),
+        ("--render a.gif", "--render is for policies"),
+        ("--width 3", "--width is for --search beam or astar"),
+        ("--search beam --weight 2", "--weight is for --search astar"),
+        ("--search beam --most-expanded 2", "--most-expanded is for --search astar"),
+        ("--search astar --most-moves 2", "--most-moves is for --search greedy or beam"),
+        ("--scrambles set --count 2", "--count is for states that are drawn"),
+    ] {
+        let error = usage(&folder, &format!("eval v {more}"));
+        assert!(error.contains(wanted), "{more}: {error}");
+    }
+    let error = usage(&folder, "train davi cube2 --set network.memory=lstm --dry-run");
+    assert!(error.contains("wanted none and auto"), "{error}");
+    text(&folder, &format!("{PPO} --quiet --run-dir p"));
+    for (more, words) in [
+        ("--count 3", "--count is"),
+        ("--width 2 --search beam", "--search, --width are"),
+        ("--weight 1", "--weight is"),
+    ] {
+        let error = usage(&folder, &format!("eval p {more}"));
+        assert!(error.contains(&format!("{words} for values")) && error.contains("--episodes says"), "{more}: {error}");
+    }
+}
