@@ -1,7 +1,6 @@
 //! `operant eval` of a run that learned values of a puzzle: how many states it solves by search, and how short.
 
 use crate::output::{Failure, grouped, print};
-use operant::algo::davi::held_out;
 use operant::env::cube::{Cubies, DistanceTable, Metric, Pocket, parse_facelets, parse_moves};
 use operant::env::puzzle::{CubePuzzle, PocketPuzzle, Puzzle};
 use operant::lanes::rng::HostRng;
@@ -292,10 +291,11 @@ fn solve<P: Scored>(args: &SolveArgs, file: &ValueFile, params: Params, of: &Of<
         return Err(Failure::Usage("--held-out: this run held nothing out (davi.held_out = 0)".into()));
     }
     let puzzle = Arc::new(puzzle);
-    let mut entries = vec![0; file.net.shown];
+    let (held_out, mut entries) = (file.held_out(&*puzzle), vec![0; file.net.shown]);
     let mut held = |state: P::State| {
-        puzzle.encode(puzzle.representative(state), &mut entries);
-        held_out(&entries, file.held_out)
+        let representative = puzzle.representative(state);
+        puzzle.encode(representative, &mut entries);
+        held_out.holds(representative, &entries)
     };
     // A state and the depth that was asked for.
     let mut states: Vec<(P::State, Option<usize>)> = Vec::new();
