@@ -1,7 +1,7 @@
 //! `operant eval`: plays episodes with the policy of a run, or solves puzzles with its values.
 
 use crate::output::{Failure, count, print, warn};
-use crate::solve::{self, SolveArgs};
+use crate::solve::{self, Learned, SolveArgs};
 use operant::algo::Policy;
 use operant::device::{self, Device};
 use operant::run::{Checkpoints, Config, Play, Run, evaluate};
@@ -66,23 +66,17 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if !same {
         warn(&format!("run.toml has changed since {name}, which is played in the env that it was trained in"));
     }
+    let shown = run.display().to_string();
+    let of = solve::Of { run: shown, folder: run, checkpoint: &name, seed: args.seed, json: args.json };
     if let Some(bytes) = parts.get("value.safetensors") {
         let (file, params) = ValueFile::from_bytes(bytes).map_err(failed)?;
-        let of = solve::Of {
-            run: run.display().to_string(),
-            checkpoint: &name,
-            seed: args.seed,
-            json: args.json,
-            precision: config.precision().map_err(failed)?,
-        };
-        return solve::run(&args.solve, &file, params, &of);
-    }
-    if args.solve.asked() {
-        let next = "--depth, --scrambles, --search and --held-out are for runs of davi";
-        return Err(Failure::Usage(format!("{} learned a policy, no values: {next}", run.display())));
+        return solve::run(&args.solve, Learned::Values(file, params), &config, &of);
     }
     let policy =
         Policy::from_bytes(operant::algo::part(&parts, "policy.safetensors").map_err(failed)?).map_err(failed)?;
+    if args.solve.asked() {
+        return solve::run(&args.solve, Learned::Policy(&policy), &config, &of);
+    }
     let play = Play {
         episodes: args.episodes,
         seed: args.seed,

@@ -19,6 +19,7 @@ mod run_folder;
 mod runs;
 mod seeds;
 mod solve;
+mod solved;
 mod svg;
 mod train;
 mod tui;

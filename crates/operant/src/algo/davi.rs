@@ -29,7 +29,9 @@ pub struct Settings {
     pub target_interval: u64,
     /// Walks have 1 to so many moves.
     pub scramble_depth: u32,
-    /// Share of the run over which that limit grows from 1, by the same factor in the same time: values are learned from the solved
+    /// That limit at first, if it grows.
+    pub first_depth: u32,
+    /// Share of the run over which it grows, by the same factor in the same time: values are learned from the solved
     /// state outwards.
     pub depth_ramp: f64,
     /// The most moves that any state needs, if that is known, beyond which no target goes; 0 if not.
@@ -61,6 +63,7 @@ impl Default for Settings {
             batches: 10,
             target_interval: 50,
             scramble_depth: 100,
+            first_depth: 10,
             depth_ramp: 0.0,
             most_moves: 0,
             view: View::Cubies,
@@ -86,6 +89,7 @@ pub const ENTRY: Entry = Entry {
         "batches",
         "target_interval",
         "scramble_depth",
+        "first_depth",
         "depth_ramp",
         "most_moves",
         "learning_rate",
@@ -130,6 +134,7 @@ impl Settings {
         rule((1..=1 << 20).contains(&self.batches), "batches", &self.batches, "1..=1048576")?;
         rule(self.target_interval >= 1, "target_interval", &self.target_interval, "at least 1")?;
         rule((1..=1000).contains(&self.scramble_depth), "scramble_depth", &self.scramble_depth, "1..=1000")?;
+        rule((1..=1000).contains(&self.first_depth), "first_depth", &self.first_depth, "1..=1000")?;
         rule((0.0..=0.9).contains(&self.held_out), "held_out", &self.held_out, "0 to 0.9")?;
         rule((0..=6).contains(&self.held_out_beyond), "held_out_beyond", &self.held_out_beyond, "0..=6")?;
         rule((0.0..=1.0).contains(&self.depth_ramp), "depth_ramp", &self.depth_ramp, "0 to 1")?;
@@ -271,7 +276,8 @@ impl<P: Puzzle> Davi<P> {
     fn depth(&self) -> u32 {
         let (all, ramp) = (self.settings.scramble_depth, self.settings.depth_ramp * self.total_steps as f64);
         let steps = self.steps() as f64;
-        if steps < ramp { f64::from(all).powf(steps / ramp).ceil() as u32 } else { all }
+        let first = f64::from(self.settings.first_depth.min(all));
+        if steps < ramp { (first * (f64::from(all) / first).powf(steps / ramp)).ceil() as u32 } else { all }
     }
 
     /// Walks to the states of a batch, each a random one among those at the end of 1 to `depth` moves.
