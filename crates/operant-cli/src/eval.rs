@@ -1,7 +1,7 @@
 //! `operant eval`: plays episodes with the policy of a run, or solves puzzles with its values.
 
 use crate::output::{Failure, count, print, warn};
-use crate::solve::{self, SolveArgs};
+use crate::solve::{self, Learned, SolveArgs};
 use operant::algo::Policy;
 use operant::device::{self, Device};
 use operant::run::{Checkpoints, Config, Play, Run, evaluate};
@@ -67,39 +67,31 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if !same {
         warn(&format!("run.toml has changed since {name}, which is played in the env that it was trained in"));
     }
-    if let Some(bytes) = parts.get("value.safetensors") {
+    let shown = run.display().to_string();
+    let of = solve::Of { run: shown, folder: run, checkpoint: &name, seed: args.seed, json: args.json };
+    let refuse_words_of_play = || {
         let words = [
             ("--episodes", args.episodes.is_some()),
             ("--deterministic", args.deterministic),
             ("--render", args.render.is_some()),
         ];
-        if let Some((word, _)) = words.iter().find(|(_, given)| *given) {
+        let word = words.iter().find(|(_, given)| *given);
+        word.map_or(Ok(()), |(word, _)| {
             let next = "--count, --depth and --search say which states are solved, and how";
-            return Err(Failure::Usage(format!(
-                "{word} is for policies, which play episodes; {} learned values, which solve states by search: {next}",
-                run.display()
-            )));
-        }
+            Err(Failure::Usage(format!("{word} is for playing episodes; here states are solved by search: {next}")))
+        })
+    };
+    if let Some(bytes) = parts.get("value.safetensors") {
+        refuse_words_of_play()?;
         let (file, params) = ValueFile::from_bytes(bytes).map_err(failed)?;
-        let of = solve::Of {
-            run: run.display().to_string(),
-            checkpoint: &name,
-            seed: args.seed,
-            json: args.json,
-            precision: config.precision().map_err(failed)?,
-        };
-        return solve::run(&args.solve, &file, params, &of);
-    }
-    let given = args.solve.given();
-    if !given.is_empty() {
-        let (words, verb) = (given.join(", "), if given.len() == 1 { "is" } else { "are" });
-        return Err(Failure::Usage(format!(
-            "{words} {verb} for values, which runs of davi learn; {} learned a policy: --episodes says how many it plays",
-            run.display()
-        )));
+        return solve::run(&args.solve, Learned::Values(file, params), &config, &of);
     }
     let policy =
         Policy::from_bytes(operant::algo::part(&parts, "policy.safetensors").map_err(failed)?).map_err(failed)?;
+    if !args.solve.given().is_empty() {
+        refuse_words_of_play()?;
+        return solve::run(&args.solve, Learned::Policy(&policy), &config, &of);
+    }
     let play =
         Play { episodes, seed: args.seed, deterministic: args.deterministic, threads: device::threads_available() };
     let mut frames = Vec::new();

@@ -21,6 +21,7 @@ mod runs;
 mod seeds;
 mod serve;
 mod solve;
+mod solved;
 mod svg;
 mod train;
 mod tui;

@@ -101,6 +101,7 @@ fn page(folder: &RunFolder) -> Result<String, Failure> {
         format!("{of} · {} · {} steps · {}", folder.status().name(), grouped(last.0 as f64), duration(last.1));
     let mut body = format!("<h1>{}</h1>\n<p class=\"dim\">{}</p>\n", escape(&folder.id), escape(&summary));
     body += &html::table("Results", &[], &results(folder));
+    body += &crate::solved::section(folder);
     body += &html::plots("Metrics over steps", &plots(&history, 0..history.len(), &events));
     let rows: Vec<Vec<String>> = events
         .iter()

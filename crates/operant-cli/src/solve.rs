@@ -1,15 +1,19 @@
 //! `operant eval` of a run that learned values of a puzzle: how many states it solves by search, and how short.
 
-use crate::output::{Failure, grouped, print};
-use operant::algo::davi::held_out;
+use crate::output::{Failure, grouped, print, warn};
+use operant::algo::{Policy, PolicyValues, Rewards};
 use operant::env::cube::{Cubies, DistanceTable, Metric, Pocket, parse_facelets, parse_moves};
-use operant::env::puzzle::{CubePuzzle, PocketPuzzle, Puzzle};
+use operant::env::puzzle::{CubePuzzle, PocketPuzzle, Puzzle, View};
 use operant::lanes::rng::HostRng;
-use operant::nn::{Options, Params, Precision};
-use operant::search::{AstarSettings, Evaluator, Solution, ValueFile, astar, beam, greedy};
+use operant::nn::{Options, Params};
+use operant::run::Config;
+use operant::search::{
+    AstarSettings, Evaluator, HeldOut, PuzzleName, Solution, ValueFile, Values, astar, beam, greedy,
+};
 use serde_json::json;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -93,10 +97,21 @@ impl SolveArgs {
 /// What is known of the run.
 pub(crate) struct Of<'a> {
     pub(crate) run: String,
+    pub(crate) folder: &'a Path,
     pub(crate) checkpoint: &'a str,
     pub(crate) seed: u64,
     pub(crate) json: bool,
-    pub(crate) precision: Precision,
+}
+
+/// Results in a run's folder, one JSON object per line, for its report.
+pub(crate) const SOLVED: &str = "solved.jsonl";
+
+/// Adds a result to the run's; a folder that may not be written loses no more than that.
+fn keep(path: &Path, result: &serde_json::Value) {
+    let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
+    if let Err(error) = file.and_then(|mut file| file.write_all(format!("{result}\n").as_bytes())) {
+        warn(&format!("cannot write {}: {error}; the run's report will not show this result", path.display()));
+    }
 }
 
 /// States to solve at a depth: a number, or `None` for random ones.
@@ -135,6 +150,10 @@ struct Known {
 
 impl Puzzle for Known {
     type State = u32;
+    type Words = [i32; 2];
+    fn words(&self, state: u32) -> [i32; 2] {
+        self.puzzle.words(state)
+    }
     fn moves(&self) -> usize {
         self.puzzle.moves()
     }
@@ -266,16 +285,75 @@ impl Score {
     }
 }
 
-/// Solves what was asked for with the values in a checkpoint's file.
-pub(crate) fn run(args: &SolveArgs, file: &ValueFile, params: Params, of: &Of<'_>) -> Result<(), Failure> {
-    if let Some(puzzle) = file.puzzle.pocket() {
-        let metric = if file.puzzle.half_turns { Metric::Half } else { Metric::Quarter };
-        let table = DistanceTable::build(puzzle.pocket(), metric);
-        return solve(args, file, params, of, Known { puzzle, table });
+/// What a run learned.
+pub(crate) enum Learned<'a> {
+    /// Values of states.
+    Values(ValueFile, Params),
+    /// A policy, whose network values states or actions.
+    Policy(&'a Policy),
+}
+
+impl<'a> Learned<'a> {
+    fn puzzle(&self, config: &Config) -> PuzzleName {
+        match self {
+            Self::Values(file, _) => file.puzzle.clone(),
+            Self::Policy(_) => PuzzleName {
+                env: config.env.clone(),
+                view: View::Cubies,
+                symmetry: false,
+                half_turns: parameter(config, "half_turns") != 0.0,
+            },
+        }
     }
-    match file.puzzle.cube() {
-        Some(puzzle) => solve(args, file, params, of, puzzle?),
-        None => Err(Failure::Run(format!("values of {}: wanted cube2 or cube3", file.puzzle.env))),
+
+    fn held_out<P: Puzzle>(&self, puzzle: &P) -> HeldOut<P::State> {
+        match self {
+            Self::Values(file, _) => file.held_out(puzzle),
+            Self::Policy(_) => HeldOut::new(puzzle, 0, 0),
+        }
+    }
+
+    fn values<P: Puzzle>(self, puzzle: &Arc<P>, config: &Config) -> operant::Result<Box<dyn Values<P::State> + 'a>> {
+        let precision = config.precision()?;
+        let options = Options { precision, ..Options::threads(operant::device::threads_available()) };
+        let puzzle = Arc::clone(puzzle);
+        match self {
+            Self::Values(file, params) => Ok(Box::new(Evaluator::new(puzzle, &file.net, params, &options)?)),
+            Self::Policy(policy) => {
+                let gamma = config.own.get("gamma").and_then(operant::config::Value::as_float).unwrap_or(1.0);
+                let (step, solved) = (parameter(config, "step_reward"), parameter(config, "solved_reward"));
+                let rewards = Rewards { step, solved, gamma };
+                let params: Vec<(&str, f64)> = config.env_params.iter().map(|(name, x)| (name.as_str(), *x)).collect();
+                Ok(Box::new(PolicyValues::new(puzzle, policy, &config.env, &params, rewards, &options)?))
+            }
+        }
+    }
+}
+
+/// A parameter of the run's env, as it was set or by default.
+fn parameter(config: &Config, name: &str) -> f64 {
+    let set = config.env_params.iter().find(|(own, _)| own == name).map(|(_, value)| *value);
+    let default = || {
+        let entry = operant::env::find(&config.env).ok()?;
+        entry.params().into_iter().find(|param| param.name == name).map(|param| param.value)
+    };
+    set.or_else(default).unwrap_or(0.0)
+}
+
+/// Solves what was asked for with what a run learned.
+pub(crate) fn run(args: &SolveArgs, learned: Learned<'_>, config: &Config, of: &Of<'_>) -> Result<(), Failure> {
+    let name = learned.puzzle(config);
+    if let Some(puzzle) = name.pocket() {
+        let metric = if name.half_turns { Metric::Half } else { Metric::Quarter };
+        let table = DistanceTable::build(puzzle.pocket(), metric);
+        return solve(args, learned, config, of, Known { puzzle, table });
+    }
+    match name.cube() {
+        Some(puzzle) => solve(args, learned, config, of, puzzle?),
+        None => Err(Failure::Usage(format!(
+            "--depth, --scrambles, --search: {} is no puzzle; wanted cube2 or cube3",
+            name.env
+        ))),
     }
 }
 
@@ -308,7 +386,13 @@ fn read_scrambles<P: Scored>(puzzle: &P, path: &PathBuf) -> Result<Vec<P::State>
 /// States that are searched at once.
 const TOGETHER: usize = 1024;
 
-fn solve<P: Scored>(args: &SolveArgs, file: &ValueFile, params: Params, of: &Of<'_>, puzzle: P) -> Result<(), Failure> {
+fn solve<P: Scored>(
+    args: &SolveArgs,
+    learned: Learned<'_>,
+    config: &Config,
+    of: &Of<'_>,
+    puzzle: P,
+) -> Result<(), Failure> {
     args.check()?;
     let search = args.search.unwrap_or(SearchName::Greedy);
     let (count, width) = (args.count.unwrap_or(1000), args.width.unwrap_or(8));
@@ -322,14 +406,15 @@ fn solve<P: Scored>(args: &SolveArgs, file: &ValueFile, params: Params, of: &Of<
     if !(weight.is_finite() && weight >= 0.0) {
         return Err(Failure::Usage(format!("--weight {weight}: wanted a number of 0 or more")));
     }
-    if args.held_out && file.held_out == 0 {
+    let puzzle = Arc::new(puzzle);
+    let (held_out, mut entries) = (learned.held_out(&*puzzle), vec![0; puzzle.features().shown]);
+    if args.held_out && held_out.is_empty() {
         return Err(Failure::Usage("--held-out: this run held nothing out (davi.held_out = 0)".into()));
     }
-    let puzzle = Arc::new(puzzle);
-    let mut entries = vec![0; file.net.shown];
     let mut held = |state: P::State| {
-        puzzle.encode(puzzle.representative(state), &mut entries);
-        held_out(&entries, file.held_out)
+        let representative = puzzle.representative(state);
+        puzzle.encode(representative, &mut entries);
+        held_out.holds(representative, &entries)
     };
     // A state and the depth that was asked for.
     let mut states: Vec<(P::State, Option<usize>)> = Vec::new();
@@ -353,19 +438,22 @@ fn solve<P: Scored>(args: &SolveArgs, file: &ValueFile, params: Params, of: &Of<
         }
     }
     let share = states.iter().filter(|(state, _)| held(*state)).count() as f64 / states.len().max(1) as f64;
-    let options = Options { precision: of.precision, ..Options::threads(operant::device::threads_available()) };
-    let mut values = Evaluator::new(Arc::clone(&puzzle), &file.net, params, &options)?;
+    if states.is_empty() {
+        return Err(Failure::Usage("--held-out: none of these states was held out; wanted others with --depth".into()));
+    }
+    let mut values = learned.values(&puzzle, config)?;
+    let values = &mut *values;
     let begun = Instant::now();
     let mut scores: BTreeMap<Option<usize>, Score> = BTreeMap::new();
     let mut all = Score::default();
     for states in states.chunks(TOGETHER) {
         let starts: Vec<P::State> = states.iter().map(|(state, _)| *state).collect();
         let solutions = match search {
-            SearchName::Greedy => greedy(&*puzzle, &mut values, &starts, most_moves),
-            SearchName::Beam => beam(&*puzzle, &mut values, &starts, width, most_moves),
+            SearchName::Greedy => greedy(&*puzzle, values, &starts, most_moves),
+            SearchName::Beam => beam(&*puzzle, values, &starts, width, most_moves),
             SearchName::Astar => {
                 let settings = AstarSettings { weight, batch: width, most_expanded };
-                starts.iter().map(|&start| astar(&*puzzle, &mut values, start, settings)).collect()
+                starts.iter().map(|&start| astar(&*puzzle, values, start, settings)).collect()
             }
         };
         for (&(state, depth), solution) in states.iter().zip(&solutions) {
@@ -377,13 +465,16 @@ fn solve<P: Scored>(args: &SolveArgs, file: &ValueFile, params: Params, of: &Of<
     let seconds = begun.elapsed().as_secs_f64();
     let exact = P::SIZE == 2;
     let name = format!("{search:?}").to_lowercase();
+    let rows: Vec<_> = scores.iter().map(|(distance, score)| score.json(*distance, exact)).collect();
+    let scrambles = args.scrambles.as_ref().map(|path| path.display().to_string());
+    let object = json!({
+        "run": of.run, "checkpoint": of.checkpoint, "env": config.env, "search": name, "width": width,
+        "depth": args.depth.as_deref().unwrap_or("random"), "scrambles": scrambles, "only_held_out": args.held_out,
+        "seed": of.seed, "held_out_share": share, "seconds": seconds, "by_distance": rows,
+        "all": all.json(None, exact),
+    });
+    keep(&of.folder.join(SOLVED), &object);
     if of.json {
-        let rows: Vec<_> = scores.iter().map(|(distance, score)| score.json(*distance, exact)).collect();
-        let object = json!({
-            "run": of.run, "checkpoint": of.checkpoint, "env": file.puzzle.env, "search": name, "width": width,
-            "seed": of.seed, "held_out_share": share, "seconds": seconds, "by_distance": rows,
-            "all": all.json(None, exact),
-        });
         return print(&format!("{object}\n"));
     }
     let first = if exact { "distance" } else { "walk" };

@@ -112,8 +112,30 @@ fn a_run_is_scored_by_true_distance() {
     std::fs::write(std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("cube2/set"), "R U # two\n\nF2\n").unwrap();
     let star = json(&["eval", "run", "--scrambles", "set", "--search", "astar", "--json"]);
     assert_eq!((star["all"]["solved"].as_u64(), star["all"]["mean_length"].as_f64()), (Some(2), Some(2.0)));
+    text(&["report", "run"]);
+    let page = std::fs::read_to_string(std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("cube2/run/report.html"));
+    let page = page.unwrap();
+    for part in ["Solved by search", "greedy, depth 1..3", "beam 64, depth 3", "moves from solved", "astar 8, set"] {
+        assert!(page.contains(part), "{part}");
+    }
     let held = json(&["eval", "run", "--held-out", "--count", "10", "--json"]);
     assert_eq!(held["held_out_share"], 1.0);
     assert!(text(&["eval", "run", "--depth", "2", "--count", "5"]).contains("held out of training"));
     assert!(usage(&["eval", "run", "--depth", "3..1"]).contains("wanted a number, a range such as 1..14, or random"));
+}
+
+#[test]
+fn a_run_of_dqn_solves_by_search() {
+    let _ = std::fs::remove_dir_all(std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("cube2/q"));
+    let train = "train dqn cube2 --run-dir q --steps 40000 --num-envs 16 --quiet --set env.scramble_depth=3 --set network.hidden=[64,64] \
+        --set precision=f32 --set dqn.batch_size=128 --set dqn.replay_ratio=8 --set dqn.learning_starts=1000 --set dqn.buffer_size=20000 \
+        --set dqn.curriculum.from=1 --set dqn.curriculum.to=3 --set dqn.curriculum.step=1 --set dqn.curriculum.window=100";
+    text(&train.split_whitespace().collect::<Vec<_>>());
+    let report = json(&["eval", "q", "--depth", "1..3", "--count", "50", "--json"]);
+    let rows = report["by_distance"].as_array().unwrap();
+    assert!(rows.iter().all(|row| row["solve_rate"].as_f64() > Some(0.9)), "{report}");
+    let beam = json(&["eval", "q", "--depth", "3", "--count", "20", "--search", "beam", "--width", "64", "--json"]);
+    assert_eq!(beam["all"]["solve_rate"], 1.0);
+    assert!(usage(&["eval", "q", "--held-out", "--count", "5"]).contains("held nothing out"));
+    assert!(text(&["eval", "q", "--episodes", "20"]).contains("mean return"));
 }

@@ -4,7 +4,7 @@ use operant::env::cube::{
     Cubies, DistanceTable, FACES, Metric, POCKET_STATES, Pocket, parse_facelets, parse_moves, print_facelets,
     print_moves,
 };
-use operant::env::puzzle::{CubePuzzle, Puzzle, View};
+use operant::env::puzzle::{CubePuzzle, PocketPuzzle, Puzzle, View};
 use operant::env::{Actions, AutoReset, Options, RowBuf, Seeds, VecEnv, find};
 use operant::lanes::rng::HostRng;
 use std::sync::OnceLock;
@@ -360,4 +360,45 @@ fn a_table_comes_back_and_a_damaged_one_does_not() {
     std::fs::write(&path, "nonsense, long enough to hold a checksum").unwrap();
     assert!(DistanceTable::load(&path).unwrap_err().to_string().contains("begins with other words"));
     std::fs::remove_file(&path).unwrap();
+}
+
+#[test]
+fn an_env_with_symmetry_shows_and_turns_images_alike() {
+    let (puzzle, table) = (PocketPuzzle::new(View::Cubies, false, false), table(Metric::Quarter));
+    let mut rng = HostRng::new(8, 0, 0, 0);
+    for pairs in [0.0, 1.0] {
+        let options = Options { autoreset: AutoReset::Disabled, ..Options::new(12) };
+        let mut env = find("cube2").unwrap().build(&[("symmetry", 1.0), ("pairs", pairs)], &options).unwrap();
+        let mut row = RowBuf::new(env.spec(), 12);
+        env.reset(Seeds::One(1), None, row.row());
+        let width = env.spec().observation.len();
+        assert_eq!(width, if pairs == 1.0 { 21 } else { 144 });
+        for _ in 0..200 {
+            let images = Pocket::images(Pocket::random(&mut rng));
+            let words = images.map(|state| puzzle.words(state));
+            let columns = [words.map(|words| words[0]), words.map(|words| words[1])];
+            env.write(&[(0, &columns[0][..]), (1, &columns[1][..])]).unwrap();
+            env.observe(row.row());
+            // Rotations and mirror images look alike; inverses, at odd places, look alike among themselves.
+            let seen: Vec<Vec<f32>> = row.obs.chunks_exact(width).map(<[f32]>::to_vec).collect();
+            assert!((0..12).all(|i| seen[i] == seen[i % 2]));
+            if pairs == 1.0 {
+                assert!((0..21).all(|pair| seen[0][pair] as usize / (Pocket::CODES * Pocket::CODES) == pair));
+            }
+            let action = rng.below(6) as i32;
+            env.step(Actions::I32(&[action; 12]), row.row());
+            let mut after = [[0; 12]; 2];
+            let [corners, twists] = &mut after;
+            env.read(0, corners);
+            env.read(1, twists);
+            // Of the six images each took the same turn of the one state that stands for them.
+            assert!((0..12).all(|i| (after[0][i], after[1][i]) == (after[0][i % 2], after[1][i % 2])));
+            let distance = |corners: i32, twists: i32| {
+                let found = (0..6).map(|m| puzzle.turned(images[0], m)).flat_map(Pocket::images);
+                let found = found.into_iter().find(|&state| puzzle.words(state) == [corners, twists]);
+                table.distance(found.expect("a turn of some image"))
+            };
+            assert_eq!(distance(after[0][0], after[1][0]).abs_diff(table.distance(images[0])), 1);
+        }
+    }
 }

@@ -1,13 +1,12 @@
 //! Value iteration: learns shallow states in seconds, repeats with its seed, goes on exactly.
 
-use operant::algo::davi::held_out;
 use operant::algo::{Algorithm, Parts, Report};
 use operant::config::{self, Table};
 use operant::env::cube::{DistanceTable, Metric};
 use operant::env::puzzle::{Puzzle, View};
 use operant::nn::Options;
 use operant::run::{Config, build_algorithm, build_env, build_pool};
-use operant::search::{Evaluator, PuzzleName, ValueFile, Values, greedy};
+use operant::search::{Evaluator, HeldOut, PuzzleName, ValueFile, Values, greedy};
 use operant::{Error, Result};
 use std::sync::Arc;
 
@@ -145,13 +144,16 @@ fn the_same_seed_repeats_and_a_resumed_run_ends_with_the_same_bits() {
 }
 
 #[test]
-fn orbits_are_held_out_whole_and_in_their_share() {
+fn orbits_are_held_out_whole_in_their_share_and_not_close_to_solved() {
     let name = PuzzleName { env: "cube2".into(), view: View::Cubies, symmetry: true, half_turns: false };
     let puzzle = name.pocket().unwrap();
+    let table = DistanceTable::build(puzzle.pocket(), Metric::Quarter);
+    let held_out = HeldOut::new(&puzzle, 100_000, 5);
     let mut entries = [0; 7];
     let mut held = |state: u32| {
-        puzzle.encode(puzzle.representative(state), &mut entries);
-        held_out(&entries, 100_000)
+        let representative = puzzle.representative(state);
+        puzzle.encode(representative, &mut entries);
+        held_out.holds(representative, &entries)
     };
     let count = (0..20_000u32).filter(|&i| held(i * 183)).count();
     assert!((1600..2400).contains(&count), "{count} of 20,000");
@@ -159,6 +161,9 @@ fn orbits_are_held_out_whole_and_in_their_share() {
         let images = operant::env::cube::Pocket::images(state);
         assert!(images.iter().all(|&image| held(image) == held(state)));
     }
+    let nearest =
+        (0..puzzle.states().unwrap() as u32).filter(|&state| held(state)).map(|state| table.distance(state)).min();
+    assert_eq!(nearest, Some(6));
 }
 
 #[test]

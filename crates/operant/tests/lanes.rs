@@ -128,6 +128,9 @@ fn flag<L: Lanes>(mask: L::M) -> L::I {
     L::I::select(mask, L::I::from(1), L::I::from(0))
 }
 
+/// Widths of rows: each that has a way of its own, whole and broken tiles of 16.
+const ROW_WIDTHS: [usize; 15] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 17, 21, 32, 40];
+
 /// What the adapters use: masks, packed stores, rows.
 struct Stores<'a>([&'a [i32; 16]; 2]);
 
@@ -138,7 +141,7 @@ impl Kernel for Stores<'_> {
     #[inline(always)]
     fn run<L: Simd>(self) -> Self::Out {
         let (mut bits, mut bytes, mut packed) = (0, vec![9; 16], vec![0; 32]);
-        let mut rows: Vec<Vec<f32>> = (1..=12).map(|width| vec![0.0; 16 * width]).collect();
+        let mut rows: Vec<Vec<f32>> = ROW_WIDTHS.map(|width| vec![0.0; 16 * width]).to_vec();
         let mut count = 0;
         for offset in (0..16).step_by(L::WIDTH) {
             let (i, j) = (L::load(&self.0[0][offset..]), L::load(&self.0[1][offset..]));
@@ -147,12 +150,11 @@ impl Kernel for Stores<'_> {
             bits |= lanes << offset;
             L::store_mask(mask, &mut bytes[offset..]);
             count += L::store_packed(i, lanes, &mut packed[count..]);
-            for (w, rows) in rows.iter_mut().enumerate() {
-                let mut columns = [L::F::from(0.0); 12];
+            for (rows, width) in rows.iter_mut().zip(ROW_WIDTHS) {
+                let mut columns = [L::F::from(0.0); 40];
                 for (c, column) in columns.iter_mut().enumerate() {
                     *column = ((i & 0xffff) + c as i32 * 0x10000).to_float();
                 }
-                let width = w + 1;
                 L::store_rows(&columns[..width], &mut rows[offset * width..(offset + L::WIDTH) * width]);
             }
         }

@@ -2,7 +2,7 @@
 //! with deep reinforcement learning and search", 2019): a network learns how many moves a puzzle's states are from solved.
 //!
 //! One batch: walk backwards from the solved state, value all successors of where the walks end by a copy of the network that is
-//! renewed now and then, and learn 1 + the least of them. Where a puzzle's states can be numbered, the copy values each
+//! renewed now and then, and learn 1 + the least of them, or the length of the walk if that is less. Where a puzzle's states can be numbered, the copy values each
 //! representative once: the same numbers for less work. Nothing is allocated after [`Davi::new`].
 
 mod solve_test;
@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::lanes::Backend;
 use crate::lanes::rng::HostRng;
 use crate::nn::{Feed, Gradients, Method, Node, Optimizer, Options, Params, Plan, Precision, Schedule, Wanted};
-use crate::search::{PuzzleName, ValueFile, ValueNet};
+use crate::search::{HeldOut, PuzzleName, ValueFile, ValueNet};
 use crate::telemetry::Metric;
 use serde::{Deserialize, Serialize};
 use solve_test::SolveTest;
@@ -32,6 +32,11 @@ pub struct Settings {
     pub target_interval: u64,
     /// Walks have 1 to so many moves.
     pub scramble_depth: u32,
+    /// That limit at first, if it grows.
+    pub first_depth: u32,
+    /// Share of the run over which it grows, by the same factor in the same time: values are learned from the solved
+    /// state outwards.
+    pub depth_ramp: f64,
     /// The most moves that any state needs, if that is known, beyond which no target goes; 0 if not.
     pub most_moves: u32,
     /// What the network sees: cubies, or pairs of corners (cube2).
@@ -40,6 +45,8 @@ pub struct Settings {
     pub symmetry: bool,
     /// Share of states that are never learned from; with symmetry, whole orbits at a time.
     pub held_out: f64,
+    /// Moves from solved within which no state is held out: all others' values rest on those.
+    pub held_out_beyond: u32,
     /// Step size of the optimiser.
     pub learning_rate: f64,
     /// Lower the learning rate along half a cosine to a hundredth at the end of the run.
@@ -59,10 +66,13 @@ impl Default for Settings {
             batches: 10,
             target_interval: 50,
             scramble_depth: 100,
+            first_depth: 10,
+            depth_ramp: 0.0,
             most_moves: 0,
             view: View::Cubies,
             symmetry: false,
             held_out: 0.0,
+            held_out_beyond: 5,
             learning_rate: 1e-3,
             anneal_lr: true,
             max_grad_norm: 0.0,
@@ -82,6 +92,8 @@ pub const ENTRY: Entry = Entry {
         "batches",
         "target_interval",
         "scramble_depth",
+        "first_depth",
+        "depth_ramp",
         "most_moves",
         "learning_rate",
         "anneal_lr",
@@ -125,7 +137,10 @@ impl Settings {
         rule((1..=1 << 20).contains(&self.batches), "batches", &self.batches, "1..=1048576")?;
         rule(self.target_interval >= 1, "target_interval", &self.target_interval, "at least 1")?;
         rule((1..=1000).contains(&self.scramble_depth), "scramble_depth", &self.scramble_depth, "1..=1000")?;
+        rule((1..=1000).contains(&self.first_depth), "first_depth", &self.first_depth, "1..=1000")?;
         rule((0.0..=0.9).contains(&self.held_out), "held_out", &self.held_out, "0 to 0.9")?;
+        rule((0..=6).contains(&self.held_out_beyond), "held_out_beyond", &self.held_out_beyond, "0..=6")?;
+        rule((0.0..=1.0).contains(&self.depth_ramp), "depth_ramp", &self.depth_ramp, "0 to 1")?;
         rule(positive(self.learning_rate), "learning_rate", &self.learning_rate, "more than 0")?;
         rule(positive(self.adam_eps), "adam_eps", &self.adam_eps, "more than 0")?;
         rule(not_negative(self.huber_delta), "huber_delta", &self.huber_delta, "0 (never) or more")?;
@@ -178,6 +193,7 @@ pub struct Davi<P: Puzzle> {
     total_steps: u64,
     puzzle: P,
     file: ValueFile,
+    held_out: HeldOut<P::State>,
     params: Params,
     optimizer: Optimizer,
     schedule: Schedule,
@@ -186,6 +202,8 @@ pub struct Davi<P: Puzzle> {
     test: SolveTest<P::State>,
     /// `[B]`
     states: Vec<P::State>,
+    /// `[B]` moves of the walks there.
+    lengths: Vec<f32>,
     /// `[B, moves]` representatives of successors.
     successors: Vec<P::State>,
     /// `[B, shown]`
@@ -201,17 +219,6 @@ pub struct Davi<P: Puzzle> {
 
 /// Most rows that the copy values at once.
 const TARGET_ROWS: usize = 8192;
-
-/// Whether an orbit is held out of training, of which so many millionths are: a function of its representative's entries alone.
-pub fn held_out(entries: &[i32], millionths: u32) -> bool {
-    // FNV-1a over the entries, then the finaliser of MurmurHash3, so that shares are even.
-    let mut hash = entries.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &entry| {
-        (hash ^ u64::from(entry as u32)).wrapping_mul(0x0000_0100_0000_01b3)
-    });
-    hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
-    hash = (hash ^ (hash >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
-    (hash ^ (hash >> 33)) % 1_000_000 < u64::from(millionths)
-}
 
 impl<P: Puzzle> Davi<P> {
     /// Builds everything that the run will ever allocate.
@@ -245,6 +252,8 @@ impl<P: Puzzle> Davi<P> {
             values: vec![0.0; if numbered.is_some() { 0 } else { all }],
         };
         let test = SolveTest::new(&puzzle, &net, settings.scramble_depth, seed, &options)?;
+        let held_out = (settings.held_out * 1e6).round() as u32;
+        let file = ValueFile { puzzle: name, net, held_out, held_out_beyond: settings.held_out_beyond };
         let wanted = graph.input("target", [1]);
         let loss = match settings.huber_delta {
             0.0 => graph.mse_loss(value, wanted)?,
@@ -261,8 +270,10 @@ impl<P: Puzzle> Davi<P> {
                 true => Schedule::Cosine { from: rate, to: rate / 100.0 },
                 false => Schedule::Constant(rate),
             },
-            file: ValueFile { puzzle: name, net, held_out: (settings.held_out * 1e6).round() as u32 },
+            held_out: file.held_out(&puzzle),
+            file,
             states: vec![puzzle.solved(); size],
+            lengths: vec![0.0; size],
             successors: vec![puzzle.solved(); all],
             entries: vec![0; size * features.shown],
             targets: vec![0.0; size],
@@ -279,15 +290,24 @@ impl<P: Puzzle> Davi<P> {
         })
     }
 
-    /// Walks to the states of a batch, each a random one among those at the end of 1 to `scramble_depth` moves.
+    /// The most moves of a walk now: it grows by the same factor in the same time.
+    fn depth(&self) -> u32 {
+        let (all, ramp) = (self.settings.scramble_depth, self.settings.depth_ramp * self.total_steps as f64);
+        let steps = self.steps() as f64;
+        let first = f64::from(self.settings.first_depth.min(all));
+        if steps < ramp { (first * (f64::from(all) / first).powf(steps / ramp)).ceil() as u32 } else { all }
+    }
+
+    /// Walks to the states of a batch, each a random one among those at the end of 1 to `depth` moves.
     fn draw(&mut self) {
+        let depth = self.depth();
         let shown = self.file.net.shown;
         let (puzzle, moves) = (&self.puzzle, self.puzzle.moves() as u32);
-        let places = self.states.iter_mut().zip(self.entries.chunks_exact_mut(shown));
-        for (row, (state, entries)) in places.enumerate() {
+        let places = self.states.iter_mut().zip(self.entries.chunks_exact_mut(shown)).zip(&mut self.lengths);
+        for (row, ((state, entries), walked)) in places.enumerate() {
             let (low, high) = (self.updates as u32, (self.updates >> 32) as u32);
             let mut rng = HostRng::new(self.seed, row as u32, low, high);
-            let length = 1 + rng.below(self.settings.scramble_depth);
+            let length = 1 + rng.below(depth);
             let mut last = rng.below(moves);
             let mut now = puzzle.turned(puzzle.solved(), last as usize);
             let mut done = 1;
@@ -295,8 +315,8 @@ impl<P: Puzzle> Davi<P> {
                 if done >= length {
                     let representative = puzzle.representative(now);
                     puzzle.encode(representative, entries);
-                    if self.file.held_out == 0 || !held_out(entries, self.file.held_out) {
-                        *state = now;
+                    if self.held_out.is_empty() || !self.held_out.holds(representative, entries) {
+                        (*state, *walked) = (now, done as f32);
                         break;
                     }
                 }
@@ -343,8 +363,8 @@ impl<P: Puzzle> Davi<P> {
             }
         }
         self.valued += target.run(puzzle, self.file.net.shown, first) as u64;
-        let rows = states.iter().zip(successors.chunks_exact(moves)).zip(targets.iter_mut()).enumerate();
-        for (row, ((state, successors), wanted)) in rows {
+        let rows = states.iter().zip(&self.lengths).zip(successors.chunks_exact(moves)).zip(targets.iter_mut());
+        for (row, (((state, &walked), successors), wanted)) in rows.enumerate() {
             let mut least = f32::INFINITY;
             for (m, &successor) in successors.iter().enumerate() {
                 let value = match (successor == solved, numbered) {
@@ -354,7 +374,8 @@ impl<P: Puzzle> Davi<P> {
                 };
                 least = least.min(value);
             }
-            *wanted = if *state == solved { 0.0 } else { (1.0 + least).min(most) };
+            // Who walks back along the way that led here has solved it.
+            *wanted = if *state == solved { 0.0 } else { (1.0 + least).min(most).min(walked) };
         }
     }
 

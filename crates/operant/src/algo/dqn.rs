@@ -247,8 +247,13 @@ impl Dqn {
             dueling: settings.dueling,
             noisy: settings.noisy,
             quantiles,
-            ..network.action_value(obs, actions, image)?
+            ..network.action_value(&spec, image)?
         };
+        if network.entries.is_some() && settings.normalize_obs {
+            let text =
+                "dqn.normalize_obs beside network.encoder = entries: wanted false; numbers of entries stay as they are";
+            return Err(Error::Invalid(text.into()));
+        }
         let shape = ReplayShape {
             envs: n,
             rows: settings.buffer_size / n,

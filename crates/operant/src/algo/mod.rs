@@ -7,6 +7,7 @@ pub mod davi;
 pub mod dqn;
 mod gradients;
 mod policy;
+mod policy_values;
 mod popart;
 pub mod ppo;
 mod saved;
@@ -15,6 +16,7 @@ mod scratch;
 pub use curiosity::Curiosity;
 pub use curriculum::Settings as CurriculumSettings;
 pub use policy::{ActionsMut, Actor, EncoderName, Head, MemoryName, NetworkSettings, OBS_LIMIT, Policy};
+pub use policy_values::{PolicyValues, Rewards};
 
 use crate::config::Table;
 use crate::data::Episodes;

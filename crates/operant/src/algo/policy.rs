@@ -2,7 +2,7 @@
 //! through.
 
 use crate::data::{ActionColumn, Running};
-use crate::env::{ActionSpace, Spec};
+use crate::env::{ActionSpace, Channel, Spec};
 use crate::error::{Error, Result};
 use crate::lanes::Backend;
 use crate::nn::dist::{DiagGaussian, Draws, Factored};
@@ -23,7 +23,8 @@ pub struct NetworkSettings {
     pub memory: MemoryName,
     /// Numbers of its output.
     pub memory_size: usize,
-    /// What sees an image first: conv (convolutions), flat (nothing), or auto (conv where both sides have 8 pixels or more).
+    /// What sees an observation first: conv (convolutions, for images), entries (a learned vector for each number, which is that of
+    /// an entry; dqn), flat (nothing), or auto (conv where both sides of an image have 8 pixels or more).
     pub encoder: EncoderName,
 }
 
@@ -37,6 +38,8 @@ pub enum EncoderName {
     Flat,
     /// Convolutions.
     Conv,
+    /// The sum of a learned vector for every number, which is that of an entry.
+    Entries,
 }
 
 /// Pixels of the smallest side for which `auto` takes convolutions.
@@ -91,22 +94,27 @@ impl NetworkSettings {
         })
     }
 
-    /// The network that values the actions of an env, without what only some algorithms add. `actions` are choices.
-    pub fn action_value(&self, inputs: usize, actions: usize, image: Option<Image>) -> Result<ActionValue> {
+    /// The network that values the choices of an env, without what only some algorithms add.
+    pub fn action_value(&self, spec: &Spec, image: Option<Image>) -> Result<ActionValue> {
         self.check_hidden()?;
+        let entries = match self.encoder {
+            EncoderName::Entries => Some(entries_of(spec)?),
+            _ => None,
+        };
         if self.memory != MemoryName::None {
             let text = "network.memory: values of actions are learned from single steps; wanted none";
             return Err(Error::Invalid(text.into()));
         }
         Ok(ActionValue {
-            inputs,
+            inputs: spec.observation.len(),
             hidden: self.hidden.clone(),
-            actions,
+            actions: spec.action.choices(),
             activation: self.activation,
             dueling: false,
             noisy: false,
             quantiles: None,
-            image: self.encoder(image)?,
+            image: if entries.is_some() { None } else { self.encoder(image)? },
+            entries,
         })
     }
 
@@ -132,11 +140,28 @@ impl NetworkSettings {
                 "network.encoder = conv beside network.memory: wanted one of them; flat goes with a memory".into(),
             )),
             (EncoderName::Conv, Some(image)) => Ok(Some(ImageEncoder::small(image))),
+            (EncoderName::Entries, _) => Err(Error::Invalid(
+                "network.encoder = entries: it is for networks that value actions; wanted dqn, or flat".into(),
+            )),
             (EncoderName::Conv, None) => {
                 Err(Error::Invalid("network.encoder = conv: this env shows no image; wanted flat or auto".into()))
             }
         }
     }
+}
+
+/// How many entries an env's observation numbers name; an error if they are no such numbers.
+fn entries_of(spec: &Spec) -> Result<usize> {
+    // Above this not every whole number is an f32.
+    let names = |channel: &Channel| channel.low == 0.0 && channel.high.fract() == 0.0 && channel.high < 16_777_216.0;
+    let most = spec.observation.iter().map(|channel| channel.high).fold(0.0, f32::max);
+    if most < 2.0 || !spec.observation.iter().all(names) {
+        return Err(Error::Invalid(format!(
+            "network.encoder = entries: observations of {} are no numbers of entries; wanted flat or auto",
+            spec.name
+        )));
+    }
+    Ok(most as usize + 1)
 }
 
 /// What a policy's first output means.

@@ -1,7 +1,8 @@
 //! The 2×2×2 cube with one corner that never moves: 3,674,160 states, quarter turns of R, U and F.
 
-use super::cube::{self, Cubies, FACES, POCKET_FACES, Turn, add_mod3, move_fields, next_move};
-use super::{Action, ActionSpace, Canvas, Channel, Env, Spec, Step};
+use super::cube::{self, Cubies, FACES, POCKET_FACES, Pocket, Turn, add_mod3, least_image, move_fields, next_move};
+use super::{Action, ActionSpace, Canvas, Channel, Env, Param, Params, Spec, Step, Views};
+use crate::error::Result;
 use crate::lanes::{Int, Lanes, Rng, Scalar, select};
 use crate::{columns, params};
 
@@ -14,6 +15,10 @@ params! {
         mixed: bool = false, 0.0..=1.0, "";
         /// add half turns of R, U and F to the actions
         half_turns: bool = false, 0.0..=1.0, "";
+        /// show the cube, and turn it, as the least of its images under 3 rotations and a mirror, so that six states are one
+        symmetry: bool = false, 0.0..=1.0, "";
+        /// show each two places' corners as the number of one of 9,261 entries in place of stickers
+        pairs: bool = false, 0.0..=1.0, "";
         /// reward of every turn
         step_reward: f32 = -0.01, -1.0..=0.0, "";
         /// reward of solving it, beside that of the turn
@@ -75,6 +80,27 @@ impl Cube2 {
         if self.half_turns { 3 * FACE_COUNT } else { 2 * FACE_COUNT }
     }
 
+    /// The state as it is looked at.
+    #[inline(always)]
+    fn seen<L: Lanes>(&self, s: &State<L>) -> State<L> {
+        if !self.symmetry {
+            return State { corners: s.corners, twists: s.twists };
+        }
+        let (corners, twists) = least_image::<L>(s.corners, s.twists);
+        State { corners, twists }
+    }
+
+    fn channels(&self) -> Vec<Channel> {
+        if self.pairs {
+            let most = (Pocket::PAIR_ENTRIES - 1) as f32;
+            let channel = |(a, b)| Channel::new(format!("entry of places {a} and {b}"), 0.0, most);
+            return (1..PLACES).flat_map(|b| (0..b).map(move |a| (a, b))).map(channel).collect();
+        }
+        let channel = |facelet: usize, colour: char| format!("{}{} is {colour}", FACES[facelet / 4], facelet % 4 + 1);
+        let channels = |facelet| FACES.map(|colour| Channel::new(channel(facelet, colour), 0.0, 1.0));
+        (0..24).flat_map(channels).collect()
+    }
+
     /// The state after an action; one that is out of range turns nothing.
     #[inline(always)]
     fn after<L: Lanes>(&self, s: State<L>, action: L::I) -> State<L> {
@@ -91,14 +117,12 @@ impl Env for Cube2 {
     type Obs<L: Lanes> = [L::F; 144];
 
     fn spec(&self) -> Spec {
-        let channel = |facelet: usize, colour: char| format!("{}{} is {colour}", FACES[facelet / 4], facelet % 4 + 1);
-        let channels = |facelet| FACES.map(|colour| Channel::new(channel(facelet, colour), 0.0, 1.0));
         Spec {
             name: "cube2",
             id: "operant/Cube2-v0",
             summary: "solve a scrambled 2×2×2 cube",
             reference: "quarter-turn metric, corner DBL fixed",
-            observation: (0..24).flat_map(channels).collect(),
+            observation: self.channels(),
             action: ActionSpace::Discrete(self.actions()),
             masked: false,
             time_limit: Some(30),
@@ -126,7 +150,7 @@ impl Env for Cube2 {
 
     #[inline(always)]
     fn step<L: Lanes>(&self, s: State<L>, action: Action<L>, _: &mut Rng<L>) -> Step<L, State<L>> {
-        let state = self.after::<L>(s, action.index(0));
+        let state = self.after::<L>(self.seen::<L>(&s), action.index(0));
         let terminated = is_solved::<L>(&state);
         let reward = select(terminated, self.step_reward + self.solved_reward, self.step_reward);
         Step { state, reward, terminated }
@@ -134,6 +158,7 @@ impl Env for Cube2 {
 
     #[inline(always)]
     fn observe<L: Lanes>(&self, s: &State<L>) -> [L::F; 144] {
+        let s = self.seen::<L>(s);
         let mut seen = [L::F::from(0.0); 144];
         for place in 0..PLACES {
             let shift = place as u32 * FIELD;
@@ -158,6 +183,88 @@ impl Env for Cube2 {
     fn draw(&self, s: &State<Scalar>) -> Option<Canvas> {
         Some(cube::draw_net(&unpack(s.corners.get(), s.twists.get()), 2))
     }
+}
+
+/// [`Cube2`] with the parameter `pairs`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cube2Pairs(Cube2);
+
+impl Default for Cube2Pairs {
+    fn default() -> Self {
+        Self(Cube2 { pairs: true, ..Cube2::default() })
+    }
+}
+
+impl Views for Cube2 {
+    type Other = Cube2Pairs;
+
+    fn other(&self) -> Option<Cube2Pairs> {
+        self.pairs.then_some(Cube2Pairs(*self))
+    }
+}
+
+impl Params for Cube2Pairs {
+    fn params(&self) -> Vec<Param> {
+        self.0.params()
+    }
+
+    fn store(&mut self, index: usize, value: f64) {
+        self.0.store(index, value);
+    }
+}
+
+impl Env for Cube2Pairs {
+    type State<L: Lanes> = State<L>;
+    type Obs<L: Lanes> = [L::F; Pocket::PAIRS];
+
+    fn spec(&self) -> Spec {
+        self.0.spec()
+    }
+
+    fn validate(&self) -> Result<()> {
+        self.0.validate()
+    }
+
+    #[inline(always)]
+    fn reset<L: Lanes>(&self, rng: &mut Rng<L>) -> State<L> {
+        self.0.reset::<L>(rng)
+    }
+
+    #[inline(always)]
+    fn step<L: Lanes>(&self, s: State<L>, action: Action<L>, rng: &mut Rng<L>) -> Step<L, State<L>> {
+        self.0.step::<L>(s, action, rng)
+    }
+
+    #[inline(always)]
+    fn observe<L: Lanes>(&self, s: &State<L>) -> [L::F; Pocket::PAIRS] {
+        let s = self.0.seen::<L>(s);
+        let mut codes = [L::I::from(0); PLACES];
+        for (place, code) in codes.iter_mut().enumerate() {
+            let shift = place as u32 * FIELD;
+            *code = (s.corners.shr(shift) & 15) * 3 + (s.twists.shr(shift) & 15);
+        }
+        let mut seen = [L::F::from(0.0); Pocket::PAIRS];
+        let mut pair = 0;
+        for b in 1..PLACES {
+            for a in 0..b {
+                let first = (pair * Pocket::CODES * Pocket::CODES) as i32;
+                seen[pair] = (codes[a] * Pocket::CODES as i32 + codes[b] + first).to_float();
+                pair += 1;
+            }
+        }
+        seen
+    }
+
+    fn draw(&self, s: &State<Scalar>) -> Option<Canvas> {
+        self.0.draw(s)
+    }
+}
+
+/// The two words of a 2×2×2 cube's pieces.
+pub(super) fn pack(cube: &Cubies) -> [i32; 2] {
+    let word =
+        |fields: &[u8]| (0..PLACES).fold(0, |word, place| word | i32::from(fields[place]) << (place as u32 * FIELD));
+    [word(&cube.corners), word(&cube.twists)]
 }
 
 /// The pieces of a state's two words; places beyond them are home.

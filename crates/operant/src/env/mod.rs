@@ -49,7 +49,7 @@ pub use mountaincar::MountainCar;
 pub use mountaincar_continuous::MountainCarContinuous;
 pub use params::{Param, ParamValue, Params, ordered};
 pub use pendulum::Pendulum;
-pub use registry::{Door, Entry, REGISTRY, find};
+pub use registry::{Door, Entry, REGISTRY, Views, find};
 pub use row::{Row, RowBuf};
 pub use spec::{ActionSpace, Channel, Spec};
 

@@ -1,7 +1,7 @@
 //! Puzzles: one solved state, moves that cost the same and can be undone. What value iteration learns and search solves.
 
 use super::cube::{Cubies, POCKET_STATES, Pocket};
-use super::cube3;
+use super::{cube2, cube3};
 use crate::error::{Error, Result};
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -10,6 +10,8 @@ use std::hash::Hash;
 pub trait Puzzle: Send + Sync + 'static {
     /// A state.
     type State: Copy + Eq + Ord + Hash + Debug + Default + Send + Sync;
+    /// Columns of a state in its env.
+    type Words: AsRef<[i32]>;
     /// Moves from any state.
     fn moves(&self) -> usize;
     /// The move that undoes a move.
@@ -30,6 +32,8 @@ pub trait Puzzle: Send + Sync + 'static {
     fn states(&self) -> Option<usize> {
         None
     }
+    /// The state as its env keeps it.
+    fn words(&self, state: Self::State) -> Self::Words;
     /// The state's number, below [`Puzzle::states`].
     fn number(&self, state: Self::State) -> usize {
         let _ = state;
@@ -84,6 +88,11 @@ impl PocketPuzzle {
 
 impl Puzzle for PocketPuzzle {
     type State = u32;
+    type Words = [i32; 2];
+
+    fn words(&self, state: u32) -> [i32; 2] {
+        cube2::pack(&Pocket::cubies(state))
+    }
 
     fn moves(&self) -> usize {
         self.moves
@@ -168,6 +177,11 @@ impl CubePuzzle {
 
 impl Puzzle for CubePuzzle {
     type State = [i32; 4];
+    type Words = [i32; 4];
+
+    fn words(&self, state: [i32; 4]) -> [i32; 4] {
+        state
+    }
 
     fn moves(&self) -> usize {
         self.moves

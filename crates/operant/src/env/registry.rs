@@ -14,7 +14,7 @@ pub static REGISTRY: &[Entry] = &[
     Entry::lanes::<super::pendulum::Pendulum>(),
     Entry::lanes::<super::acrobot::Acrobot>(),
     Entry::host::<super::gridworld::GridWorld>(),
-    Entry::lanes::<super::cube2::Cube2>(),
+    Entry::views::<super::cube2::Cube2>(),
     Entry::lanes::<super::cube3::Cube3>(),
     Entry::lanes::<super::probe::Identity>(),
     Entry::lanes::<super::probe::Delayed>(),
@@ -76,6 +76,21 @@ fn with_params<E: Params + Default>(params: &[(&str, f64)]) -> Result<E> {
     Ok(env)
 }
 
+fn build_lanes<E: Env>(env: E, options: &Options) -> Result<Box<dyn VecEnv>> {
+    Ok(match &options.device {
+        Device::Cpu => Box::new(LaneVec::new(env, options)?),
+        Device::Cuda(gpu) => Box::new(CudaVec::new(env, gpu, options)?),
+    })
+}
+
+/// An env whose parameters also choose between two observations of different size, which are types.
+pub trait Views: Env {
+    /// The env with the other observation.
+    type Other: Env;
+    /// It, if the parameters say so.
+    fn other(&self) -> Option<Self::Other>;
+}
+
 impl Entry {
     /// An env over lanes.
     pub const fn lanes<E: Env>() -> Self {
@@ -83,15 +98,28 @@ impl Entry {
             door: Door::Lanes,
             spec: || E::default().spec(),
             params: || E::default().params(),
-            build: |params, options| {
-                let env = with_params::<E>(params)?;
-                Ok(match &options.device {
-                    Device::Cpu => Box::new(LaneVec::new(env, options)?),
-                    Device::Cuda(gpu) => Box::new(CudaVec::new(env, gpu, options)?),
-                })
-            },
+            build: |params, options| build_lanes(with_params::<E>(params)?, options),
             source: Some(|params| Ok(emit::c_source(&with_params::<E>(params)?))),
             kernels: Some(|params, shape| Ok(emit::cuda_source(&with_params::<E>(params)?, shape))),
+        }
+    }
+
+    /// An env over lanes that shows other observations if its parameters say so.
+    pub const fn views<E: Views>() -> Self {
+        Self {
+            build: |params, options| {
+                let env = with_params::<E>(params)?;
+                env.other().map_or_else(|| build_lanes(env, options), |other| build_lanes(other, options))
+            },
+            source: Some(|params| {
+                let env = with_params::<E>(params)?;
+                Ok(env.other().map_or_else(|| emit::c_source(&env), |other| emit::c_source(&other)))
+            }),
+            kernels: Some(|params, shape| {
+                let env = with_params::<E>(params)?;
+                Ok(env.other().map_or_else(|| emit::cuda_source(&env, shape), |other| emit::cuda_source(&other, shape)))
+            }),
+            ..Self::lanes::<E>()
         }
     }
 

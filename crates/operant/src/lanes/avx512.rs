@@ -4,7 +4,7 @@
 //! instructions. Every function is inlined into a `#[target_feature]` body there: that is for speed.
 #![allow(unsafe_code)]
 
-use super::{Float, Int, Lanes, Mask, Select, Simd, math, store_rows_by_element, tanh_table};
+use super::{Float, Int, Lanes, Mask, Select, Simd, math, tanh_table};
 use std::arch::x86_64::*;
 use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Sub};
 
@@ -461,7 +461,8 @@ impl<const FUSE: bool> Simd for Avx512<FUSE> {
         let out = &mut out[..16];
         simd!(_mm_storeu_si128(out.as_mut_ptr().cast(), _mm_maskz_set1_epi8(mask.0, 1)));
     }
-    /// Rows of up to 8 columns are assembled in registers: scalar stores would cost more than a CartPole step.
+    /// Rows of up to 8 columns are assembled in registers: scalar stores would cost more than a CartPole step. Wider ones are
+    /// transposed 16 columns at a time.
     #[inline(always)]
     fn store_rows(columns: &[F<FUSE>], out: &mut [f32]) {
         let width = columns.len();
@@ -470,7 +471,18 @@ impl<const FUSE: bool> Simd for Avx512<FUSE> {
             return Self::store_f(columns[0], out);
         }
         if width > 8 {
-            return store_rows_by_element::<Self>(columns, out);
+            for (chunk, columns) in columns.chunks(16).enumerate() {
+                let mut tile = [F::from(0.0); 16];
+                tile[..columns.len()].copy_from_slice(columns);
+                let tile = transposed::<FUSE>(&tile);
+                let kept = M(((1u32 << columns.len()) - 1) as u16);
+                for (lane, row) in tile.iter().enumerate() {
+                    let place = &mut out[lane * width + 16 * chunk..][..columns.len()];
+                    // SAFETY: as in `simd!`; the mask keeps to the `columns.len()` places of the row.
+                    unsafe { _mm512_mask_storeu_ps(place.as_mut_ptr(), kept.0, row.0) };
+                }
+            }
+            return;
         }
         for (v, part) in out.chunks_exact_mut(16).enumerate() {
             // Output place p = 16·v + i holds lane p / width of column p % width; two columns come by one permutation.
@@ -489,6 +501,36 @@ impl<const FUSE: bool> Simd for Avx512<FUSE> {
             });
         }
     }
+}
+
+/// Lane i of number j becomes lane j of number i.
+#[inline(always)]
+fn transposed<const FUSE: bool>(x: &[F<FUSE>; 16]) -> [F<FUSE>; 16] {
+    let (mut pairs, mut fours, mut all) = (*x, *x, *x);
+    simd!({
+        for i in (0..16).step_by(2) {
+            pairs[i] = F(_mm512_unpacklo_ps(x[i].0, x[i + 1].0));
+            pairs[i + 1] = F(_mm512_unpackhi_ps(x[i].0, x[i + 1].0));
+        }
+        for i in (0..16).step_by(4) {
+            for j in 0..2 {
+                let (a, b) = (_mm512_castps_pd(pairs[i + j].0), _mm512_castps_pd(pairs[i + j + 2].0));
+                fours[i + 2 * j] = F(_mm512_castpd_ps(_mm512_unpacklo_pd(a, b)));
+                fours[i + 2 * j + 1] = F(_mm512_castpd_ps(_mm512_unpackhi_pd(a, b)));
+            }
+        }
+        // Quarter q of `fours[4 · i + j]` holds lane 4 · q + j of numbers 4 · i to 4 · i + 3.
+        for j in 0..4 {
+            let (a, b, c, d) = (fours[j].0, fours[4 + j].0, fours[8 + j].0, fours[12 + j].0);
+            let even = (_mm512_shuffle_f32x4::<0x88>(a, b), _mm512_shuffle_f32x4::<0x88>(c, d));
+            let odd = (_mm512_shuffle_f32x4::<0xdd>(a, b), _mm512_shuffle_f32x4::<0xdd>(c, d));
+            all[j] = F(_mm512_shuffle_f32x4::<0x88>(even.0, even.1));
+            all[4 + j] = F(_mm512_shuffle_f32x4::<0x88>(odd.0, odd.1));
+            all[8 + j] = F(_mm512_shuffle_f32x4::<0xdd>(even.0, even.1));
+            all[12 + j] = F(_mm512_shuffle_f32x4::<0xdd>(odd.0, odd.1));
+        }
+    });
+    all
 }
 
 /// How 16 consecutive places of a row-major block are fed from pairs of its columns.

@@ -38,6 +38,10 @@ pub struct ActionValue {
     /// Convolutions between the observation, which is an image then, and all else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<ImageEncoder>,
+    /// Whether observation numbers are those of entries, of which there are so many: the first hidden layer is then the sum of a
+    /// learned vector of each, `trunk.0`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entries: Option<usize>,
 }
 
 /// Where layers are added, and whether with noise.
@@ -97,6 +101,11 @@ impl ActionValue {
         let Some((&last, trunk)) = self.hidden.split_last() else {
             return Err(Error::Invalid("a network of action values without hidden layers: wanted one or more".into()));
         };
+        if self.entries.is_some() && (trunk.is_empty() || self.image.is_some()) {
+            return Err(Error::Invalid(
+                "a network that sees entries: wanted two or more hidden layers and no image".into(),
+            ));
+        }
         let mut g = Graph::new();
         let input = g.input("obs", [self.inputs]);
         let mut h = input;
@@ -104,7 +113,11 @@ impl ActionValue {
             h = image.add(&mut g, input, self.inputs)?;
         }
         for (i, &size) in trunk.iter().enumerate() {
-            h = g.linear(&format!("trunk.{}", 2 * i), h, size)?;
+            let name = format!("trunk.{}", 2 * i);
+            h = match self.entries.filter(|_| i == 0) {
+                Some(entries) => g.embedding_sum(&name, h, entries, size)?,
+                None => g.linear(&name, h, size)?,
+            };
             h = g.activation(h, self.activation)?;
         }
         let (actions, atoms, act) = (self.actions, self.quantiles.unwrap_or(1), self.activation);

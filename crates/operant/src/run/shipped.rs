@@ -11,7 +11,7 @@ macro_rules! shipped {
 
 shipped! {
     "dqn":
-        "cartpole" "mountaincar" "gridworld" "probe_identity" "probe_delayed" "probe_truncation" "probe_masked";
+        "cartpole" "mountaincar" "gridworld" "cube2" "cube3" "probe_identity" "probe_delayed" "probe_truncation" "probe_masked";
     "ppo":
         "cartpole" "mountaincar" "mountaincar_continuous" "pendulum" "acrobot" "gridworld" "cube2" "cube3"
         "probe_identity" "probe_delayed" "probe_truncation" "probe_masked" "probe_memory";

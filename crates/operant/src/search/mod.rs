@@ -7,11 +7,13 @@
 mod astar;
 mod beam;
 mod greedy;
+mod held_out;
 mod value_net;
 
 pub use astar::{AstarSettings, astar};
 pub use beam::beam;
 pub use greedy::greedy;
+pub use held_out::HeldOut;
 pub use value_net::{Evaluator, PuzzleName, ValueFile, ValueNet};
 
 /// Estimates of how many moves states are from solved.

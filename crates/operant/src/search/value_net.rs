@@ -1,6 +1,6 @@
 //! A network that estimates how far a puzzle's states are from solved, and the file that holds it.
 
-use super::Values;
+use super::{HeldOut, Values};
 use crate::env::puzzle::{CubePuzzle, Features, PocketPuzzle, Puzzle, View};
 use crate::error::{Error, Result};
 use crate::nn::{Act, Feed, Graph, Init, Metadata, Node, Options, Params, Plan};
@@ -48,6 +48,9 @@ pub struct ValueFile {
     pub net: ValueNet,
     /// Share of orbits that training never saw, in millionths.
     pub held_out: u32,
+    /// It saw all within so many moves of solved.
+    #[serde(default)]
+    pub held_out_beyond: u32,
 }
 
 impl ValueNet {
@@ -82,6 +85,11 @@ impl ValueFile {
     pub fn to_bytes(&self, params: &Params) -> Vec<u8> {
         let text = serde_json::to_string(self).expect("numbers and names are JSON");
         params.to_bytes(&Metadata::from([(KEY.to_owned(), text)]))
+    }
+
+    /// Tells states that training never saw.
+    pub fn held_out<P: Puzzle>(&self, puzzle: &P) -> HeldOut<P::State> {
+        HeldOut::new(puzzle, self.held_out, self.held_out_beyond)
     }
 
     /// Reads such bytes.

@@ -10,6 +10,7 @@ mod notation;
 mod picture;
 mod pocket;
 mod pocket_table;
+mod symmetry;
 mod turns;
 
 pub use cubies::Cubies;
@@ -19,6 +20,7 @@ pub use picture::ansi_net;
 pub(super) use picture::draw_net;
 pub use pocket::{POCKET_STATES, Pocket};
 pub use pocket_table::{DistanceTable, Metric};
+pub(super) use symmetry::least_image;
 pub(super) use turns::{CORNER_BITS, EDGE_BITS, Turn, WORD_EDGES, add_mod3, move_fields, next_move, turns};
 
 /// Faces in the order of facelet strings and colours.

@@ -3,7 +3,7 @@
 //! A number is `rank of the corners' permutation · 729 + twists of the first six as a number of base 3`. A turn changes
 //! either part by itself, so that it is two look-ups.
 
-use super::{Cubies, POCKET_FACES};
+use super::{Cubies, POCKET_FACES, symmetry};
 use crate::error::{Error, Result};
 use crate::lanes::rng::HostRng;
 
@@ -180,6 +180,8 @@ impl Pocket {
 
     /// Pairs of corners.
     pub const PAIRS: usize = PAIRS;
+    /// Places and twists of a corner.
+    pub const CODES: usize = CODES;
 }
 
 /// Pairs of seven corners.
@@ -188,20 +190,14 @@ const PAIRS: usize = PLACES * (PLACES - 1) / 2;
 const CODES: usize = PLACES * 3;
 
 /// The whole cube turned by a third about the axis from URF to DBL.
-const ROTATION: Cubies = Cubies {
-    corners: [0, 4, 5, 1, 3, 6, 2, 7],
-    twists: [1, 2, 1, 2, 2, 1, 1, 2],
-    edges: Cubies::SOLVED.edges,
-    flips: Cubies::SOLVED.flips,
-};
+const ROTATION: Cubies = Cubies { corners: symmetry::ROTATION.0, twists: symmetry::ROTATION.1, ..Cubies::SOLVED };
 
 /// The mirror image that swaps the faces R and F: a third clockwise becomes one anticlockwise.
 fn mirror(cube: &Cubies) -> Cubies {
-    const SWAP: [u8; 8] = [0, 3, 2, 1, 4, 6, 5, 7];
     let mut image = *cube;
     for place in 0..8 {
-        let to = usize::from(SWAP[place]);
-        image.corners[to] = SWAP[usize::from(cube.corners[place])];
+        let to = usize::from(symmetry::MIRROR[place]);
+        image.corners[to] = symmetry::MIRROR[usize::from(cube.corners[place])];
         image.twists[to] = (3 - cube.twists[place]) % 3;
     }
     image

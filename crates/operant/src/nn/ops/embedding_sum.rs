@@ -1,6 +1,6 @@
 //! Several integers as the sum of their learned vectors: a linear layer over one-hots that reads only the rows that count.
 
-use super::super::check::{Case, Random, ints, whole};
+use super::super::check::{Case, Random, Values, fixed, ints, rows, whole, with};
 use super::super::elementwise::{Plus, update};
 use super::super::op::{Backward, Forward, Kind, Needs, Op, Type, Types};
 use super::super::real::Real;
@@ -8,7 +8,7 @@ use super::super::{Graph, Init, Node};
 use crate::Result;
 use crate::lanes::Vectors;
 
-/// Inputs: integers `[B, K]` below V and a weight `[V, D]`; the output is `[B, D]`.
+/// Inputs: integers `[B, K]` below V, or real numbers that are such integers, and a weight `[V, D]`; the output is `[B, D]`.
 #[derive(Clone, Copy, Debug)]
 pub struct EmbeddingSum;
 
@@ -17,7 +17,7 @@ impl Op for EmbeddingSum {
 
     fn outputs(&self, x: &[Type]) -> Result<Vec<Type>, String> {
         match x {
-            [index, weight] if index.kind == Kind::Ints && weight.kind == Kind::Whole && !weight.is_empty() => {
+            [index, weight] if index.kind != Kind::Whole && weight.kind == Kind::Whole && !weight.is_empty() => {
                 match (&index.shape[..], &weight.shape[..]) {
                     ([count], [_, d]) if *count > 0 => Ok(vec![Type::rows([*d])]),
                     _ => Err("wanted integers [rows, at least 1] and a weight [entries, features]".into()),
@@ -27,17 +27,22 @@ impl Op for EmbeddingSum {
         }
     }
 
-    fn needs(&self, _: &Types) -> Needs {
-        Needs::default()
+    fn needs(&self, types: &Types) -> Needs {
+        Needs { inputs: u32::from(types.x[0].kind == Kind::Rows), outputs: 0 }
     }
 
     #[inline(always)]
     fn forward<R: Real, L: Vectors<R>>(&self, c: &mut Forward<R>) {
         let (d, k) = (c.types.x[1].shape[1], c.types.x[0].shape[0]);
-        for (y, indices) in c.y[0].chunks_exact_mut(d).zip(c.ints[0].chunks_exact(k)) {
-            y.copy_from_slice(&c.x[1][indices[0] as usize * d..][..d]);
-            for &i in &indices[1..] {
-                update::<R, L, _>(Plus, &c.x[1][i as usize * d..][..d], y);
+        let real = c.types.x[0].kind == Kind::Rows;
+        for (row, y) in c.y[0].chunks_exact_mut(d).enumerate() {
+            for entry in row * k..(row + 1) * k {
+                let i = if real { c.x[0][entry].wide() as usize } else { c.ints[0][entry] as usize };
+                let vector = &c.x[1][i * d..][..d];
+                match entry == row * k {
+                    true => y.copy_from_slice(vector),
+                    false => update::<R, L, _>(Plus, vector, y),
+                }
             }
         }
     }
@@ -45,22 +50,31 @@ impl Op for EmbeddingSum {
     #[inline(always)]
     fn backward<R: Real, L: Vectors<R>>(&self, c: &mut Backward<R>) {
         let (d, k) = (c.types.x[1].shape[1], c.types.x[0].shape[0]);
-        for (dy, indices) in c.dy[0].chunks_exact(d).zip(c.ints[0].chunks_exact(k)) {
-            for &i in indices {
-                update::<R, L, _>(Plus, dy, &mut c.dx[1][i as usize * d..][..d]);
+        let real = c.types.x[0].kind == Kind::Rows;
+        // A number of an entry has no gradient.
+        c.dx[0].fill(R::of(0.0));
+        for (row, dy) in c.dy[0].chunks_exact(d).enumerate() {
+            for entry in row * k..(row + 1) * k {
+                let i = if real { c.x[0][entry].wide() as usize } else { c.ints[0][entry] as usize };
+                update::<R, L, _>(Plus, dy, &mut c.dx[1][i * d..][..d]);
             }
         }
     }
 
     fn cases(random: &mut Random) -> Vec<Case> {
         let (v, d, k) = (random.size(1, 8), random.size(1, 40), random.size(1, 4));
-        vec![Case::op(Self, [ints([1], v), whole([v, d])]), Case::op(Self, [ints([k], v), whole([v, d])])]
+        let real = fixed(with(Values::Below(v), rows([k])));
+        vec![
+            Case::op(Self, [ints([1], v), whole([v, d])]),
+            Case::op(Self, [ints([k], v), whole([v, d])]),
+            Case::op(Self, [real, whole([v, d])]),
+        ]
     }
 }
 
 impl Graph {
-    /// The sum of the rows of the parameter `<name>.weight` `[entries, features]` that integers `[B, K]` name, plus `<name>.bias`. A
-    /// run panics at an integer that is not below `entries`.
+    /// The sum of the rows of the parameter `<name>.weight` `[entries, features]` that integers `[B, K]` name, as such or as real
+    /// numbers, plus `<name>.bias`. A run panics at one that is not below `entries`.
     pub fn embedding_sum(&mut self, name: &str, index: Node, entries: usize, features: usize) -> Result<Node> {
         let count = self.shape(index).iter().product::<usize>().max(1);
         // Like a linear layer of so many inputs that are 1, with a ReLU behind it (He et al., arXiv:1502.01852).

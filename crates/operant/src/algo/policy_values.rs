@@ -1,0 +1,106 @@
+//! What a policy's network says of a puzzle's states, for search: how many moves its values of actions promise.
+//!
+//! The run's own env shows the states, so that whatever observation it was trained on is the one that is seen here.
+
+use super::{Actor, OBS_LIMIT, Policy};
+use crate::env::puzzle::Puzzle;
+use crate::env::{self, RowBuf, Seeds, VecEnv};
+use crate::error::{Error, Result};
+use crate::nn::Options;
+use crate::search::Values;
+use std::sync::Arc;
+
+/// States that a network sees at once.
+const ROWS: usize = 4096;
+
+/// What turns and solving earn, and the discount: how many moves a value stands for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rewards {
+    /// Of every move, 0 or less.
+    pub step: f64,
+    /// Of the last one beside that, 0 or more.
+    pub solved: f64,
+    /// γ.
+    pub gamma: f64,
+}
+
+impl Rewards {
+    /// The number of moves d for which `step·(1 + γ + … + γᵈ⁻¹) + solved·γᵈ⁻¹` is this value; where rewards say nothing of moves, a number
+    /// that is less for larger values.
+    pub fn moves(&self, value: f64) -> f64 {
+        let Self { step, solved, gamma } = *self;
+        if gamma >= 1.0 {
+            return if step < 0.0 { (value - solved) / step } else { -value };
+        }
+        let scale = solved * (1.0 - gamma) / gamma - step;
+        let power = (value * (1.0 - gamma) - step) / scale;
+        // The value of never solving it is that of d → ∞; noise goes beyond.
+        if scale > 0.0 { power.max(1e-9).ln() / gamma.ln() } else { -value }
+    }
+}
+
+/// Values by a policy's network.
+pub struct PolicyValues<'a, P: Puzzle> {
+    puzzle: Arc<P>,
+    policy: &'a Policy,
+    actor: Actor,
+    rewards: Rewards,
+    envs: Box<dyn VecEnv>,
+    row: RowBuf,
+    /// `[columns, ROWS]` words of states.
+    words: Vec<Vec<i32>>,
+}
+
+impl<'a, P: Puzzle> PolicyValues<'a, P> {
+    /// For states of the env of this name with these parameters.
+    pub fn new(
+        puzzle: Arc<P>,
+        policy: &'a Policy,
+        env: &str,
+        env_params: &[(&str, f64)],
+        rewards: Rewards,
+        options: &Options,
+    ) -> Result<Self> {
+        let mut envs = env::find(env)?.build(env_params, &env::Options::new(ROWS))?;
+        let (inputs, shown) = (policy.architecture.inputs(), envs.spec().observation.len());
+        if inputs != shown {
+            return Err(Error::Invalid(format!(
+                "the policy sees {inputs} numbers, {env} shows {shown}: wanted the same"
+            )));
+        }
+        let mut row = RowBuf::new(envs.spec(), ROWS);
+        envs.reset(Seeds::One(0), None, row.row());
+        let words = vec![vec![0; ROWS]; puzzle.words(puzzle.solved()).as_ref().len()];
+        Ok(Self { actor: policy.actor(ROWS, options)?, puzzle, policy, rewards, envs, row, words })
+    }
+}
+
+impl<P: Puzzle> Values<P::State> for PolicyValues<'_, P> {
+    fn values(&mut self, states: &[P::State], out: &mut Vec<f32>) {
+        out.clear();
+        for states in states.chunks(ROWS) {
+            for (i, &state) in states.iter().enumerate() {
+                let words = self.puzzle.words(state);
+                self.words.iter_mut().zip(words.as_ref()).for_each(|(column, &word)| column[i] = word);
+            }
+            let columns: Vec<(usize, &[i32])> = self.words.iter().map(|words| &words[..]).enumerate().collect();
+            self.envs.write(&columns).expect("a puzzle's words are states of its env");
+            self.envs.observe(self.row.row());
+            let seen = &mut self.row.obs[..states.len() * self.policy.architecture.inputs()];
+            if let Some(normaliser) = &self.policy.normaliser {
+                normaliser.normalise(seen, OBS_LIMIT);
+            }
+            self.actor.forward(&self.policy.params, states.len(), seen);
+            let (values, solved) = (self.actor.values(), self.puzzle.solved());
+            let actions = self.actor.logits().len() / states.len();
+            for (i, &state) in states.iter().enumerate() {
+                // A critic's value, or that of the best action.
+                let best = match values.get(i) {
+                    Some(&value) => value,
+                    None => self.actor.logits()[i * actions..][..actions].iter().copied().fold(f32::MIN, f32::max),
+                };
+                out.push(if state == solved { 0.0 } else { self.rewards.moves(f64::from(best)) as f32 });
+            }
+        }
+    }
+}
