@@ -1,5 +1,6 @@
 //! `operant eval`: plays episodes with the policy of a run, or solves puzzles with its values.
 
+use crate::backgammon::{self, JudgeArgs};
 use crate::output::{Failure, count, print, warn};
 use crate::solve::{self, SolveArgs};
 use operant::algo::Policy;
@@ -33,6 +34,8 @@ pub(crate) struct Args {
     device: String,
     #[command(flatten)]
     solve: SolveArgs,
+    #[command(flatten)]
+    judge: JudgeArgs,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -65,6 +68,14 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let same = now.is_ok_and(|now| (&now.env, &now.env_params) == (&config.env, &config.env_params));
     if !same {
         warn(&format!("run.toml has changed since {name}, which is played in the env that it was trained in"));
+    }
+    if let Some(bytes) = parts.get(backgammon::PART) {
+        let of = backgammon::Of { run: run.display().to_string(), checkpoint: &name, seed: args.seed, json: args.json };
+        return backgammon::judge(&args.judge, bytes, &of);
+    }
+    if args.judge.asked() {
+        let next = "--against, --games, --error-rate, --plies and --mat are for runs of td on backgammon";
+        return Err(Failure::Usage(format!("{} plays no game for two: {next}", run.display())));
     }
     if let Some(bytes) = parts.get("value.safetensors") {
         let (file, params) = ValueFile::from_bytes(bytes).map_err(failed)?;

@@ -12,7 +12,9 @@ use crate::env::backgammon::{OUTCOMES, Outcome, Plays, Points, Position, Side, r
 use crate::error::{Error, Result};
 use crate::lanes::Backend;
 use crate::lanes::rng::HostRng;
-use crate::nn::{Act, Ema, Feed, Gradients, Method, Node, Optimizer, Options, Params, Plan, Precision, Schedule, Wanted};
+use crate::nn::{
+    Act, Ema, Feed, Gradients, Method, Node, Optimizer, Options, Params, Plan, Precision, Schedule, Wanted,
+};
 use crate::search::backgammon::{BackgammonFile, BackgammonNet, Evaluator, Kind};
 use crate::telemetry::Metric;
 use serde::{Deserialize, Serialize};
@@ -378,13 +380,19 @@ impl Td {
             return Err(Error::Invalid("td runs on the CPU alone; wanted device = \"cpu\"".into()));
         }
         if env.spec().name != "backgammon" {
-            return Err(Error::Invalid(format!("td learns games against itself: wanted backgammon, got {}", env.spec().name)));
+            return Err(Error::Invalid(format!(
+                "td learns games against itself: wanted backgammon, got {}",
+                env.spec().name
+            )));
         }
         if precision == Precision::F16 {
             return Err(Error::Invalid("precision = f16 for td: wanted f32 or bf16".into()));
         }
         let &[hidden] = network.hidden.as_slice() else {
-            return Err(Error::Invalid(format!("network.hidden = {:?} for td: wanted one size, as in [256]", network.hidden)));
+            return Err(Error::Invalid(format!(
+                "network.hidden = {:?} for td: wanted one size, as in [256]",
+                network.hidden
+            )));
         };
         if !(1..=65_536).contains(&hidden) {
             return Err(Error::Invalid(format!("network.hidden = [{hidden}]: wanted 1..=65536")));
@@ -515,7 +523,9 @@ impl Algorithm for Td {
     }
 
     fn policy(&self) -> Result<Policy> {
-        Err(Error::Invalid("td learns values, not a policy; its values play (operant eval RUN --against random)".into()))
+        Err(Error::Invalid(
+            "td learns values, not a policy; its values play (operant eval RUN --against random)".into(),
+        ))
     }
 
     fn save(&self) -> Result<Parts> {
@@ -535,7 +545,10 @@ impl Algorithm for Td {
         let (net, average) = BackgammonFile::from_bytes(part(parts, "backgammon.safetensors")?)?;
         let (_, learning) = BackgammonFile::from_bytes(part(parts, "learning.safetensors")?)?;
         if net != self.net {
-            return Err(Error::Saved(format!("checkpoint of a network {net:?}, the run has {:?}; take another", self.net)));
+            return Err(Error::Saved(format!(
+                "checkpoint of a network {net:?}, the run has {:?}; take another",
+                self.net
+            )));
         }
         for ((learner, average), learning) in self.learners.iter_mut().zip(&average).zip(&learning) {
             learner.average.copy_from(average);

@@ -24,11 +24,7 @@ impl Outcome {
     /// A game that is lost by so much.
     pub fn lost(points: Points) -> Self {
         let at_least = |least: Points| f32::from(u8::from(points as u8 >= least as u8));
-        Self {
-            lose_gammon: at_least(Points::Gammon),
-            lose_backgammon: at_least(Points::Backgammon),
-            ..Self::default()
-        }
+        Self { lose_gammon: at_least(Points::Gammon), lose_backgammon: at_least(Points::Backgammon), ..Self::default() }
     }
 
     /// From the five numbers in the order of the fields.

@@ -32,7 +32,17 @@ pub struct BackgammonEnv {
 const SEEN: usize = OBSERVATION + 13;
 /// Words of both sides, dice, and the first half.
 const COLUMNS: [&str; 11] = [
-    "mover 0", "mover 1", "mover 2", "mover 3", "other 0", "other 1", "other 2", "other 3", "die 1", "die 2", "first half",
+    "mover 0",
+    "mover 1",
+    "mover 2",
+    "mover 3",
+    "other 0",
+    "other 1",
+    "other 2",
+    "other 3",
+    "die 1",
+    "die 2",
+    "first half",
 ];
 
 thread_local! {
@@ -104,9 +114,10 @@ impl HostEnv for BackgammonEnv {
             let points = (1..BAR).flat_map(move |point| {
                 let most = [1.0, 1.0, 1.0, 6.0];
                 let names = ["one", "two", "three", "half of those beyond"];
-                names.into_iter().zip(most).map(move |(name, most)| {
-                    Channel::new(format!("{name} on point {point} of {side}"), 0.0, most)
-                })
+                names
+                    .into_iter()
+                    .zip(most)
+                    .map(move |(name, most)| Channel::new(format!("{name} on point {point} of {side}"), 0.0, most))
             });
             points.chain([
                 Channel::new(format!("half of {side} on the bar"), 0.0, 7.5),
@@ -148,7 +159,11 @@ impl HostEnv for BackgammonEnv {
         // What is not legal is the first play that is.
         let (chosen, play) = self.with_choices(|mut choices| {
             let first = choices.next().expect("there is a play, if only that of no move");
-            if first.0 == action { first } else { Iterator::find(&mut choices, |choice| choice.0 == action).unwrap_or(first) }
+            if first.0 == action {
+                first
+            } else {
+                Iterator::find(&mut choices, |choice| choice.0 == action).unwrap_or(first)
+            }
         });
         if dice[0] == dice[1] && first.is_none() && play.actions(dice)[1] != 0 {
             self.first = Some(chosen);
@@ -202,7 +217,8 @@ impl HostEnv for BackgammonEnv {
         };
         let side = |words: [i32; 4]| {
             let bits = words.iter().rev().fold(0, |bits: u128, &word| bits << 32 | u128::from(word as u32));
-            Side::from_bits(bits).ok_or_else(|| Error::Invalid("backgammon state: a side is not fifteen checkers".into()))
+            Side::from_bits(bits)
+                .ok_or_else(|| Error::Invalid("backgammon state: a side is not fifteen checkers".into()))
         };
         let position = Position { mover: side([a, b, c, d])?, other: side([e, f, g, h])? };
         if !position.possible() {
@@ -217,9 +233,15 @@ impl HostEnv for BackgammonEnv {
             -1 => None,
             code => Some(code as usize),
         };
-        let begun = |code: usize| next.with_choices(|mut choices| Iterator::any(&mut choices, |(one, play)| one == code && play.actions(dice)[1] != 0));
+        let begun = |code: usize| {
+            next.with_choices(|mut choices| {
+                Iterator::any(&mut choices, |(one, play)| one == code && play.actions(dice)[1] != 0)
+            })
+        };
         if first.is_some_and(|code| dice[0] != dice[1] || !begun(code)) {
-            return Err(Error::Invalid(format!("backgammon first half {first:?}: wanted -1, or a legal half of a double")));
+            return Err(Error::Invalid(format!(
+                "backgammon first half {first:?}: wanted -1, or a legal half of a double"
+            )));
         }
         *self = Self { first, ..next };
         Ok(())

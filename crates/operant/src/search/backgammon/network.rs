@@ -1,10 +1,13 @@
 //! The value networks of backgammon: one for positions with contact and one for races, each with one hidden layer and five cumulative outcomes.
 
-use crate::env::backgammon::{CONTACT_INPUTS, OUTCOMES, Outcome, Position, RACE_INPUTS, contact_inputs, race_inputs};
+use crate::env::backgammon::{
+    Bearoff, CONTACT_INPUTS, OUTCOMES, Outcome, Position, RACE_INPUTS, contact_inputs, race_inputs,
+};
 use crate::error::{Error, Result};
 use crate::lanes::{Backend, Kernel, Simd};
 use crate::nn::{Act, Feed, Graph, Metadata, Node, Options, ParamSpec, Params, Plan, SharedWeights};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// Which network values a position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -182,6 +185,7 @@ struct Part {
 pub struct Evaluator {
     parts: [Part; 2],
     shared: [SharedWeights; 2],
+    table: Option<Arc<Bearoff>>,
 }
 
 impl Evaluator {
@@ -194,11 +198,14 @@ impl Evaluator {
             let shared = plan.share(&weights[kind as usize]);
             let plan = plan.fork(&shared);
             let inputs = vec![0.0; ROWS * kind.inputs()];
-            Ok((Part { kind, plan, outcome, inputs, waiting: Vec::with_capacity(ROWS), rows: Vec::with_capacity(ROWS) }, shared))
+            Ok((
+                Part { kind, plan, outcome, inputs, waiting: Vec::with_capacity(ROWS), rows: Vec::with_capacity(ROWS) },
+                shared,
+            ))
         };
         let (contact, contact_weights) = make(Kind::Contact)?;
         let (race, race_weights) = make(Kind::Race)?;
-        Ok(Self { parts: [contact, race], shared: [contact_weights, race_weights] })
+        Ok(Self { parts: [contact, race], shared: [contact_weights, race_weights], table: None })
     }
 
     /// The same with memory of its own, for another thread.
@@ -212,7 +219,12 @@ impl Evaluator {
             waiting: Vec::with_capacity(ROWS),
             rows: Vec::with_capacity(ROWS),
         };
-        Self { parts: [fork(contact), fork(race)], shared: self.shared.clone() }
+        Self { parts: [fork(contact), fork(race)], shared: self.shared.clone(), table: self.table.clone() }
+    }
+
+    /// The same, with exact values where a table has them.
+    pub fn with_table(self, table: Arc<Bearoff>) -> Self {
+        Self { table: Some(table), ..self }
     }
 
     /// Makes these the weights of one network, here and in all forks.
@@ -226,6 +238,10 @@ impl Evaluator {
         for (i, &position) in positions.iter().enumerate() {
             if let Some(points) = position.lost() {
                 out[i] = Outcome::lost(points);
+                continue;
+            }
+            if let Some(outcome) = self.table.as_ref().and_then(|table| table.outcome(position)) {
+                out[i] = outcome;
                 continue;
             }
             let part = &mut self.parts[Kind::of(position) as usize];
