@@ -1,5 +1,6 @@
 //! `operant eval`: plays episodes with the policy of a run, or solves puzzles with its values.
 
+use crate::backgammon::{self, JudgeArgs};
 use crate::output::{Failure, count, print, warn};
 use crate::solve::{self, Learned, SolveArgs};
 use operant::algo::Policy;
@@ -33,6 +34,8 @@ pub(crate) struct Args {
     device: String,
     #[command(flatten)]
     solve: SolveArgs,
+    #[command(flatten)]
+    judge: JudgeArgs,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -81,6 +84,14 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             Err(Failure::Usage(format!("{word} is for playing episodes; here states are solved by search: {next}")))
         })
     };
+    if let Some(bytes) = parts.get(backgammon::PART) {
+        let of = backgammon::Of { run: run.display().to_string(), checkpoint: &name, seed: args.seed, json: args.json };
+        return backgammon::judge(&args.judge, bytes, &of);
+    }
+    if args.judge.asked() {
+        let next = "--against, --games, --error-rate, --plies and --mat are for runs of td on backgammon";
+        return Err(Failure::Usage(format!("{} plays no game for two: {next}", run.display())));
+    }
     if let Some(bytes) = parts.get("value.safetensors") {
         refuse_words_of_play()?;
         let (file, params) = ValueFile::from_bytes(bytes).map_err(failed)?;

@@ -1,5 +1,6 @@
 //! The `operant` command: one file per verb.
 
+mod backgammon;
 mod bench;
 mod compare;
 mod cube2;
@@ -66,6 +67,12 @@ enum Verb {
     Export(export::Args),
     /// Measure speed.
     Bench(bench::Args),
+    /// Play a game against a trained network.
+    Play(backgammon::PlayArgs),
+    /// Show the best plays in a position of a game.
+    Analyse(backgammon::AnalyseArgs),
+    /// Know backgammon: exact endings.
+    Backgammon(backgammon::Args),
     /// Know the 2×2×2 cube: exact distances, shortest solutions, scrambles.
     Cube2(cube2::Args),
     /// Show environments, algorithms and devices, or one environment in full.
@@ -87,6 +94,9 @@ fn main() -> ExitCode {
         Verb::Serve(args) => serve::run(&args).map(done),
         Verb::Export(args) => export::run(&args).map(done),
         Verb::Bench(args) => bench::run(&args).map(done),
+        Verb::Play(args) => backgammon::play(&args).map(done),
+        Verb::Analyse(args) => backgammon::analyse(&args).map(done),
+        Verb::Backgammon(args) => backgammon::run(&args).map(done),
         Verb::Cube2(args) => cube2::run(&args).map(done),
         Verb::List(args) => list::run(&args).map(done),
         Verb::Doctor(args) => doctor::run(&args).map(done),

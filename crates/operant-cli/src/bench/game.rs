@@ -1,10 +1,12 @@
-//! `operant bench game`: games of random plays, and plays found, per second of CPU time.
+//! `operant bench game`: games of random plays, plays found and positions valued, per second of CPU time.
 
 use crate::output::{Failure, count, grouped, print};
 use clap::ValueEnum;
 use operant::device::{self, alloc};
-use operant::env::backgammon::{Plays, Position};
+use operant::env::backgammon::{Outcome, Plays, Position};
 use operant::lanes::rng::HostRng;
+use operant::nn::{Act, Options, Precision};
+use operant::search::backgammon::{BackgammonNet, Evaluator, Kind};
 use serde_json::json;
 use std::time::Instant;
 
@@ -19,6 +21,12 @@ pub(super) struct Args {
     /// Seed of dice and plays.
     #[arg(long, default_value_t = 0, value_parser = count::<u64>, allow_negative_numbers = true)]
     seed: u64,
+    /// Units of the hidden layer of networks that value positions.
+    #[arg(long, default_value_t = 256, value_parser = count::<usize>, allow_negative_numbers = true)]
+    hidden: usize,
+    /// What their products read: f32, bf16 or auto.
+    #[arg(long, default_value = "auto")]
+    precision: String,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -66,6 +74,45 @@ fn per_cpu_second(seconds: f64, mut call: impl FnMut()) -> f64 {
     calls as f64 / (device::cpu_seconds() - cpu)
 }
 
+/// Positions that games of random plays come to, with what could have been played there.
+fn afterstates(dice: &mut Dice, plays: &mut Plays, wanted: usize) -> Vec<Position> {
+    let mut found = Vec::new();
+    while found.len() < wanted {
+        let mut position = Position::START;
+        while position.lost().is_none() {
+            plays.find(position, dice.roll());
+            found.extend(plays.iter().map(|play| play.result(position)));
+            position = found[found.len() - 1 - dice.below(plays.len())];
+        }
+    }
+    found.truncate(wanted);
+    found
+}
+
+/// Inputs written, and positions valued, per second of CPU time.
+fn evaluations(args: &Args, positions: &[Position]) -> Result<(f64, f64, Precision), Failure> {
+    let precision = match args.precision.as_str() {
+        "auto" => Precision::fastest(),
+        name => name.parse()?,
+    };
+    let net = BackgammonNet { hidden: args.hidden, activation: Act::Tanh };
+    let options = Options { precision, ..Options::default() };
+    let mut evaluator = Evaluator::new(&net, &net.params(args.seed)?, &options)?;
+    let contact: Vec<Position> = positions.iter().copied().filter(|&at| Kind::of(at) == Kind::Contact).collect();
+    let mut room = vec![0.0; INPUT_ROWS * Kind::Contact.inputs()];
+    let rows = INPUT_ROWS.min(contact.len());
+    let inputs =
+        per_cpu_second(args.seconds, || Kind::Contact.write_inputs(options.backend, &contact[..rows], &mut room));
+    let mut outcomes = vec![Outcome::default(); positions.len()];
+    let batches = per_cpu_second(args.seconds, || evaluator.evaluate(positions, &mut outcomes));
+    Ok((inputs * rows as f64, batches * positions.len() as f64, precision))
+}
+
+/// Rows of inputs that are written at a time.
+const INPUT_ROWS: usize = 256;
+/// Positions that are valued again and again.
+const VALUED: usize = 4096;
+
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     if !(args.seconds.is_finite() && args.seconds > 0.0 && args.seconds <= 3600.0) {
         return Err(Failure::Usage(format!("--seconds {}: wanted more than 0 and at most 3600", args.seconds)));
@@ -85,6 +132,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     });
     let allocs_per_game = (alloc::allocations() - allocated) as f64 / games as f64;
     let play_sets_per_cpu_s = per_cpu_second(args.seconds, || plays.find(Position::START, dice.roll()));
+    let positions = afterstates(&mut dice, &mut plays, VALUED);
+    let (inputs_per_cpu_s, evaluations_per_cpu_s, precision) = evaluations(args, &positions)?;
     let turns_per_game = turns as f64 / games as f64;
     if args.json {
         let report = json!({
@@ -93,6 +142,10 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             "turns_per_game": turns_per_game,
             "play_sets_per_cpu_s": play_sets_per_cpu_s,
             "allocs_per_game": allocs_per_game,
+            "inputs_per_cpu_s": inputs_per_cpu_s,
+            "evaluations_per_cpu_s": evaluations_per_cpu_s,
+            "hidden": args.hidden,
+            "precision": precision.name(),
             "machine": device::describe(),
         });
         return print(&format!("{report}\n"));
@@ -102,9 +155,15 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
          machine            {}\n\
          games/CPU-s        {} ({turns_per_game:.0} turns each)\n\
          plays of a roll    {} sets/CPU-s (opening position, random dice)\n\
-         allocations/game   {allocs_per_game}\n",
+         allocations/game   {allocs_per_game}\n\
+         inputs written     {} positions/CPU-s\n\
+         valued             {} positions/CPU-s, inputs included ({} hidden units, {})\n",
         device::describe(),
         grouped(games_per_cpu_s),
         grouped(play_sets_per_cpu_s),
+        grouped(inputs_per_cpu_s),
+        grouped(evaluations_per_cpu_s),
+        args.hidden,
+        precision.name(),
     ))
 }

@@ -12,6 +12,7 @@ mod popart;
 pub mod ppo;
 mod saved;
 mod scratch;
+pub mod td;
 
 pub use curiosity::Curiosity;
 pub use curriculum::Settings as CurriculumSettings;
@@ -217,7 +218,7 @@ pub struct Entry {
 }
 
 /// Every algorithm.
-pub static ALGORITHMS: &[Entry] = &[ppo::ENTRY, dqn::ENTRY, davi::ENTRY];
+pub static ALGORITHMS: &[Entry] = &[ppo::ENTRY, dqn::ENTRY, davi::ENTRY, td::ENTRY];
 
 /// The algorithm of this name.
 pub fn find(name: &str) -> Result<&'static Entry> {

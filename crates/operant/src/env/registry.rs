@@ -16,6 +16,7 @@ pub static REGISTRY: &[Entry] = &[
     Entry::host::<super::gridworld::GridWorld>(),
     Entry::views::<super::cube2::Cube2>(),
     Entry::lanes::<super::cube3::Cube3>(),
+    Entry::host::<super::backgammon::BackgammonEnv>(),
     Entry::lanes::<super::probe::Identity>(),
     Entry::lanes::<super::probe::Delayed>(),
     Entry::lanes::<super::probe::Truncation>(),

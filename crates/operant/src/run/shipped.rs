@@ -17,6 +17,8 @@ shipped! {
         "probe_identity" "probe_delayed" "probe_truncation" "probe_masked" "probe_memory";
     "davi":
         "cube2" "cube3";
+    "td":
+        "backgammon";
     "ppo/cuda":
         "cartpole" "mountaincar" "mountaincar_continuous" "pendulum" "acrobot";
 }

@@ -1,11 +1,31 @@
 //! Backgammon by the rules of the U.S. Backgammon Federation, cubeless: a turn is a roll and a play of it.
 
+mod bearoff;
+mod inputs;
 mod notation;
+mod outcome;
 mod plays;
 mod position;
+mod record;
+mod versus_random;
 
-pub use plays::{Play, Plays};
+pub use bearoff::Bearoff;
+pub use inputs::{CONTACT_INPUTS, RACE_INPUTS, contact_inputs, race_inputs};
+pub use outcome::{OUTCOMES, Outcome};
+pub use plays::{ACTIONS, Play, Plays};
 pub use position::{BAR, CHECKERS, Points, Position, Side};
+
+pub use record::{Record, Turn, from_mat, to_mat};
+pub use versus_random::BackgammonEnv;
+
+use crate::lanes::rng::HostRng;
+
+/// A roll; in the first turn of a game, for which each player throws one die, no double.
+pub fn roll(rng: &mut HostRng, first_turn: bool) -> [u8; 2] {
+    let a = rng.below(6) as u8;
+    let b = if first_turn { (a + 1 + rng.below(5) as u8) % 6 } else { rng.below(6) as u8 };
+    [a + 1, b + 1]
+}
 
 /// Rolls that differ: chance's outcomes in every turn but the first.
 pub const ROLLS: [[u8; 2]; 21] = rolls();

@@ -33,6 +33,17 @@ impl Play {
         self.hits
     }
 
+    /// The play as one or two numbers below [`ACTIONS`]: `26 · a + b` for the places that checkers left, 0 for none. Of two different dice `a`
+    /// is by the larger one; of a double the first number has the first two steps, the second those after.
+    pub fn actions(&self, dice: [u8; 2]) -> [usize; 2] {
+        let code = |a: u8, b: u8| usize::from(a) * (BAR + 1) + usize::from(b);
+        if dice[0] == dice[1] {
+            return [code(self.from[0], self.from[1]), code(self.from[2], self.from[3])];
+        }
+        let by = |die: u8| (0..2).find(|&i| self.by[i] == die && self.from[i] > 0).map_or(0, |i| self.from[i]);
+        [code(by(dice[0].max(dice[1])), by(dice[0].min(dice[1]))), 0]
+    }
+
     /// The position after the play, for the opponent, whose turn it is then.
     #[inline]
     pub fn result(&self, before: Position) -> Position {
@@ -45,6 +56,9 @@ impl Play {
         Position { mover: other, other: self.after }
     }
 }
+
+/// Numbers of [`Play::actions`].
+pub const ACTIONS: usize = (BAR + 1) * (BAR + 1);
 
 /// Room for the plays of one roll, kept from turn to turn.
 #[derive(Clone, Debug)]

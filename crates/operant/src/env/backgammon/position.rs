@@ -52,7 +52,37 @@ impl Side {
         Self(self.0.wrapping_sub(1 << (4 * from)).wrapping_add(1 << (4 * to)))
     }
 
+    /// Checkers on each place; those after the bar are 0.
+    #[inline(always)]
+    pub fn counts(self) -> [u8; 32] {
+        #[inline(always)]
+        fn spread(x: u32) -> [u8; 8] {
+            let x = u64::from(x);
+            let x = (x | x << 16) & 0x0000_ffff_0000_ffff;
+            let x = (x | x << 8) & 0x00ff_00ff_00ff_00ff;
+            ((x | x << 4) & 0x0f0f_0f0f_0f0f_0f0f).to_le_bytes()
+        }
+        let mut counts = [0; 32];
+        for (i, counts) in counts.chunks_exact_mut(8).enumerate() {
+            counts.copy_from_slice(&spread((self.0 >> (32 * i)) as u32));
+        }
+        counts
+    }
+
+    /// The counts as one number, four bits each.
+    pub fn to_bits(self) -> u128 {
+        self.0
+    }
+
+    /// From [`Side::to_bits`]; `None` if those are not fifteen checkers.
+    pub fn from_bits(bits: u128) -> Option<Self> {
+        let side = Self(bits);
+        let checkers: u32 = (0..=BAR).map(|place| u32::from(side.count(place))).sum();
+        (checkers == u32::from(CHECKERS) && bits >> (4 * (BAR + 1)) == 0).then_some(side)
+    }
+
     /// Steps that remain until all are off.
+    #[inline]
     pub fn pips(self) -> u32 {
         (1..=BAR).map(|place| place as u32 * u32::from(self.count(place))).sum()
     }
@@ -106,6 +136,11 @@ impl Position {
     #[inline]
     pub fn swapped(self) -> Self {
         Self { mover: self.other, other: self.mover }
+    }
+
+    /// Whether both sides can be as they are: no point is shared.
+    pub fn possible(self) -> bool {
+        (1..BAR).all(|point| self.mover.count(point) == 0 || self.other.count(BAR - point) == 0)
     }
 
     /// What the opponent has won, if it has borne off all checkers.

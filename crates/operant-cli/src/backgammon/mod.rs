@@ -1,0 +1,135 @@
+//! Backgammon on the command line: its models, who plays whom, the outside judge, and the verbs `play`, `analyse` and `backgammon`.
+
+mod analyse;
+mod board;
+mod gnubg;
+mod judge;
+mod play;
+
+pub(crate) use analyse::{Args as AnalyseArgs, run as analyse};
+pub(crate) use judge::{JudgeArgs, Of, run as judge};
+pub(crate) use play::{Args as PlayArgs, run as play};
+
+use crate::output::{Failure, print};
+use operant::env::backgammon::Bearoff;
+use operant::nn::Options;
+use operant::run::{Checkpoints, Config};
+use operant::search::backgammon::{BackgammonFile, ByValue, Depth, Evaluator};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// The part of a checkpoint that plays.
+pub(crate) const PART: &str = "backgammon.safetensors";
+
+/// The only game so far that can be played and analysed.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub(crate) enum Game {
+    Backgammon,
+}
+
+/// Networks that play.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ModelArgs {
+    /// Who values positions: the folder of a run of td, or a .safetensors file of one.
+    #[arg(long, value_name = "RUN")]
+    model: PathBuf,
+    /// How far it looks ahead: 1 or 2 rolls.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
+    plies: u8,
+    /// Exact endings (see `operant backgammon table`).
+    #[arg(long, value_name = "FILE")]
+    table: Option<PathBuf>,
+}
+
+impl ModelArgs {
+    fn player(&self) -> Result<ByValue, Failure> {
+        let evaluator = load(&self.model, None)?;
+        Ok(by_value("operant", with_table(evaluator, self.table.as_deref())?, self.plies))
+    }
+}
+
+fn by_value(name: &str, evaluator: Evaluator, plies: u8) -> ByValue {
+    ByValue::new(name, evaluator, if plies == 2 { Depth::Two } else { Depth::One })
+}
+
+fn with_table(evaluator: Evaluator, table: Option<&Path>) -> Result<Evaluator, Failure> {
+    Ok(match table {
+        Some(path) => evaluator.with_table(Arc::new(Bearoff::load(path)?)),
+        None => evaluator,
+    })
+}
+
+/// Plans networks from the bytes of a file; products read f32, whatever they were trained with.
+fn evaluator(bytes: &[u8]) -> Result<Evaluator, Failure> {
+    let (net, weights) = BackgammonFile::from_bytes(bytes)?;
+    Ok(Evaluator::new(&net, &weights, &Options::default())?)
+}
+
+/// The networks of a run's checkpoint, or of a file.
+fn load(path: &Path, checkpoint: Option<&str>) -> Result<Evaluator, Failure> {
+    let failed = |error: operant::Error| Failure::Run(error.to_string());
+    if path.is_file() {
+        let bytes = std::fs::read(path)
+            .map_err(|error| Failure::Run(format!("can't read {}: {error}; name a run of td", path.display())))?;
+        return evaluator(&bytes);
+    }
+    let below = Path::new("runs").join(path);
+    let folder = if path.exists() || !below.exists() { path } else { &below };
+    let checkpoints = Checkpoints::new(folder, 1);
+    let name = checkpoints.pick(checkpoint).map_err(failed)?;
+    let parts = checkpoints.load(&name).map_err(failed)?;
+    let Some(bytes) = parts.get(PART) else {
+        let text = parts.get("run.toml").map(|text| String::from_utf8_lossy(text).into_owned()).unwrap_or_default();
+        let what = Config::from_text(&text, "run.toml").map_or_else(|_| "no td".into(), |config| config.algo);
+        return Err(Failure::Usage(format!("{} is a run of {what}; wanted one of td on backgammon", folder.display())));
+    };
+    evaluator(bytes)
+}
+
+/// `operant backgammon`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    /// Compute exact endings, and write them to a file for --table.
+    Table(TableArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct TableArgs {
+    /// Where to write the table.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let What::Table(args) = &args.what;
+    let begun = Instant::now();
+    let table = Bearoff::build();
+    let (seconds, checksum) = (begun.elapsed().as_secs_f64(), format!("{:016x}", table.checksum()));
+    if let Some(path) = &args.out {
+        table.save(path)?;
+    }
+    if args.json {
+        let out = args.out.as_ref().map(|path| path.display().to_string());
+        return print(&format!("{}\n", json!({ "seconds": seconds, "checksum": checksum, "out": out })));
+    }
+    let mut text = format!(
+        "two-sided: 924 x 924 positions of up to 6 checkers each, exact\n\
+         one-sided: 54,264 positions of up to 15 checkers, rolls needed\n\
+         checksum {checksum}, computed in {seconds:.1} s\n"
+    );
+    if let Some(path) = &args.out {
+        text += &format!("written to {}\n", path.display());
+    }
+    print(&text)
+}

@@ -1,0 +1,156 @@
+//! Backgammon as a user types it: training, judging, analysing, playing through a pipe. What needs GNU Backgammon says so where it is missing.
+
+use serde_json::Value;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+
+fn folder() -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("backgammon");
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+fn operant(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_operant")).args(arguments).current_dir(folder()).output().unwrap()
+}
+
+fn text(arguments: &[&str]) -> String {
+    let output = operant(arguments);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn json(arguments: &[&str]) -> Value {
+    serde_json::from_str(&text(arguments)).unwrap()
+}
+
+fn failure(arguments: &[&str]) -> (i32, String) {
+    let output = operant(arguments);
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(!message.contains("panicked"), "{message}");
+    (output.status.code().unwrap(), message)
+}
+
+/// A run of a small network, trained once for all tests here.
+fn run() -> &'static str {
+    static RUN: OnceLock<()> = OnceLock::new();
+    RUN.get_or_init(|| {
+        let _ = std::fs::remove_dir_all(folder().join("run"));
+        let words = "train td backgammon --steps 60000 --threads 1 --seed 4 --num-envs 64 --run-dir run --quiet --precision f32 \
+                     --set network.hidden=[16] --set td.batch_size=128 --set td.replay=8192";
+        text(&words.split_whitespace().collect::<Vec<_>>());
+    });
+    "run"
+}
+
+fn gnubg_is_missing() -> bool {
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let there = std::env::split_paths(&paths).any(|folder| folder.join("gnubg").is_file());
+    let missing = !there && !Path::new("/usr/games/gnubg").is_file();
+    if missing {
+        println!("skipped: gnubg is not installed");
+    }
+    missing
+}
+
+#[test]
+fn games_against_others_are_scored_and_repeat() {
+    let words = ["eval", run(), "--against", "random", "--games", "40", "--seed", "3", "--json"];
+    let report = json(&words);
+    assert_eq!((report["games"].as_u64(), report["seed"].as_u64()), (Some(40), Some(3)));
+    assert_eq!(report["against"], "random");
+    let error = report["standard_error"].as_f64().unwrap();
+    assert!(error > 0.05 && error < 0.6, "{report}");
+    assert!(report["gammons_won"].as_f64().unwrap() >= report["backgammons_won"].as_f64().unwrap());
+    let again = json(&words);
+    assert_eq!(again["points_per_game"], report["points_per_game"]);
+    let shown = text(&["eval", run(), "--against", "rules", "--games", "4", "--mat", "games.mat"]);
+    assert!(shown.contains("operant against rules:") && shown.contains("points per game"), "{shown}");
+    assert!(std::fs::read_to_string(folder().join("games.mat")).unwrap().contains(" Game 4\n"));
+    // Against itself nobody is ahead: each two games have the same dice, and it plays them alike.
+    let itself = json(&["eval", run(), "--against", run(), "--games", "20", "--json"]);
+    assert_eq!(itself["points_per_game"], 0.0);
+    let (code, message) = failure(&["eval", run(), "--against", "randm"]);
+    assert!(code == 2 && message.contains("did you mean \"random\"?"), "{message}");
+}
+
+#[test]
+fn positions_are_analysed() {
+    let words = ["analyse", "backgammon", "--position", "4HPwATDgc/ABMA", "--dice", "3", "1", "--model", run()];
+    let shown = text(&words);
+    assert!(shown.contains("+13-14-15-16-17-18-+---+19-20-21-22-23-24-+"), "{shown}");
+    assert!(shown.contains("X to play 3 1: 16 plays") && shown.contains("  5. "), "{shown}");
+    let report = json(&[&words[..], &["--best", "20", "--json"]].concat());
+    let plays = report["plays"].as_array().unwrap();
+    assert_eq!((plays.len(), report["legal"].as_u64()), (16, Some(16)));
+    let equity = |play: &Value| play["outcome"]["equity"].as_f64().unwrap();
+    assert!(plays.windows(2).all(|pair| equity(&pair[0]) >= equity(&pair[1])), "{report}");
+    assert!(plays.iter().any(|play| play["play"] == "8/5 6/5"));
+    let before = json(&["analyse", "backgammon", "--model", run(), "--json"]);
+    assert!((0.0..=1.0).contains(&before["outcome"]["win"].as_f64().unwrap()));
+    let deep = json(&[&words[..], &["--plies", "2", "--json"]].concat());
+    assert_eq!(deep["plays"][0]["full_depth"], true);
+    let (code, message) = failure(&["analyse", "backgammon", "--position", "4HPw", "--model", run()]);
+    assert!(code == 2 && message.contains("4 characters"), "{message}");
+}
+
+#[test]
+fn endings_are_exact_with_a_table() {
+    let shown = text(&["backgammon", "table", "--out", "bearoff.table"]);
+    assert!(shown.contains("checksum") && shown.contains("written to bearoff.table"), "{shown}");
+    // One checker each on the first point: whoever rolls wins.
+    let id = "AQAABAAAAAAAAA";
+    let words = ["analyse", "backgammon", "--position", id, "--model", run(), "--table", "bearoff.table", "--json"];
+    let report = json(&words);
+    assert_eq!(report["outcome"]["win"], 1.0, "{report}");
+}
+
+#[test]
+fn a_game_is_played_through_a_pipe() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_operant"))
+        .args(["play", "backgammon", "--model", run(), "--seed", "1"])
+        .current_dir(folder())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"help\n1/24\nhint\nplays\nid\nquit\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    let shown = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && shown.ends_with("game left\n"), "{shown}");
+    for part in ["your roll:", "not a legal way", "  1. ", "type a play as 8/5 6/5"] {
+        assert!(shown.contains(part), "{part} in {shown}");
+    }
+}
+
+#[test]
+fn gnubg_plays_and_judges() {
+    if gnubg_is_missing() {
+        return;
+    }
+    let report = json(&["eval", run(), "--against", "gnubg:0", "--games", "6", "--json"]);
+    assert_eq!((report["against"].as_str(), report["games"].as_u64()), (Some("gnubg 0-ply"), Some(6)));
+    let report = json(&["eval", run(), "--error-rate", "--games", "4", "--json"]);
+    let rate = report["error_rate"].as_f64().unwrap();
+    // It has learned for a second: worse than a beginner, better than nothing.
+    assert!(rate > 2.0 && rate < 120.0, "{report}");
+    assert!(report["decisions"].as_u64().unwrap() > 60, "{report}");
+}
+
+#[test]
+fn without_gnubg_the_message_says_how_to_get_it() {
+    if Path::new("/usr/games/gnubg").is_file() {
+        println!("skipped: gnubg is where it is always looked for");
+        return;
+    }
+    let output = Command::new(env!("CARGO_BIN_EXE_operant"))
+        .args(["eval", run(), "--error-rate"])
+        .env("PATH", "")
+        .current_dir(folder())
+        .output()
+        .unwrap();
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(1) && message.contains("apt-get install gnubg gnubg-data"), "{message}");
+}
