@@ -5,6 +5,7 @@ mod env_cuda;
 mod game;
 mod nn;
 mod ppo;
+mod search;
 
 use crate::output::Failure;
 use clap::Subcommand;
@@ -21,6 +22,8 @@ enum What {
     Env(env::Args),
     /// Games: random games and legal plays per second.
     Game(game::Args),
+    /// Tree search: simulations per second with an evaluator that costs nothing.
+    Search(search::Args),
     /// PPO: env steps per second of whole iterations, and where the time goes.
     Ppo(ppo::Args),
     /// Networks: forward, and forward + backward + optimiser step.
@@ -33,5 +36,6 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         What::Game(args) => game::run(args),
         What::Nn(args) => nn::run(args),
         What::Ppo(args) => ppo::run(args),
+        What::Search(args) => search::run(args),
     }
 }

@@ -2,11 +2,14 @@
 //! once.
 //!
 //! A puzzle says what follows a state ([`Puzzle`](crate::env::puzzle::Puzzle)), [`Values`] how far states are from solved. A
-//! solution is checked by its moves alone: wrong values make it longer or absent, never wrong.
+//! solution is checked by its moves alone: wrong values make it longer or absent, never wrong. Games are searched by [`mcts`].
 
 mod astar;
 mod beam;
 mod greedy;
+mod gumbel;
+pub mod mcts;
+pub mod tree;
 mod value_net;
 
 pub use astar::{AstarSettings, astar};

@@ -1,9 +1,11 @@
 //! Backgammon by the rules of the U.S. Backgammon Federation, cubeless: a turn is a roll and a play of it.
 
+mod game;
 mod notation;
 mod plays;
 mod position;
 
+pub use game::{Backgammon, State};
 pub use plays::{Play, Plays};
 pub use position::{BAR, CHECKERS, Points, Position, Side};
 
