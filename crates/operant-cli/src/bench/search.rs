@@ -58,7 +58,7 @@ fn measure<G: Game>(settings: &Settings, seed: u64, seconds: f64) -> Result<Meas
     let mut mcts = Mcts::<G>::new(settings)?;
     let (mut null, mut states, mut chances) = (Null::default(), Vec::with_capacity(4096), vec![0.0; G::OUTCOMES]);
     let mut decisions = 0;
-    let mut game = |number: u32, until: Option<(Instant, f64)>| {
+    let mut game = |mcts: &mut Mcts<G>, number: u32, until: (Instant, f64)| {
         let mut rng = HostRng::new(seed, number, 0, 0);
         let mut state = settle_chance::<G>(G::start(), &mut chances, &mut rng);
         mcts.begin(state, HostRng::new(seed, number, 1, 0));
@@ -72,22 +72,22 @@ fn measure<G: Game>(settings: &Settings, seed: u64, seconds: f64) -> Result<Meas
             if G::turn(&state) != Turn::Over {
                 mcts.advance(state, action, HostRng::new(seed, number, turn, 0));
             }
-            if until.is_some_and(|(start, seconds)| start.elapsed().as_secs_f64() > seconds) {
+            if until.0.elapsed().as_secs_f64() > until.1 {
                 return;
             }
         }
     };
-    game(0, Some((Instant::now(), seconds.min(1.0))));
+    game(&mut mcts, 0, (Instant::now(), seconds.min(1.0)));
+    mcts.take_counters();
     let allocated = alloc::allocations();
     let (start, cpu) = (Instant::now(), device::cpu_seconds());
     let mut games = 0;
     while start.elapsed().as_secs_f64() < seconds {
         games += 1;
-        game(games, Some((start, seconds)));
+        game(&mut mcts, games, (start, seconds));
     }
     let cpu = device::cpu_seconds() - cpu;
     let allocations_per_game = (alloc::allocations() - allocated) as f64 / f64::from(games);
-    // The first game warmed up; its share of simulations is not in the time.
     let counters = mcts.take_counters();
     Ok(Measured {
         per_cpu_s: counters.simulations as f64 / cpu,

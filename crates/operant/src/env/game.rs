@@ -42,6 +42,8 @@ pub trait Game: Copy + Default + Send + Sync + 'static {
     const PLAYERS: usize;
     /// Numbers that [`Game::observe`] writes.
     const OBSERVATION: usize;
+    /// Largest of them; none is below 0.
+    const HIGHEST: f32 = 1.0;
     /// Outputs of a policy head.
     const POLICY: usize;
     /// More actions than this are rare: memory is planned for so many per decision.

@@ -33,6 +33,7 @@ pub mod puzzle;
 mod registry;
 mod row;
 mod saved;
+mod solo;
 mod spec;
 pub mod twenty48;
 

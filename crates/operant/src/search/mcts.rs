@@ -21,6 +21,17 @@ pub struct Answer<'a> {
     pub logits: &'a [f32],
 }
 
+impl Answer<'_> {
+    /// What it says of some of the states, side by side.
+    pub fn rows<G: Game>(self, first: usize, count: usize) -> Self {
+        let logits = match self.logits {
+            [] => &[],
+            all => &all[first * G::POLICY..][..count * G::POLICY],
+        };
+        Self { values: &self.values[first..first + count], logits }
+    }
+}
+
 /// Who values states and proposes actions.
 pub trait Evaluator<G: Game> {
     /// Values a batch of states, decisions and states before chance.
@@ -320,6 +331,11 @@ impl<G: Game> Mcts<G> {
     fn stir(&mut self) {
         let range = self.tree.edges_of(0);
         if self.tree.kinds[0] != Kind::Decision || range.is_empty() {
+            return;
+        }
+        if range.len() == 1 {
+            // What must be played needs no search.
+            self.target = 0;
             return;
         }
         softmax(&self.tree.logit[range.clone()], &mut self.tree.prior[range.clone()]);

@@ -6,6 +6,7 @@
 
 mod astar;
 mod beam;
+pub mod game_net;
 mod greedy;
 mod gumbel;
 pub mod mcts;

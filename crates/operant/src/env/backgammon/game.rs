@@ -54,6 +54,7 @@ impl Game for Backgammon {
     const NAME: &'static str = "backgammon";
     const PLAYERS: usize = 2;
     const OBSERVATION: usize = OBSERVATION + 2 * DIE + 1;
+    const HIGHEST: f32 = 8.0;
     const POLICY: usize = PLACES * PLACES;
     const USUAL_ACTIONS: usize = 24;
     const OUTCOMES: usize = 21;
