@@ -2,6 +2,7 @@
 
 use crate::output::{Failure, count, print, warn};
 use crate::solve::{self, SolveArgs};
+use crate::versus::{self, VersusArgs};
 use operant::algo::Policy;
 use operant::device::{self, Device};
 use operant::run::{Checkpoints, Config, Play, Run, evaluate};
@@ -33,6 +34,8 @@ pub(crate) struct Args {
     device: String,
     #[command(flatten)]
     solve: SolveArgs,
+    #[command(flatten)]
+    versus: VersusArgs,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -76,6 +79,15 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             precision: config.precision().map_err(failed)?,
         };
         return solve::run(&args.solve, &file, params, &of);
+    }
+    if let Some(network) = parts.get("network.safetensors") {
+        let run = run.display().to_string();
+        let of = versus::Of { run, checkpoint: &name, config: &config, network, seed: args.seed, json: args.json };
+        return versus::run(&args.versus, &of);
+    }
+    if args.versus.asked() {
+        let next = "--against, --games and --simulations are for runs that learned a game";
+        return Err(Failure::Usage(format!("{} learned no game: {next}", run.display())));
     }
     if args.solve.asked() {
         let next = "--depth, --scrambles, --search and --held-out are for runs of davi";

@@ -22,6 +22,7 @@ mod solve;
 mod svg;
 mod train;
 mod tui;
+mod versus;
 
 use clap::{Parser, Subcommand};
 use operant::device::alloc::CountingAllocator;

@@ -6,6 +6,7 @@ mod game;
 mod nn;
 mod ppo;
 mod search;
+mod selfplay;
 
 use crate::output::Failure;
 use clap::Subcommand;
@@ -24,6 +25,8 @@ enum What {
     Game(game::Args),
     /// Tree search: simulations per second with an evaluator that costs nothing.
     Search(search::Args),
+    /// Self-play by search over a network: games per minute.
+    Selfplay(selfplay::Args),
     /// PPO: env steps per second of whole iterations, and where the time goes.
     Ppo(ppo::Args),
     /// Networks: forward, and forward + backward + optimiser step.
@@ -37,5 +40,6 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         What::Nn(args) => nn::run(args),
         What::Ppo(args) => ppo::run(args),
         What::Search(args) => search::run(args),
+        What::Selfplay(args) => selfplay::run(args),
     }
 }

@@ -6,12 +6,14 @@
 
 mod astar;
 mod beam;
+pub mod connect4_solver;
 pub mod game_net;
 mod greedy;
 mod gumbel;
 pub mod mcts;
 pub mod tree;
 mod value_net;
+pub mod versus;
 
 pub use astar::{AstarSettings, astar};
 pub use beam::beam;
