@@ -1,8 +1,10 @@
 //! `operant eval`: plays episodes with the policy of a run, or solves puzzles with its values.
 
-use crate::backgammon::{self, JudgeArgs};
+use crate::backgammon;
 use crate::output::{Failure, count, print, warn};
+use crate::matches::MatchArgs;
 use crate::solve::{self, Learned, SolveArgs};
+use crate::versus;
 use operant::algo::Policy;
 use operant::device::{self, Device};
 use operant::run::{Checkpoints, Config, Play, Run, evaluate};
@@ -35,7 +37,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     solve: SolveArgs,
     #[command(flatten)]
-    judge: JudgeArgs,
+    matches: MatchArgs,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -86,12 +88,14 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     };
     if let Some(bytes) = parts.get(backgammon::PART) {
         let of = backgammon::Of { run: run.display().to_string(), checkpoint: &name, seed: args.seed, json: args.json };
-        return backgammon::judge(&args.judge, bytes, &of);
+        return backgammon::judge(&args.matches, bytes, &of);
     }
-    if args.judge.asked() {
-        let next = "--against, --games, --error-rate, --plies and --mat are for runs of td on backgammon";
-        return Err(Failure::Usage(format!("{} plays no game for two: {next}", run.display())));
+    if let Some(network) = parts.get("network.safetensors") {
+        let run = run.display().to_string();
+        let of = versus::Of { run, checkpoint: &name, config: &config, network, seed: args.seed, json: args.json };
+        return versus::run(&args.matches, &of);
     }
+    args.matches.refuse(&[], &format!("{} learned no game for two", run.display()))?;
     if let Some(bytes) = parts.get("value.safetensors") {
         refuse_words_of_play()?;
         let (file, params) = ValueFile::from_bytes(bytes).map_err(failed)?;

@@ -13,6 +13,7 @@ mod html;
 mod interrupt;
 mod list;
 mod live;
+mod matches;
 mod monitor;
 mod output;
 mod picture;
@@ -26,6 +27,7 @@ mod solved;
 mod svg;
 mod train;
 mod tui;
+mod versus;
 
 use clap::{Parser, Subcommand};
 use operant::device::alloc::CountingAllocator;

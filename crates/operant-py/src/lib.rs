@@ -12,6 +12,7 @@
 //! - `actor`: a policy that acts
 //! - `foreign`: envs that Python brings, as the engine's vector env
 //! - `games`: games for two
+//! - `search`: rules of games by name, tree search
 //! - `trainer`: a run that Python drives
 //!
 //! The engine does not know that Python exists; all that does is here.
@@ -27,6 +28,7 @@ mod games;
 mod gpu;
 mod memory;
 mod network;
+mod search;
 mod settings;
 mod state;
 mod trainer;
@@ -51,6 +53,8 @@ mod _operant {
     use super::memory::Memory;
     #[pymodule_export]
     use super::network::Network;
+    #[pymodule_export]
+    use super::search::{Rules, Search};
     #[pymodule_export]
     use super::settings::{algorithm_settings, resolve_settings, run_settings};
     #[pymodule_export]

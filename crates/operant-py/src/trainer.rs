@@ -147,6 +147,12 @@ impl Trainer {
         self.lock()?.run()?.save().map_err(raise)
     }
 
+    /// A file of the checkpoint that would be written now.
+    fn part(&self, name: &str) -> PyResult<Vec<u8>> {
+        let parts = self.lock()?.run()?.algorithm().save().map_err(raise)?;
+        operant::algo::part(&parts, name).map(<[u8]>::to_vec).map_err(raise)
+    }
+
     /// Goes on with the weights of another policy.
     fn adopt(&self, actor: &Actor) -> PyResult<()> {
         self.lock()?.run()?.adopt(&actor.policy).map_err(raise)

@@ -1,6 +1,7 @@
 //! `operant eval` of a backgammon run: games against others, and the error rate by GNU Backgammon.
 
 use super::{by_value, evaluator, gnubg, load, with_table};
+use crate::matches::MatchArgs;
 use crate::output::{Failure, count, print};
 use operant::device;
 use operant::env::backgammon::{Plays, Points, Record, to_mat};
@@ -8,35 +9,6 @@ use operant::lanes::rng::HostRng;
 use operant::search::backgammon::{ByValue, Player, Random, RuleOfThumb, Score, Setup, contest, play_game};
 use serde_json::json;
 use std::path::{Path, PathBuf};
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct JudgeArgs {
-    /// Backgammon: against whom: random, rules (of thumb), gnubg:PLIES, or another run [default: random].
-    #[arg(long, value_name = "WHOM")]
-    against: Option<String>,
-    /// Backgammon: games to play; each two have the same dice.
-    #[arg(long, value_name = "N", value_parser = count::<usize>, allow_negative_numbers = true)]
-    games: Option<usize>,
-    /// Backgammon: play against itself and have gnubg analyse the games: error per decision times 500.
-    #[arg(long, conflicts_with = "against")]
-    error_rate: bool,
-    /// Backgammon: rolls that are looked ahead, 1 or 2 [default: 1].
-    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=2))]
-    plies: Option<u8>,
-    /// Backgammon: exact endings, from operant backgammon table.
-    #[arg(long, value_name = "FILE")]
-    table: Option<PathBuf>,
-    /// Backgammon: write the games as a .mat file.
-    #[arg(long, value_name = "FILE")]
-    mat: Option<PathBuf>,
-}
-
-impl JudgeArgs {
-    /// Whether something was asked for that only backgammon has.
-    pub(crate) fn asked(&self) -> bool {
-        self.against.is_some() || self.games.is_some() || self.error_rate || self.plies.is_some() || self.mat.is_some()
-    }
-}
 
 /// What is judged.
 pub(crate) struct Of<'a> {
@@ -49,7 +21,9 @@ pub(crate) struct Of<'a> {
 /// Games unless the user says otherwise: against others; against itself, which are more than 4,000 decisions.
 const GAMES: [usize; 2] = [200, 100];
 
-pub(crate) fn run(args: &JudgeArgs, bytes: &[u8], of: &Of<'_>) -> Result<(), Failure> {
+pub(crate) fn run(args: &MatchArgs, bytes: &[u8], of: &Of<'_>) -> Result<(), Failure> {
+    let own = ["--against", "--games", "--error-rate", "--plies", "--table", "--mat"];
+    args.refuse(&own, &format!("{} is a run of td", of.run))?;
     let plies = args.plies.unwrap_or(1);
     let mut player = by_value("operant", with_table(evaluator(bytes)?, args.table.as_deref())?, plies);
     let games = args.games.unwrap_or(GAMES[usize::from(args.error_rate)]);
@@ -91,7 +65,7 @@ pub(crate) fn run(args: &JudgeArgs, bytes: &[u8], of: &Of<'_>) -> Result<(), Fai
     show(&score, &player, &*other, cpu, of)
 }
 
-fn write_mat(args: &JudgeArgs, records: &[Record], names: [&str; 2]) -> Result<(), Failure> {
+fn write_mat(args: &MatchArgs, records: &[Record], names: [&str; 2]) -> Result<(), Failure> {
     let Some(path) = &args.mat else { return Ok(()) };
     std::fs::write(path, to_mat(records, names))
         .map_err(|error| Failure::Run(format!("can't write {}: {error}", path.display())))
@@ -130,7 +104,7 @@ fn show(score: &Score, player: &ByValue, other: &dyn Player, cpu: f64, of: &Of<'
     ))
 }
 
-fn error_rate(args: &JudgeArgs, player: &mut ByValue, games: usize, of: &Of<'_>) -> Result<(), Failure> {
+fn error_rate(args: &MatchArgs, player: &mut ByValue, games: usize, of: &Of<'_>) -> Result<(), Failure> {
     // Before any game is played.
     gnubg::find()?;
     let mut plays = Plays::default();

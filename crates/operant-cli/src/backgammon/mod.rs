@@ -7,7 +7,7 @@ mod judge;
 mod play;
 
 pub(crate) use analyse::{Args as AnalyseArgs, run as analyse};
-pub(crate) use judge::{JudgeArgs, Of, run as judge};
+pub(crate) use judge::{Of, run as judge};
 pub(crate) use play::{Args as PlayArgs, run as play};
 
 use crate::output::{Failure, print};

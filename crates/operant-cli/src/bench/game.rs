@@ -37,6 +37,46 @@ enum Game {
     Backgammon,
 }
 
+/// Every game that can be searched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum GameName {
+    Backgammon,
+    Connect4,
+    #[value(name = "2048")]
+    Twenty48,
+}
+
+impl GameName {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Backgammon => "backgammon",
+            Self::Connect4 => "connect4",
+            Self::Twenty48 => "2048",
+        }
+    }
+}
+
+/// An expression for the rules of a game that is known by name.
+macro_rules! with_game {
+    ($name:expr, $game:ident => $do:expr) => {
+        match $name {
+            $crate::bench::game::GameName::Backgammon => {
+                type $game = operant::env::backgammon::Backgammon;
+                $do
+            }
+            $crate::bench::game::GameName::Connect4 => {
+                type $game = operant::env::connect4::Connect4;
+                $do
+            }
+            $crate::bench::game::GameName::Twenty48 => {
+                type $game = operant::env::twenty48::Twenty48;
+                $do
+            }
+        }
+    };
+}
+pub(super) use with_game;
+
 /// Words of randomness, many at a time: drawing them is not what is measured.
 struct Dice {
     words: Vec<u32>,

@@ -5,6 +5,8 @@ mod env_cuda;
 mod game;
 mod nn;
 mod ppo;
+mod search;
+mod selfplay;
 
 use crate::output::Failure;
 use clap::Subcommand;
@@ -21,6 +23,10 @@ enum What {
     Env(env::Args),
     /// Games: random games and legal plays per second.
     Game(game::Args),
+    /// Tree search: simulations per second with an evaluator that costs nothing.
+    Search(search::Args),
+    /// Self-play by search over a network: games per minute.
+    Selfplay(selfplay::Args),
     /// PPO: env steps per second of whole iterations, and where the time goes.
     Ppo(ppo::Args),
     /// Networks: forward, and forward + backward + optimiser step.
@@ -33,5 +39,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         What::Game(args) => game::run(args),
         What::Nn(args) => nn::run(args),
         What::Ppo(args) => ppo::run(args),
+        What::Search(args) => search::run(args),
+        What::Selfplay(args) => selfplay::run(args),
     }
 }

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from operant import games, nn
 from operant._operant import __version__, list_envs
+from operant.alphazero import AlphaZero, Mcts
 from operant.cuda import CudaVectorEnv
 from operant.devices import doctor
 from operant.dqn import DQN
@@ -27,8 +28,10 @@ if TYPE_CHECKING:
     from operant import sb3
 
 __all__ = [
+    "AlphaZero",
     "CudaVectorEnv",
     "DQN",
+    "Mcts",
     "OperantEnv",
     "OperantVectorEnv",
     "PPO",

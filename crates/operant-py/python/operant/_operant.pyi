@@ -1,5 +1,6 @@
 """The compiled part. Use the package `operant`, which wraps it."""
 
+from collections.abc import Callable
 from typing import Any, final
 
 import numpy as np
@@ -60,6 +61,54 @@ class Backgammon:
         """The position after a play, where it is the opponent's turn."""
     def observation(self) -> npt.NDArray[np.float32]:
         """What a network sees: 196 numbers, per side 4 for each point, the bar and those borne off."""
+
+@final
+class Rules:
+    """The rules of a game, over states as text."""
+
+    def __new__(cls, name: str) -> Rules: ...
+    @property
+    def name(self) -> str:
+        """Its name."""
+    @property
+    def players(self) -> int:
+        """Players: 1 or 2."""
+    @property
+    def observation_size(self) -> int:
+        """Numbers of an observation."""
+    @property
+    def policy_size(self) -> int:
+        """Logits that an evaluator gives."""
+    def start(self) -> str:
+        """The beginning of a game."""
+    def turn(self, state: str) -> str:
+        """What happens next: "decision", "chance" or "over"."""
+    def player(self, state: str) -> int:
+        """Whose turn it is: 0 or 1."""
+    def points(self, state: str) -> float:
+        """Points of player 0 that are certain: all of them once the game is over."""
+    def actions(self, state: str) -> list[tuple[str, list[int]]]:
+        """Legal actions as text, each with its numbers in a policy: one, or two whose logits are added."""
+    def after(self, state: str, action: int) -> str:
+        """The state after the action of this number among `actions(state)`."""
+    def outcomes(self, state: str) -> list[tuple[str, float]]:
+        """States that chance can lead to, with their probabilities."""
+    def observation(self, state: str) -> npt.NDArray[np.float32]:
+        """What a network sees of a state."""
+
+@final
+class Search:
+    """Tree search over a game."""
+
+    def __new__(
+        cls,
+        game: str,
+        evaluator: Callable[..., Any] | None,
+        network: bytes | None,
+        settings: list[tuple[str, Any]],
+    ) -> Search: ...
+    def search(self, state: str, seed: int) -> dict[str, Any]:
+        """Searches from a state; gives what was found."""
 
 @final
 class Relay:
@@ -256,6 +305,7 @@ class Trainer:
     def advance(self, seconds: float) -> str | None: ...
     def conclude(self, end: str) -> None: ...
     def save(self) -> str: ...
+    def part(self, name: str) -> list[int]: ...
     def adopt(self, actor: Actor) -> None: ...
     def actor(self, seed: int | None = None) -> Actor: ...
     def evaluate(self, episodes: int, deterministic: bool, seed: int) -> tuple[list[float], list[int]]: ...

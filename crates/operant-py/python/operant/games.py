@@ -1,5 +1,5 @@
-"""Games for two players: rules, positions and plays, for search and learning of your own."""
+"""Games: rules, positions and plays, for search and learning of your own."""
 
-from operant._operant import Backgammon
+from operant._operant import Backgammon, Rules
 
-__all__ = ["Backgammon"]
+__all__ = ["Backgammon", "Rules"]

@@ -1,6 +1,7 @@
 //! Algorithms: each one file that reads from top to bottom. The loop in `run` knows them only as
 //! [`Algorithm`].
 
+pub mod alphazero;
 mod curiosity;
 mod curriculum;
 pub mod davi;
@@ -218,7 +219,7 @@ pub struct Entry {
 }
 
 /// Every algorithm.
-pub static ALGORITHMS: &[Entry] = &[ppo::ENTRY, dqn::ENTRY, davi::ENTRY, td::ENTRY];
+pub static ALGORITHMS: &[Entry] = &[ppo::ENTRY, dqn::ENTRY, davi::ENTRY, td::ENTRY, alphazero::ENTRY];
 
 /// The algorithm of this name.
 pub fn find(name: &str) -> Result<&'static Entry> {

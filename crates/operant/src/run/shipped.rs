@@ -15,6 +15,8 @@ shipped! {
     "ppo":
         "cartpole" "mountaincar" "mountaincar_continuous" "pendulum" "acrobot" "gridworld" "cube2" "cube3"
         "probe_identity" "probe_delayed" "probe_truncation" "probe_masked" "probe_memory";
+    "alphazero":
+        "connect4" "2048" "backgammon";
     "davi":
         "cube2" "cube3";
     "td":

@@ -2,14 +2,20 @@
 //! once.
 //!
 //! A puzzle says what follows a state ([`Puzzle`](crate::env::puzzle::Puzzle)), [`Values`] how far states are from solved. A
-//! solution is checked by its moves alone: wrong values make it longer or absent, never wrong.
+//! solution is checked by its moves alone: wrong values make it longer or absent, never wrong. Games are searched by [`mcts`].
 
 mod astar;
 pub mod backgammon;
 mod beam;
+pub mod connect4_solver;
+pub mod game_net;
 mod greedy;
 mod held_out;
+mod gumbel;
+pub mod mcts;
+pub mod tree;
 mod value_net;
+pub mod versus;
 
 pub use astar::{AstarSettings, astar};
 pub use beam::beam;

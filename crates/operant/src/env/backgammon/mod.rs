@@ -1,22 +1,21 @@
 //! Backgammon by the rules of the U.S. Backgammon Federation, cubeless: a turn is a roll and a play of it.
 
 mod bearoff;
+mod game;
 mod inputs;
 mod notation;
 mod outcome;
 mod plays;
 mod position;
 mod record;
-mod versus_random;
 
 pub use bearoff::Bearoff;
 pub use inputs::{CONTACT_INPUTS, RACE_INPUTS, contact_inputs, race_inputs};
 pub use outcome::{OUTCOMES, Outcome};
-pub use plays::{ACTIONS, Play, Plays};
+pub use game::{Backgammon, State};
+pub use plays::{Play, Plays};
 pub use position::{BAR, CHECKERS, Points, Position, Side};
-
 pub use record::{Record, Turn, from_mat, to_mat};
-pub use versus_random::BackgammonEnv;
 
 use crate::lanes::rng::HostRng;
 

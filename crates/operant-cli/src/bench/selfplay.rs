@@ -1,0 +1,122 @@
+//! `operant bench selfplay`: games per minute of self-play by search over a network, learning included.
+
+use super::game::GameName;
+use crate::output::{Failure, count, grouped, print};
+use operant::algo::Report;
+use operant::config::{self, Table};
+use operant::device::{self, alloc};
+use operant::run::{Config, build_algorithm, build_env, build_pool};
+use serde_json::json;
+use std::time::Instant;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The game.
+    #[arg(value_enum)]
+    game: GameName,
+    /// Simulations per decision.
+    #[arg(long, default_value_t = 400, value_parser = count::<usize>, allow_negative_numbers = true)]
+    simulations: usize,
+    /// Leaves of a game that wait together.
+    #[arg(long, default_value_t = 4, value_parser = count::<usize>, allow_negative_numbers = true)]
+    leaves: usize,
+    /// Games side by side.
+    #[arg(long, default_value_t = 64, value_parser = count::<usize>, allow_negative_numbers = true)]
+    games: usize,
+    /// Residual blocks of 128; 5 are about 283 k weights in backgammon.
+    #[arg(long, default_value_t = 5, value_parser = count::<usize>, allow_negative_numbers = true)]
+    blocks: usize,
+    /// f32, bf16 or auto.
+    #[arg(long, default_value = "f32")]
+    precision: String,
+    /// Threads.
+    #[arg(long, default_value_t = 1, value_parser = count::<usize>, allow_negative_numbers = true)]
+    threads: usize,
+    /// How long to measure, after a warm-up of one iteration.
+    #[arg(long, default_value_t = 20.0, allow_negative_numbers = true)]
+    seconds: f64,
+    /// Learn too, in place of playing alone.
+    #[arg(long)]
+    learn: bool,
+    /// More settings, as in alphazero.search.transpositions=true.
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    if !(args.seconds.is_finite() && args.seconds > 0.0 && args.seconds <= 3600.0) {
+        return Err(Failure::Usage(format!("--seconds {}: wanted more than 0 and at most 3600", args.seconds)));
+    }
+    let mut over = Table::new();
+    let widths = vec!["128"; args.blocks.max(1)].join(",");
+    let words = [
+        format!("network.hidden=[{widths}]"),
+        format!("num_envs={}", args.games),
+        format!("threads={}", args.threads),
+        format!("precision={}", args.precision),
+        format!("alphazero.search.simulations={}", args.simulations),
+        format!("alphazero.search.leaves={}", args.leaves),
+        format!("alphazero.reuse={}", if args.learn { "4.0" } else { "0.0" }),
+    ];
+    words.iter().chain(&args.set).try_for_each(|word| config::assign(&mut over, word))?;
+    let config = Config::resolve("alphazero", args.game.name(), over)?;
+    let pool = build_pool(&config);
+    let mut algorithm = build_algorithm(&config, build_env(&config, &pool)?, pool)?;
+    let mut report = Report::new(algorithm.metrics().len());
+    let at = |name: &str, algorithm: &dyn operant::algo::Algorithm| {
+        algorithm.metrics().iter().position(|metric| metric.name == name).expect("a metric of alphazero")
+    };
+    let places = ["evals", "forced", "tree_reuse", "depth", "time/hidden"].map(|name| at(name, &*algorithm));
+    report.begin();
+    algorithm.iterate(&mut report);
+    let (start, cpu, allocated) = (Instant::now(), device::cpu_seconds(), alloc::allocations());
+    let (mut iterations, mut sums) = (0_u32, [0.0; 5]);
+    while start.elapsed().as_secs_f64() < args.seconds {
+        report.begin();
+        algorithm.iterate(&mut report);
+        iterations += 1;
+        sums.iter_mut().zip(places).for_each(|(sum, place)| *sum += report.values[place]);
+    }
+    let (wall, cpu) = (start.elapsed().as_secs_f64(), device::cpu_seconds() - cpu);
+    let allocations = (alloc::allocations() - allocated) as f64 / f64::from(iterations);
+    let [evals, forced, reuse, depth, hidden] = sums.map(|sum| sum / f64::from(iterations));
+    let decisions = f64::from(iterations) * algorithm.steps_per_iteration() as f64;
+    let moves_per_game = report.episodes.mean_length();
+    // Games under way count for what was played of them.
+    let games_per_cpu_min = 60.0 * decisions / moves_per_game / cpu;
+    let evals_per_cpu_s = evals * decisions / cpu;
+    if args.json {
+        let object = json!({
+            "game": args.game.name(), "simulations": args.simulations, "leaves": args.leaves, "games_side_by_side": args.games,
+            "blocks": args.blocks, "precision": config.precision()?.name(), "threads": args.threads, "learning": args.learn,
+            "games_per_cpu_min": games_per_cpu_min, "moves_per_game": moves_per_game, "decisions_per_cpu_s": decisions / cpu,
+            "evals_per_cpu_s": evals_per_cpu_s, "evals_per_decision": evals, "forced_share": forced, "tree_reuse": reuse,
+            "mean_depth": depth, "hidden_share": hidden, "allocs_per_iteration": allocations, "wall_s": wall, "cpu_s": cpu,
+            "machine": device::describe(),
+        });
+        return print(&format!("{object}\n"));
+    }
+    print(&format!(
+        "self-play in {}, {} simulations per decision, {} residual blocks of 128, {}, {} threads\n\
+         machine               {}\n\
+         games/CPU-minute      {games_per_cpu_min:.0} ({moves_per_game:.0} decisions each, both players)\n\
+         decisions/CPU-s       {}\n\
+         evaluations/CPU-s     {} ({evals:.0} per decision)\n\
+         forced                {:.1} % of decisions\n\
+         kept from last turn   {:.1} % of simulations\n\
+         allocations           {allocations:.1} per iteration\n",
+        args.game.name(),
+        args.simulations,
+        args.blocks,
+        config.precision()?.name(),
+        args.threads,
+        device::describe(),
+        grouped(decisions / cpu),
+        grouped(evals_per_cpu_s),
+        100.0 * forced,
+        100.0 * reuse,
+    ))
+}

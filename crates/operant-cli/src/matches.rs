@@ -1,0 +1,52 @@
+//! Words of `operant eval` for runs that learned a game: against whom it is played, and how.
+
+use crate::output::{Failure, count};
+use std::path::PathBuf;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct MatchArgs {
+    /// Games: against whom: random, another run; backgammon also rules (of thumb), gnubg:PLIES; connect4 also solver [default: random].
+    #[arg(long, value_name = "WHOM")]
+    pub(crate) against: Option<String>,
+    /// Games: how many are played.
+    #[arg(long, value_name = "N", value_parser = count::<usize>, allow_negative_numbers = true)]
+    pub(crate) games: Option<usize>,
+    /// alphazero: simulations per decision [default: those that it was trained with].
+    #[arg(long, value_name = "S", value_parser = count::<usize>, allow_negative_numbers = true)]
+    pub(crate) simulations: Option<usize>,
+    /// connect4 against its solver: random moves of openings, an even number [default: 8].
+    #[arg(long, value_name = "MOVES", value_parser = count::<usize>, allow_negative_numbers = true)]
+    pub(crate) opening: Option<usize>,
+    /// td: play against itself and have gnubg analyse the games: error per decision times 500.
+    #[arg(long, conflicts_with = "against")]
+    pub(crate) error_rate: bool,
+    /// td: rolls that are looked ahead, 1 or 2 [default: 1].
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=2))]
+    pub(crate) plies: Option<u8>,
+    /// td: exact endings, from operant backgammon table.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) table: Option<PathBuf>,
+    /// td: write the games as a .mat file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) mat: Option<PathBuf>,
+}
+
+impl MatchArgs {
+    /// Refuses words that would change nothing: all but these.
+    pub(crate) fn refuse(&self, all_but: &[&str], why: &str) -> Result<(), Failure> {
+        let words = [
+            ("--against", self.against.is_some(), "runs that learned a game"),
+            ("--games", self.games.is_some(), "runs that learned a game"),
+            ("--simulations", self.simulations.is_some(), "runs of alphazero"),
+            ("--opening", self.opening.is_some(), "connect4 against its solver"),
+            ("--error-rate", self.error_rate, "runs of td on backgammon"),
+            ("--plies", self.plies.is_some(), "runs of td on backgammon"),
+            ("--table", self.table.is_some(), "runs of td on backgammon"),
+            ("--mat", self.mat.is_some(), "runs of td on backgammon"),
+        ];
+        match words.iter().find(|(word, given, _)| *given && !all_but.contains(word)) {
+            Some((word, _, what)) => Err(Failure::Usage(format!("{word} is for {what}; {why}"))),
+            None => Ok(()),
+        }
+    }
+}

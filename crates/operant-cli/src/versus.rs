@@ -1,0 +1,130 @@
+//! `operant eval` of a run that learned a game: matches of its search against others.
+
+use crate::matches::MatchArgs;
+use crate::output::{Failure, print};
+use operant::algo::alphazero;
+use operant::env::backgammon::Backgammon;
+use operant::env::connect4::Connect4;
+use operant::env::game::Game;
+use operant::env::twenty48::{POINTS, Twenty48};
+use operant::nn::Options;
+use operant::run::{Checkpoints, Config};
+use operant::search::mcts;
+use operant::search::versus::{Pairing, Perfect, Player, Random, Searcher, from_start, play, won_openings};
+use serde_json::json;
+use std::path::Path;
+use std::time::Instant;
+
+/// What is known of the run.
+pub(crate) struct Of<'a> {
+    pub(crate) run: String,
+    pub(crate) checkpoint: &'a str,
+    pub(crate) config: &'a Config,
+    pub(crate) network: &'a [u8],
+    pub(crate) seed: u64,
+    pub(crate) json: bool,
+}
+
+/// Games if none are asked for.
+const GAMES: usize = 200;
+
+pub(crate) fn run(args: &MatchArgs, of: &Of<'_>) -> Result<(), Failure> {
+    let own: &[&str] = match args.against.as_deref() {
+        Some("solver") => &["--against", "--games", "--simulations", "--opening"],
+        _ => &["--against", "--games", "--simulations"],
+    };
+    args.refuse(own, &format!("{} is a run of alphazero", of.run))?;
+    if args.games == Some(0) {
+        return Err(Failure::Usage("--games 0: wanted at least 1".into()));
+    }
+    match of.config.env.as_str() {
+        Connect4::NAME => versus::<Connect4>(args, of, |args, of| {
+            let mut perfect = Perfect::default();
+            let openings = won_openings(args.games.unwrap_or(GAMES), args.opening.unwrap_or(8).max(2), of.seed, &mut perfect.solver);
+            Some((Box::new(perfect), openings))
+        }),
+        Twenty48::NAME => versus::<Twenty48>(args, of, |_, _| None),
+        Backgammon::NAME => versus::<Backgammon>(args, of, |_, _| None),
+        other => Err(Failure::Run(format!("a network for {other}: wanted connect4, 2048 or backgammon"))),
+    }
+}
+
+/// An opponent and the games against it.
+type Match<G> = (Box<dyn Player<G>>, Vec<Pairing<G>>);
+
+fn settings(config: &Config, args: &MatchArgs) -> Result<mcts::Settings, Failure> {
+    let own: alphazero::Settings = operant::config::read(&config.own, "alphazero")?;
+    let simulations = args.simulations.unwrap_or(own.search.simulations);
+    let leaves = own.search.leaves.min((simulations / 8).max(1));
+    Ok(mcts::Settings { simulations, leaves, noise: 0.0, ..own.search })
+}
+
+fn versus<G: Game>(
+    args: &MatchArgs,
+    of: &Of<'_>,
+    perfect: impl FnOnce(&MatchArgs, &Of<'_>) -> Option<Match<G>>,
+) -> Result<(), Failure> {
+    let failed = |error: operant::Error| Failure::Run(error.to_string());
+    let own = settings(of.config, args)?;
+    let options = Options { precision: of.config.precision().map_err(failed)?, ..Options::default() };
+    let mut searcher = Searcher::<G>::new(of.network, &own, &options)?;
+    let against = args.against.as_deref().unwrap_or(if G::PLAYERS == 1 { "nobody" } else { "random" });
+    let games = args.games.unwrap_or(GAMES);
+    let (mut opponent, pairings): Match<G> = match against {
+        "random" | "nobody" => (Box::new(Random::default()), from_start::<G>(games, of.seed)),
+        "solver" => perfect(args, of)
+            .ok_or_else(|| Failure::Usage(format!("--against solver: {} has none; wanted random or a run", G::NAME)))?,
+        run => {
+            let folder = Path::new(run);
+            let below = Path::new("runs").join(folder);
+            let folder = if folder.exists() || !below.exists() { folder } else { &below };
+            let checkpoints = Checkpoints::new(folder, 1);
+            let name = checkpoints.pick(None).map_err(|error| {
+                Failure::Usage(format!("--against {run}: wanted random, solver or a run of alphazero ({error})"))
+            })?;
+            let parts = checkpoints.load(&name).map_err(failed)?;
+            let text = operant::algo::part(&parts, "run.toml").map_err(failed)?;
+            let config = Config::from_text(&String::from_utf8_lossy(text), "run.toml").map_err(failed)?;
+            let network = operant::algo::part(&parts, "network.safetensors").map_err(failed)?;
+            let other = Searcher::<G>::new(network, &settings(&config, args)?, &options).map_err(failed)?;
+            (Box::new(other), from_start::<G>(games, of.seed))
+        }
+    };
+    let begun = Instant::now();
+    let results = play(&mut searcher, opponent.as_mut(), &pairings, of.seed);
+    let seconds = begun.elapsed().as_secs_f64();
+    let played = results.len() as f64;
+    let unit = if G::NAME == Twenty48::NAME { f64::from(POINTS) } else { 1.0 };
+    let points: Vec<f64> = results.iter().map(|(points, _)| f64::from(*points) * unit).collect();
+    let mean = points.iter().sum::<f64>() / played;
+    let spread = points.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (played - 1.0).max(1.0);
+    let error = (spread / played).sqrt();
+    let share = |fits: fn(f64) -> bool| points.iter().filter(|x| fits(**x)).count() as f64 / played;
+    let (won, lost) = (share(|x| x > 0.0), share(|x| x < 0.0));
+    let moves = results.iter().map(|(_, moves)| f64::from(*moves)).sum::<f64>() / played;
+    if of.json {
+        let object = json!({
+            "run": of.run, "checkpoint": of.checkpoint, "game": G::NAME, "against": against, "games": results.len(),
+            "simulations": own.simulations, "seed": of.seed, "mean_points": mean, "standard_error": error,
+            "won": won, "drawn": 1.0 - won - lost, "lost": lost, "mean_moves": moves, "seconds": seconds,
+        });
+        return print(&format!("{object}\n"));
+    }
+    let outcome = match G::PLAYERS {
+        1 => String::new(),
+        _ => format!(
+            "won {:.1} %, drawn {:.1} %, lost {:.1} %\n",
+            100.0 * won,
+            100.0 * (1.0 - won - lost).max(0.0),
+            100.0 * lost
+        ),
+    };
+    print(&format!(
+        "{outcome}points {mean:.3} ± {error:.3} (standard error) over {} games against {against}, {moves:.1} moves each\n\
+         {} simulations per decision, seed {}, {seconds:.1} s, checkpoint {}\n",
+        results.len(),
+        own.simulations,
+        of.seed,
+        of.checkpoint
+    ))
+}

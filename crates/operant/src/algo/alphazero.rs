@@ -1,0 +1,351 @@
+//! AlphaZero (Silver et al., "A general reinforcement learning algorithm that masters chess, shogi, and Go through self-play", 2018), for
+//! games with and without chance: a network guides a search, the search plays the games that the network learns from.
+//!
+//! One iteration: tables of games play a few decisions each by search, with the weights that the iteration before ended with; at the same
+//! time the learner draws batches from the positions of games that ended before. Both are tasks of one pool, so learning is hidden behind
+//! playing where there are two threads. Positions of games that ended are then added to the window in the order of places. So a run is
+//! a function of its seed for any number of threads, and goes on exactly, unless `publish_every` hands out weights in between.
+
+mod learner;
+mod samples;
+mod settings;
+mod table;
+
+pub use settings::Settings;
+
+use super::{Algorithm, Build, Ended, Entry, Parts, Phase, Policy, Report, part};
+use crate::config;
+use crate::device::CpuPool;
+use crate::env::backgammon::Backgammon;
+use crate::env::connect4::Connect4;
+use crate::env::game::{Game, Heads};
+use crate::env::twenty48::Twenty48;
+use crate::error::{Error, Result};
+use crate::nn::nets::Architecture;
+use crate::nn::{Act, Graph, Node, Options, Plan, Precision};
+use crate::search::game_net::{self, GameNet, Shared};
+use crate::search::mcts::{ChanceMode, Counters};
+use crate::telemetry::Metric;
+use learner::Learner;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use table::Table;
+
+/// AlphaZero in the list of algorithms.
+pub const ENTRY: Entry = Entry {
+    name: "alphazero",
+    summary: "self-play by tree search over a network that learns from it (connect4, 2048, backgammon)",
+    defaults: config::defaults::<Settings>,
+    resolve: |table| Ok(config::to_table(&settings::read(table)?)),
+    may_change: &[
+        "moves",
+        "drawn_moves",
+        "temperature",
+        "learning_starts",
+        "reuse",
+        "td_lambda",
+        "learning_rate",
+        "anneal_lr",
+        "publish_every",
+    ],
+    build: |build| {
+        let mut build = build;
+        if build.env.on_gpu().is_some() {
+            return Err(Error::Invalid("alphazero runs on the CPU alone; wanted device = \"cpu\"".into()));
+        }
+        match build.env.spec().name {
+            Connect4::NAME => Ok(Box::new(AlphaZero::<Connect4>::new(build)?)),
+            Twenty48::NAME => Ok(Box::new(AlphaZero::<Twenty48>::new(build)?)),
+            Backgammon::NAME => Ok(Box::new(AlphaZero::<Backgammon>::new(build)?)),
+            other => {
+                Err(Error::Invalid(format!("alphazero plays games: wanted connect4, 2048 or backgammon, got {other}")))
+            }
+        }
+    },
+};
+
+/// Reported numbers, in the order of [`METRICS`].
+#[derive(Clone, Copy)]
+enum Reported {
+    PolicyLoss,
+    ValueLoss,
+    GradNorm,
+    LearningRate,
+    Games,
+    GamesPerMinute,
+    EvaluationsPerSecond,
+    Evaluations,
+    TreeReuse,
+    Hits,
+    Depth,
+    Forced,
+    Window,
+    Updates,
+    Hidden,
+}
+
+const METRICS: &[Metric] = &[
+    Metric::new("loss/policy", "cross-entropy of the policy with what searches made of it, over decisions", ""),
+    Metric::new("loss/value", "cost of the value against what games came to", ""),
+    Metric::new("grad_norm", "norm of the gradient before clipping", ""),
+    Metric::new("learning_rate", "step size of the optimiser", ""),
+    Metric::new("games", "games that ended in the iteration", ""),
+    Metric::new("games_per_min", "games that ended per minute", "1/min"),
+    Metric::new("evals_per_s", "states that the network valued for searches per second", "1/s"),
+    Metric::new("evals", "states that the network valued per decision", ""),
+    Metric::new("tree_reuse", "share of simulations that trees were left with by the search before", ""),
+    Metric::new("tree_hits", "share of simulations that ended at a state the tree had already", ""),
+    Metric::new("depth", "mean length of a simulation", ""),
+    Metric::new("forced", "share of decisions with one action", ""),
+    Metric::new("replay", "positions to learn from", ""),
+    Metric::new("updates", "steps of the optimiser in the iteration", ""),
+    Metric::new("time/hidden", "share of the learner's time behind which games were played", ""),
+];
+
+/// Games of a table.
+const TABLE: usize = 32;
+/// Most rows that a table's network sees at once.
+const MOST_ROWS: usize = 1024;
+
+/// Something that a thread does in an iteration.
+enum Task<G: Game> {
+    Learn(Box<Learner<G>>),
+    Play(Box<Table<G>>),
+}
+
+/// A run of AlphaZero.
+pub struct AlphaZero<G: Game> {
+    settings: Settings,
+    architecture: Architecture,
+    pool: Arc<CpuPool>,
+    /// The learner first, so that it begins first.
+    tasks: Vec<Task<G>>,
+    shared: Shared,
+    games: usize,
+    total_steps: u64,
+    iterations: u64,
+    /// Times of an iteration's tables.
+    times: Vec<(Instant, Instant)>,
+}
+
+impl<G: Game> AlphaZero<G> {
+    /// Builds everything that the run will ever allocate.
+    fn new(build: Build) -> Result<Self> {
+        let settings = settings::read(&build.settings)?;
+        settings.check()?;
+        if build.precision == Precision::F16 {
+            return Err(Error::Invalid("precision = f16 for alphazero: wanted f32 or bf16".into()));
+        }
+        if build.network.activation != Act::Relu {
+            return Err(Error::Invalid(
+                "network.activation for alphazero: wanted relu, as residual blocks have it".into(),
+            ));
+        }
+        if G::HEADS > 1 && settings.td_lambda < 1.0 {
+            return Err(Error::Invalid(format!(
+                "alphazero.td_lambda = {}: wanted 1 for {}, whose heads are chances of whole games",
+                settings.td_lambda,
+                G::NAME
+            )));
+        }
+        let games = build.env.num_envs();
+        let architecture = game_net::architecture::<G>(&build.network.hidden)?;
+        let options = Options { precision: build.precision, seed: build.seed, ..Options::default() };
+        let learner = Learner::<G>::new(&settings, &architecture, &options)?;
+        let per_leaf = if settings.search.chance == ChanceMode::Exact { G::OUTCOMES.max(1) } else { 1 };
+        let rows = (TABLE.min(games) * settings.search.leaves * per_leaf).min(MOST_ROWS);
+        let net = GameNet::<G>::new(&architecture, learner.params().clone(), rows, &options)?;
+        let shared = net.share(learner.params());
+        let mut tasks = vec![Task::Learn(Box::new(learner))];
+        for first in (0..games).step_by(TABLE) {
+            let numbers = first as u32..(first + TABLE).min(games) as u32;
+            tasks.push(Task::Play(Box::new(Table::new(numbers, &settings, net.fork(&shared), build.seed)?)));
+        }
+        Ok(Self {
+            times: Vec::with_capacity(tasks.len()),
+            total_steps: build.total_steps,
+            pool: build.pool,
+            iterations: 0,
+            settings,
+            architecture,
+            tasks,
+            shared,
+            games,
+        })
+    }
+
+    fn learner(&self) -> &Learner<G> {
+        match &self.tasks[0] {
+            Task::Learn(learner) => learner,
+            Task::Play(_) => unreachable!("the learner is the first task"),
+        }
+    }
+
+    /// The learner, and the tables.
+    fn split(&mut self) -> (&mut Learner<G>, impl Iterator<Item = &mut Table<G>>) {
+        let (first, rest) = self.tasks.split_at_mut(1);
+        let Task::Learn(learner) = &mut first[0] else { unreachable!("the learner is the first task") };
+        let tables = rest.iter_mut().filter_map(|task| match task {
+            Task::Play(table) => Some(&mut **table),
+            Task::Learn(_) => None,
+        });
+        (learner, tables)
+    }
+}
+
+/// How much of the time from `from` to `to` lies in some of these spans, which are put in order.
+fn covered(from: Instant, to: Instant, spans: &mut [(Instant, Instant)]) -> Duration {
+    spans.sort_unstable();
+    let (mut sum, mut reached) = (Duration::ZERO, from);
+    for &(begin, end) in spans.iter() {
+        let (begin, end) = (begin.max(reached), end.min(to));
+        if begin < end {
+            sum += end - begin;
+            reached = end;
+        }
+    }
+    sum
+}
+
+impl<G: Game> Algorithm for AlphaZero<G> {
+    fn metrics(&self) -> &[Metric] {
+        METRICS
+    }
+
+    fn iterate(&mut self, report: &mut Report) {
+        let begun = Instant::now();
+        let (settings, shared) = (&self.settings, &self.shared);
+        let (steps, total) = (self.iterations * (self.games * settings.moves) as u64, self.total_steps);
+        self.pool.for_each_mut(&mut self.tasks, |_, task| match task {
+            Task::Learn(learner) => learner.learn(settings, shared, steps, total),
+            Task::Play(table) => table.play(settings),
+        });
+        let played = Instant::now();
+        report.spans.note(Phase::Collect as usize, begun, played);
+        self.iterations += 1;
+        let (moves, publish) = (self.games * self.settings.moves, self.settings.publish_every == 0);
+        let mut times = std::mem::take(&mut self.times);
+        times.clear();
+        let (mut counters, mut forced, mut games) = (Counters::default(), 0, 0);
+        let (first, rest) = self.tasks.split_at_mut(1);
+        let Task::Learn(learner) = &mut first[0] else { unreachable!("the learner is the first task") };
+        for task in rest {
+            let Task::Play(table) = task else { unreachable!("all others play") };
+            table.samples().for_each(|sample| learner.add(sample));
+            for finished in &table.finished {
+                games += 1;
+                report.episode(Ended { env: finished.place, total: finished.points, length: finished.moves as i32 });
+            }
+            counters.add(&table.counters);
+            forced += table.forced;
+            times.push(table.played);
+        }
+        let learned = learner.learned();
+        if let Some(reason) = learned.diverged {
+            report.diverged = Some(format!("{reason} is not finite"));
+        }
+        let (from, to) = learned.time;
+        let hidden = covered(from, to, &mut times);
+        let learning = to - from;
+        let window = learner.window_len();
+        if publish && learned.updates > 0 {
+            self.shared.publish(learner.params());
+        }
+        self.times = times;
+        let seconds = begun.elapsed().as_secs_f64();
+        let visible = (learning - hidden).as_secs_f64();
+        let share = |part: u64, rest: u64| part as f64 / (part + rest).max(1) as f64;
+        let mut set = |metric: Reported, x: f64| report.values[metric as usize] = x;
+        set(Reported::PolicyLoss, learned.policy_loss);
+        set(Reported::ValueLoss, learned.value_loss);
+        set(Reported::GradNorm, learned.grad_norm);
+        set(Reported::LearningRate, learned.learning_rate);
+        set(Reported::Games, f64::from(games));
+        set(Reported::GamesPerMinute, 60.0 * f64::from(games) / seconds);
+        set(Reported::EvaluationsPerSecond, counters.evaluations as f64 / seconds);
+        set(Reported::Evaluations, counters.evaluations as f64 / moves as f64);
+        set(Reported::TreeReuse, share(counters.reused, counters.simulations));
+        set(Reported::Hits, counters.hits as f64 / counters.simulations.max(1) as f64);
+        set(Reported::Depth, counters.depth as f64 / counters.simulations.max(1) as f64);
+        set(Reported::Forced, forced as f64 / moves as f64);
+        set(Reported::Window, window as f64);
+        set(Reported::Updates, learned.updates as f64);
+        set(
+            Reported::Hidden,
+            if learned.updates > 0 { hidden.as_secs_f64() / learning.as_secs_f64().max(1e-9) } else { f64::NAN },
+        );
+        report.seconds = [seconds - visible, visible];
+    }
+
+    fn plans(&mut self) -> Vec<(&'static str, &mut Plan)> {
+        let (learner, mut tables) = self.split();
+        let play = tables.next().map(|table| ("play", table.net().plan()));
+        std::iter::once(("learn", learner.plan())).chain(play).collect()
+    }
+
+    fn steps(&self) -> u64 {
+        self.iterations * self.steps_per_iteration()
+    }
+
+    fn steps_per_iteration(&self) -> u64 {
+        (self.games * self.settings.moves) as u64
+    }
+
+    fn set_total_steps(&mut self, total_steps: u64) {
+        self.total_steps = total_steps;
+    }
+
+    fn adopt(&mut self, _: &Policy) -> Result<()> {
+        Err(Error::Invalid(
+            "alphazero's policy is a search, which takes no other network; resume a run of alphazero".into(),
+        ))
+    }
+
+    fn policy(&self) -> Result<Policy> {
+        Err(Error::Invalid("alphazero's policy is a search; operant eval RUN --against random plays with it".into()))
+    }
+
+    fn save(&self) -> Result<Parts> {
+        let mut games = Vec::new();
+        for task in &self.tasks {
+            if let Task::Play(table) = task {
+                table.write(&mut games);
+            }
+        }
+        let learner = self.learner();
+        let state = format!("{{\"iterations\":{},\"learner\":{}}}", self.iterations, learner.state());
+        Ok(Parts::from([
+            ("network.safetensors".into(), game_net::to_bytes::<G>(&self.architecture, learner.params())),
+            ("optimizer.safetensors".into(), learner.optimizer_bytes()),
+            ("replay.bin".into(), learner.window_bytes()),
+            ("games.bin".into(), games),
+            ("alphazero.json".into(), state.into_bytes()),
+        ]))
+    }
+
+    fn load(&mut self, parts: &Parts) -> Result<()> {
+        let damaged = |what: &str| Error::Saved(format!("checkpoint's {what} does not fit this run; take another"));
+        let state: serde_json::Value =
+            serde_json::from_slice(part(parts, "alphazero.json")?).map_err(|_| damaged("alphazero.json"))?;
+        self.iterations = state["iterations"].as_u64().ok_or_else(|| damaged("alphazero.json"))?;
+        let mut games = part(parts, "games.bin")?;
+        let (learner, tables) = self.split();
+        learner.load(parts, &state["learner"])?;
+        for table in tables {
+            table.read(&mut games)?;
+        }
+        if !games.is_empty() {
+            return Err(damaged("games.bin"));
+        }
+        self.shared.publish(self.learner().params());
+        Ok(())
+    }
+}
+
+/// The loss of value heads.
+fn value_loss<G: Game>(graph: &mut Graph, value: Node, target: Node) -> Result<Node> {
+    match G::HEADS_ARE {
+        Heads::Chances => graph.bce_with_logits_loss(value, target, None),
+        Heads::Points => graph.huber_loss(value, target, 1.0),
+    }
+}

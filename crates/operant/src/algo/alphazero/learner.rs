@@ -1,0 +1,252 @@
+//! The learner: batches of positions, one step of the optimiser each.
+
+use super::samples::{Sample, Window};
+use super::settings::Settings;
+use crate::algo::{Parts, part};
+use crate::env::game::{Game, Turn};
+use crate::error::{Error, Result};
+use crate::lanes::Backend;
+use crate::lanes::rng::HostRng;
+use crate::nn::nets::Architecture;
+use crate::nn::{Feed, Gradients, Method, Node, Optimizer, Options, Params, Plan, Schedule, Wanted};
+use crate::search::game_net::Shared;
+use std::time::Instant;
+
+/// What an iteration of learning found.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Learned {
+    pub(super) updates: u64,
+    /// Means over the updates; NaN if there was none.
+    pub(super) policy_loss: f64,
+    pub(super) value_loss: f64,
+    pub(super) grad_norm: f64,
+    pub(super) learning_rate: f64,
+    pub(super) time: (Instant, Instant),
+    /// What was not finite.
+    pub(super) diverged: Option<&'static str>,
+}
+
+/// Network, optimiser, and positions to learn from.
+pub(super) struct Learner<G: Game> {
+    params: Params,
+    optimizer: Optimizer,
+    schedule: Schedule,
+    plan: Plan,
+    losses: [Node; 2],
+    window: Window<G>,
+    /// Updates so far, and those that positions so far are worth and that were not done.
+    updates: u64,
+    owed: f64,
+    per_position: f64,
+    seed: u64,
+    /// `[B, O]`, `[B, POLICY]`, `[B, POLICY]`, `[B, HEADS]`
+    obs: Vec<f32>,
+    policy: Vec<f32>,
+    legal: Vec<f32>,
+    heads: Vec<f32>,
+    room: G::Room,
+    found: Vec<G::Action>,
+    /// The same in an image of the state.
+    imaged: Vec<G::Action>,
+    learned: Learned,
+}
+
+/// Sets draws of batches apart from all else with the same seed.
+const BATCHES: u64 = 0x6261_7463_0000_0000;
+
+impl<G: Game> Learner<G> {
+    pub(super) fn new(settings: &Settings, architecture: &Architecture, options: &Options) -> Result<Self> {
+        let net = architecture.build()?;
+        let mut graph = net.graph;
+        let node = |name: &str| net.outputs.iter().find(|(other, _)| *other == name).map(|(_, node)| *node);
+        let (Some(logits), Some(value)) = (node("logits"), node("value")) else {
+            return Err(Error::Invalid("a network without logits and value: wanted a residual one".into()));
+        };
+        let params = graph.params(options.seed)?;
+        let target = graph.input("policy", [G::POLICY]);
+        let legal = graph.input("legal", [G::POLICY]);
+        let heads = graph.input("heads", [G::HEADS]);
+        let policy_loss = graph.soft_cross_entropy(logits, target, Some(legal))?;
+        let value_loss = super::value_loss::<G>(&mut graph, value, heads)?;
+        let wanted = Wanted {
+            losses: vec![(policy_loss, 1.0), (value_loss, settings.value_weight)],
+            metrics: vec![policy_loss, value_loss],
+            ..Wanted::default()
+        };
+        let size = settings.batch_size;
+        let rate = settings.learning_rate as f32;
+        let max_norm = (settings.max_grad_norm > 0.0).then_some(settings.max_grad_norm as f32);
+        let method = Method::AdamW { beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: settings.weight_decay };
+        let now = Instant::now();
+        Ok(Self {
+            plan: Plan::new(&graph, &wanted, size, options)?,
+            optimizer: Optimizer::new(method, &params, max_norm, Backend::fast())?,
+            schedule: match settings.anneal_lr {
+                true => Schedule::Cosine { from: rate, to: rate / 20.0 },
+                false => Schedule::Constant(rate),
+            },
+            losses: [policy_loss, value_loss],
+            window: Window::new(settings.window),
+            updates: 0,
+            owed: 0.0,
+            per_position: settings.reuse / size as f64,
+            seed: options.seed,
+            obs: vec![0.0; size * G::OBSERVATION],
+            policy: vec![0.0; size * G::POLICY],
+            legal: vec![0.0; size * G::POLICY],
+            heads: vec![0.0; size * G::HEADS],
+            room: G::Room::default(),
+            found: Vec::with_capacity(4096),
+            imaged: Vec::with_capacity(4096),
+            learned: Learned {
+                updates: 0,
+                policy_loss: f64::NAN,
+                value_loss: f64::NAN,
+                grad_norm: f64::NAN,
+                learning_rate: f64::NAN,
+                time: (now, now),
+                diverged: None,
+            },
+            params,
+        })
+    }
+
+    pub(super) fn params(&self) -> &Params {
+        &self.params
+    }
+
+    pub(super) fn plan(&mut self) -> &mut Plan {
+        &mut self.plan
+    }
+
+    pub(super) fn learned(&self) -> Learned {
+        self.learned
+    }
+
+    pub(super) fn window_len(&self) -> usize {
+        self.window.len()
+    }
+
+    /// A position of a game that ended, from which some more updates can be made.
+    pub(super) fn add(&mut self, sample: &Sample<G>) {
+        self.window.push(*sample);
+        self.owed += self.per_position;
+    }
+
+    /// As many updates as positions so far are worth.
+    pub(super) fn learn(&mut self, settings: &Settings, shared: &Shared, steps: u64, total: u64) {
+        let begun = Instant::now();
+        let rate = self.schedule.at(steps, total);
+        let (mut sums, mut updates, mut diverged) = ([0.0; 3], 0, None);
+        let ready = self.window.len() > 0 && self.window.len() >= settings.learning_starts;
+        while ready && self.owed >= 1.0 && diverged.is_none() {
+            self.owed -= 1.0;
+            let decisions = self.gather();
+            let feeds = [&self.obs, &self.policy, &self.legal, &self.heads].map(|column| Feed::Real(column));
+            let rows = settings.batch_size;
+            let outcome = self.plan.train(&self.params, rows, &feeds, 1.0, Gradients::Replace);
+            let step = self.optimizer.step(&mut self.params, self.plan.gradients(), rate);
+            if !outcome.finite || !step.finite {
+                diverged = Some(if outcome.finite { "the gradient" } else { "the loss" });
+            }
+            // A batch without decisions has no policy to learn: its loss is 0, not NaN.
+            debug_assert!(decisions > 0 || self.mean(0) == 0.0);
+            for (sum, x) in sums.iter_mut().zip([self.mean(0), self.mean(1), f64::from(step.grad_norm)]) {
+                *sum += x;
+            }
+            updates += 1;
+            self.updates += 1;
+            if settings.publish_every > 0 && self.updates.is_multiple_of(settings.publish_every) {
+                shared.publish(&self.params);
+            }
+        }
+        let [policy_loss, value_loss, grad_norm] =
+            sums.map(|sum| if updates > 0 { sum / updates as f64 } else { f64::NAN });
+        let time = (begun, Instant::now());
+        let learning_rate = f64::from(rate);
+        self.learned = Learned { updates, policy_loss, value_loss, grad_norm, learning_rate, time, diverged };
+    }
+
+    fn mean(&self, loss: usize) -> f64 {
+        self.plan.metric(self.losses[loss]).sum()
+    }
+
+    /// Fills a batch with positions drawn from the window, each in one of its images; tells how many are decisions. A policy's
+    /// target is scaled so that its mean loss is one over decisions alone.
+    fn gather(&mut self) -> usize {
+        let rows = self.heads.len() / G::HEADS;
+        let (low, high) = (self.updates as u32, (self.updates >> 32) as u32);
+        let mut rng = HostRng::new(self.seed ^ BATCHES, low, high, 0);
+        let mut decisions = 0;
+        for row in 0..rows {
+            let sample = self.window.get(rng.below(self.window.len() as u32) as usize);
+            let symmetry = if G::SYMMETRIES > 1 { rng.below(G::SYMMETRIES as u32) as usize } else { 0 };
+            let state = G::image(&sample.state, symmetry);
+            G::observe(&state, &mut self.obs[row * G::OBSERVATION..][..G::OBSERVATION]);
+            G::heads_of(sample.points, &mut self.heads[row * G::HEADS..][..G::HEADS]);
+            let policy = &mut self.policy[row * G::POLICY..][..G::POLICY];
+            let legal = &mut self.legal[row * G::POLICY..][..G::POLICY];
+            policy.fill(0.0);
+            if G::turn(&state) != Turn::Decision || sample.kept == 0 {
+                legal.fill(1.0);
+                continue;
+            }
+            decisions += 1;
+            legal.fill(0.0);
+            G::actions(&sample.state, &mut self.room, &mut self.found);
+            if symmetry > 0 {
+                // An action's image is the action of the image that leads to the image of what it leads to.
+                G::actions(&state, &mut self.room, &mut self.imaged);
+                for action in &mut self.found {
+                    let after = G::image(&G::after(&sample.state, action), symmetry);
+                    let image = self.imaged.iter().find(|image| G::after(&state, image) == after);
+                    *action = *image.unwrap_or(action);
+                }
+            }
+            for action in &self.found {
+                let (one, other) = G::policy_index(&state, action);
+                legal[one] = 1.0;
+                if let Some(other) = other {
+                    legal[other] = 1.0;
+                }
+            }
+            for &(action, share) in &sample.policy[..usize::from(sample.kept)] {
+                let (one, other) = G::policy_index(&state, &self.found[usize::from(action)]);
+                // Two outputs that speak for an action have half of it each.
+                let part = if other.is_some() { share / 2.0 } else { share };
+                policy[one] += part;
+                if let Some(other) = other {
+                    policy[other] += part;
+                }
+            }
+        }
+        if decisions > 0 && decisions < rows {
+            let scale = rows as f32 / decisions as f32;
+            self.policy.iter_mut().for_each(|share| *share *= scale);
+        }
+        decisions
+    }
+
+    /// What a checkpoint keeps beside weights and positions.
+    pub(super) fn state(&self) -> String {
+        format!("{{\"updates\":{},\"owed\":\"{:016x}\"}}", self.updates, self.owed.to_bits())
+    }
+
+    pub(super) fn optimizer_bytes(&self) -> Vec<u8> {
+        self.optimizer.to_bytes()
+    }
+
+    pub(super) fn window_bytes(&self) -> Vec<u8> {
+        self.window.to_bytes()
+    }
+
+    pub(super) fn load(&mut self, parts: &Parts, state: &serde_json::Value) -> Result<()> {
+        let damaged = || Error::Saved("checkpoint's alphazero.json does not fit this run; take another".into());
+        self.updates = state["updates"].as_u64().ok_or_else(damaged)?;
+        let bits = state["owed"].as_str().and_then(|text| u64::from_str_radix(text, 16).ok());
+        self.owed = f64::from_bits(bits.ok_or_else(damaged)?);
+        self.params.from_bytes(part(parts, "network.safetensors")?)?;
+        self.optimizer.from_bytes(part(parts, "optimizer.safetensors")?)?;
+        self.window.load(part(parts, "replay.bin")?)
+    }
+}

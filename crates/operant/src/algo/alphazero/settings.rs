@@ -1,0 +1,96 @@
+//! The `[alphazero]` table.
+
+use crate::config::{self, Table};
+use crate::error::{Error, Result};
+use crate::search::mcts;
+use serde::{Deserialize, Serialize};
+
+/// The `[alphazero]` table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// How decisions are searched.
+    pub search: mcts::Settings,
+    /// Decisions of each game in an iteration; weights change between iterations.
+    pub moves: usize,
+    /// Decisions from a game's beginning on that are drawn by visits, at temperature 1.
+    pub drawn_moves: u32,
+    /// Temperature after those; 0 for the most visited.
+    pub temperature: f32,
+    /// Decisions after which a game is cut; the search's value stands for its outcome.
+    pub most_moves: usize,
+    /// Positions that are kept to learn from.
+    pub window: usize,
+    /// Positions before learning begins.
+    pub learning_starts: usize,
+    /// Times that a position is learned from, on average.
+    pub reuse: f64,
+    /// Positions of a batch.
+    pub batch_size: usize,
+    /// Value targets: 1 for a game's outcome, less for a mix with later searches' values, each weighed by this to the power of its distance.
+    pub td_lambda: f32,
+    /// Weight of the value's loss beside the policy's.
+    pub value_weight: f32,
+    /// Step size of the optimiser.
+    pub learning_rate: f64,
+    /// Lower the learning rate along half a cosine to a twentieth at the end of the run.
+    pub anneal_lr: bool,
+    /// Weights shrink by this times the learning rate in every update.
+    pub weight_decay: f64,
+    /// Gradients longer than this are shortened to it; 0 for no limit.
+    pub max_grad_norm: f64,
+    /// Updates after which workers get new weights while they play; 0 for the end of each iteration, which alone repeats bit for bit.
+    pub publish_every: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            search: mcts::Settings { simulations: 200, noise: 0.25, ..mcts::Settings::default() },
+            moves: 16,
+            drawn_moves: 12,
+            temperature: 0.0,
+            most_moves: 512,
+            window: 100_000,
+            learning_starts: 2_000,
+            reuse: 4.0,
+            batch_size: 512,
+            td_lambda: 1.0,
+            value_weight: 1.0,
+            learning_rate: 1e-3,
+            anneal_lr: true,
+            weight_decay: 1e-4,
+            max_grad_norm: 5.0,
+            publish_every: 0,
+        }
+    }
+}
+
+pub(super) fn read(table: &Table) -> Result<Settings> {
+    config::read(table, "alphazero")
+}
+
+impl Settings {
+    /// Whether a run can be made of these.
+    pub fn check(&self) -> Result<()> {
+        let rule = |holds: bool, key: &str, got: &dyn std::fmt::Display, wanted: &str| {
+            if holds { Ok(()) } else { Err(Error::Invalid(format!("alphazero.{key} = {got}: wanted {wanted}"))) }
+        };
+        let positive = |x: f64| x > 0.0 && x <= 1e30;
+        let not_negative = |x: f64| (0.0..=1e30).contains(&x);
+        self.search.check("alphazero.search")?;
+        rule((1..=4096).contains(&self.moves), "moves", &self.moves, "1..=4096")?;
+        rule((0.0..=10.0).contains(&self.temperature), "temperature", &self.temperature, "0 to 10")?;
+        rule((1..=1 << 16).contains(&self.most_moves), "most_moves", &self.most_moves, "1..=65536")?;
+        rule((1..=1 << 24).contains(&self.window), "window", &self.window, "1..=16777216")?;
+        let starts = self.learning_starts <= self.window;
+        rule(starts, "learning_starts", &self.learning_starts, "no more than the window")?;
+        rule(self.reuse >= 0.0 && self.reuse <= 1e4, "reuse", &self.reuse, "0 to 10000")?;
+        rule((1..=1 << 16).contains(&self.batch_size), "batch_size", &self.batch_size, "1..=65536")?;
+        rule((0.0..=1.0).contains(&self.td_lambda), "td_lambda", &self.td_lambda, "0 to 1")?;
+        rule(not_negative(f64::from(self.value_weight)), "value_weight", &self.value_weight, "0 or more")?;
+        rule(positive(self.learning_rate), "learning_rate", &self.learning_rate, "more than 0")?;
+        rule(not_negative(self.weight_decay), "weight_decay", &self.weight_decay, "0 or more")?;
+        rule(not_negative(self.max_grad_norm), "max_grad_norm", &self.max_grad_norm, "0 (no limit) or more")
+    }
+}

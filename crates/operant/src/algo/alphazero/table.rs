@@ -1,0 +1,246 @@
+//! Self-play: games that one thread plays side by side, so that their leaves fill a batch of the network.
+//!
+//! Invariant: a game depends on its number, its seed and the weights alone, never on who sits at the same table or on threads. A tree
+//! holds values of one network: it begins anew with every iteration.
+
+use super::samples::{Sample, read_all, take, write_all};
+use super::settings::Settings;
+use crate::env::game::{Game, Turn, settle_chance, sign};
+use crate::error::{Error, Result};
+use crate::lanes::rng::HostRng;
+use crate::search::game_net::GameNet;
+use crate::search::mcts::{Counters, Evaluator, Mcts};
+use std::time::Instant;
+
+/// A game that ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Finished {
+    pub(super) place: u32,
+    /// Points of player 0.
+    pub(super) points: f32,
+    pub(super) moves: u32,
+}
+
+/// One game under way.
+struct Place<G: Game> {
+    /// Its number among all places of the run.
+    number: u32,
+    mcts: Mcts<G>,
+    state: G::State,
+    /// Games before this one, and decisions in it.
+    game: u32,
+    moves: u32,
+    /// Its positions so far.
+    history: Vec<Sample<G>>,
+    /// Positions of games that ended in this iteration.
+    done: Vec<Sample<G>>,
+    /// Decisions that are left in this iteration.
+    left: usize,
+    /// States of it in the batch.
+    rows: usize,
+}
+
+/// Games and the network that serves them.
+pub(super) struct Table<G: Game> {
+    places: Vec<Place<G>>,
+    net: GameNet<G>,
+    seed: u64,
+    states: Vec<G::State>,
+    chances: Vec<f32>,
+    policy: Vec<f32>,
+    pub(super) finished: Vec<Finished>,
+    pub(super) counters: Counters,
+    /// Decisions that had only one action.
+    pub(super) forced: u64,
+    /// When it began and ended to play in this iteration.
+    pub(super) played: (Instant, Instant),
+}
+
+/// Sets dice and searches of self-play apart.
+const DICE: u64 = 0x6469_6365_0000_0000;
+
+impl<G: Game> Table<G> {
+    /// Games with these numbers, each at its beginning.
+    pub(super) fn new(numbers: std::ops::Range<u32>, settings: &Settings, net: GameNet<G>, seed: u64) -> Result<Self> {
+        let mut chances = vec![0.0; G::OUTCOMES];
+        // Positions of a game: decisions, and states before chance.
+        let room = settings.most_moves * if G::OUTCOMES > 0 { 2 } else { 1 };
+        let places = numbers
+            .map(|number| {
+                let mut rng = HostRng::new(seed ^ DICE, number, 0, 0);
+                Ok(Place {
+                    number,
+                    mcts: Mcts::new(&settings.search)?,
+                    state: settle_chance::<G>(G::start(), &mut chances, &mut rng),
+                    game: 0,
+                    moves: 0,
+                    history: Vec::with_capacity(room),
+                    done: Vec::with_capacity(2 * room),
+                    left: 0,
+                    rows: 0,
+                })
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let rows = places.len() * settings.search.leaves * (1 + G::OUTCOMES);
+        Ok(Self {
+            finished: Vec::with_capacity(places.len() * 16),
+            states: Vec::with_capacity(rows),
+            policy: Vec::with_capacity(4096),
+            counters: Counters::default(),
+            forced: 0,
+            played: (Instant::now(), Instant::now()),
+            places,
+            net,
+            seed,
+            chances,
+        })
+    }
+
+    /// Plays so many decisions of each game.
+    pub(super) fn play(&mut self, settings: &Settings) {
+        self.played.0 = Instant::now();
+        self.finished.clear();
+        self.counters = Counters::default();
+        self.forced = 0;
+        for place in &mut self.places {
+            place.left = settings.moves;
+            place.done.clear();
+            let rng = place.search_rng(self.seed);
+            place.mcts.begin(place.state, rng);
+        }
+        loop {
+            self.states.clear();
+            for place in &mut self.places {
+                place.rows = 0;
+                while place.left > 0 && place.rows == 0 {
+                    place.rows = match place.mcts.done() {
+                        false => place.mcts.collect(|state| self.net.exact(state), &mut self.states),
+                        true => 0,
+                    };
+                    if place.mcts.done() {
+                        let (chances, policy) = (&mut self.chances, &mut self.policy);
+                        let ended = place.step(settings, self.seed, chances, policy, &mut self.forced);
+                        self.finished.extend(ended);
+                    }
+                }
+            }
+            if self.states.is_empty() {
+                break;
+            }
+            let answer = self.net.evaluate(&self.states);
+            let mut first = 0;
+            for place in self.places.iter_mut().filter(|place| place.rows > 0) {
+                place.mcts.absorb(answer.rows::<G>(first, place.rows));
+                first += place.rows;
+            }
+        }
+        for place in &mut self.places {
+            self.counters.add(&place.mcts.take_counters());
+        }
+        self.played.1 = Instant::now();
+    }
+
+    /// Positions of games that ended in this iteration, in the order of places.
+    pub(super) fn samples(&self) -> impl Iterator<Item = &Sample<G>> {
+        self.places.iter().flat_map(|place| &place.done)
+    }
+
+    /// The network.
+    pub(super) fn net(&mut self) -> &mut GameNet<G> {
+        &mut self.net
+    }
+
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        for place in &self.places {
+            let mut words = [0; 8];
+            G::write(&place.state, &mut words[..G::WORDS]);
+            words[..G::WORDS].iter().for_each(|word| out.extend(word.to_le_bytes()));
+            out.extend(place.game.to_le_bytes());
+            out.extend(place.moves.to_le_bytes());
+            write_all(place.history.iter(), out);
+        }
+    }
+
+    pub(super) fn read(&mut self, bytes: &mut &[u8]) -> Result<()> {
+        let damaged = || Error::Saved("checkpoint's games.bin does not fit this run; take another".into());
+        for place in &mut self.places {
+            place.read(bytes).ok_or_else(damaged)?;
+        }
+        Ok(())
+    }
+}
+
+impl<G: Game> Place<G> {
+    /// The stream of the next search.
+    fn search_rng(&self, seed: u64) -> HostRng {
+        HostRng::new(seed, self.number, self.game, self.moves)
+    }
+
+    fn read(&mut self, bytes: &mut &[u8]) -> Option<()> {
+        let mut words = [0; 8];
+        for word in &mut words[..G::WORDS] {
+            *word = u64::from_le_bytes(take(bytes)?);
+        }
+        self.state = G::read(&words[..G::WORDS])?;
+        self.game = u32::from_le_bytes(take(bytes)?);
+        self.moves = u32::from_le_bytes(take(bytes)?);
+        let most = self.history.capacity();
+        read_all(bytes, most, &mut self.history)
+    }
+
+    /// Plays what the search found; begins another game if this one is over, and then says how it ended.
+    fn step(
+        &mut self,
+        settings: &Settings,
+        seed: u64,
+        chances: &mut [f32],
+        policy: &mut Vec<f32>,
+        forced: &mut u64,
+    ) -> Option<Finished> {
+        let temperature = if self.moves < settings.drawn_moves { 1.0 } else { settings.temperature };
+        let action = self.mcts.choose(temperature);
+        let mut sample = Sample::new(self.state, self.mcts.value());
+        self.mcts.policy(policy);
+        sample.keep(policy);
+        *forced += u64::from(policy.len() == 1);
+        self.history.push(sample);
+        let after = G::after(&self.state, &self.mcts.actions()[action]);
+        if G::turn(&after) == Turn::Chance && settings.search.afterstates {
+            let points = self.mcts.action_value(action) * sign::<G>(&self.state);
+            self.history.push(Sample::new(after, points));
+        }
+        self.moves += 1;
+        self.left -= 1;
+        let mut dice = HostRng::new(seed ^ DICE, self.number, self.game, self.moves);
+        self.state = settle_chance::<G>(after, chances, &mut dice);
+        let over = G::turn(&self.state) == Turn::Over;
+        if over || self.moves as usize >= settings.most_moves {
+            let points = if over { G::settled(&self.state) } else { self.mcts.value() };
+            let finished = Finished { place: self.number, points, moves: self.moves };
+            self.label(points, settings.td_lambda);
+            self.game += 1;
+            self.moves = 0;
+            let mut dice = HostRng::new(seed ^ DICE, self.number, self.game, 0);
+            self.state = settle_chance::<G>(G::start(), chances, &mut dice);
+            let rng = self.search_rng(seed);
+            self.mcts.begin(self.state, rng);
+            return Some(finished);
+        }
+        let rng = self.search_rng(seed);
+        self.mcts.advance(self.state, action, rng);
+        None
+    }
+
+    /// Gives the positions of a game that came to so many points of player 0 their targets.
+    fn label(&mut self, points: f32, lambda: f32) {
+        let mut target = points;
+        for sample in self.history.iter_mut().rev() {
+            let found = sample.points;
+            sample.points = sign::<G>(&sample.state) * (target - G::settled(&sample.state));
+            // What an earlier position learns of this one and of all after it.
+            target = (1.0 - lambda) * found + lambda * target;
+        }
+        self.done.extend_from_slice(&self.history);
+        self.history.clear();
+    }
+}
