@@ -1,11 +1,14 @@
 //! The `operant` command: one file per verb.
 
 mod bench;
+mod collect;
 mod compare;
 mod cube2;
 mod doctor;
 mod eval;
 mod export;
+mod field;
+mod field_picture;
 mod format;
 mod history;
 mod html;
@@ -61,6 +64,10 @@ enum Verb {
     Export(export::Args),
     /// Measure speed.
     Bench(bench::Args),
+    /// Make a dataset.
+    Collect(collect::Args),
+    /// Look at a dataset of neural operators: what is in it, whether it is whole, the same bits again, pictures.
+    Field(field::Args),
     /// Know the 2×2×2 cube: exact distances, shortest solutions, scrambles.
     Cube2(cube2::Args),
     /// Show environments, algorithms and devices, or one environment in full.
@@ -81,6 +88,8 @@ fn main() -> ExitCode {
         Verb::Report(args) => report::run(&args).map(done),
         Verb::Export(args) => export::run(&args).map(done),
         Verb::Bench(args) => bench::run(&args).map(done),
+        Verb::Collect(args) => collect::run(&args),
+        Verb::Field(args) => field::run(&args),
         Verb::Cube2(args) => cube2::run(&args).map(done),
         Verb::List(args) => list::run(&args).map(done),
         Verb::Doctor(args) => doctor::run(&args).map(done),

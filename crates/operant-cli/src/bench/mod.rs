@@ -2,6 +2,7 @@
 
 mod env;
 mod env_cuda;
+mod field;
 mod game;
 mod nn;
 mod ppo;
@@ -19,6 +20,8 @@ pub(crate) struct Args {
 enum What {
     /// Environment steps per second with random actions.
     Env(env::Args),
+    /// Neural operators on fields: steps of realisations per second.
+    Field(field::Args),
     /// Games: random games and legal plays per second.
     Game(game::Args),
     /// PPO: env steps per second of whole iterations, and where the time goes.
@@ -30,6 +33,7 @@ enum What {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     match &args.what {
         What::Env(args) => env::run(args),
+        What::Field(args) => field::run(args),
         What::Game(args) => game::run(args),
         What::Nn(args) => nn::run(args),
         What::Ppo(args) => ppo::run(args),

@@ -1,6 +1,7 @@
 //! Algorithms: each one file that reads from top to bottom. The loop in `run` knows them only as
 //! [`Algorithm`].
 
+pub mod collect;
 mod curiosity;
 mod curriculum;
 pub mod davi;

@@ -17,6 +17,7 @@ mod cuda_row;
 mod cuda_vec;
 mod draw;
 pub mod emit;
+pub mod field;
 mod gridworld;
 mod host_vec;
 mod lane_kernels;

@@ -102,6 +102,12 @@ impl KeyedNoise {
         [h, w, c]
     }
 
+    /// Products times two of images `[H, W, C]`.
+    pub fn products(&self, sizes: [usize; 3]) -> u64 {
+        let ([rows, columns], [h, w, c]) = (self.counts(sizes), sizes);
+        2 * (h * c * columns * (rows + w)) as u64
+    }
+
     /// Modes of both axes, or 0.
     fn counts(&self, [h, w, _]: [usize; 3]) -> [usize; 2] {
         self.modes.as_ref().map_or([0, 0], |modes| [modes[0].len() / h, modes[1].len() / w])
@@ -317,9 +323,7 @@ impl Op for KeyedNoise {
     }
 
     fn flops(&self, types: &Types) -> u64 {
-        let sizes = Self::sizes(types);
-        let ([rows, columns], [h, w, c]) = (self.counts(sizes), sizes);
-        2 * (h * c * columns * (rows + w)) as u64
+        self.products(Self::sizes(types))
     }
 
     fn scratch<R: Real>(&self, types: &Types, _: usize, _: Compute) -> Scratch {
