@@ -486,14 +486,48 @@ fn features_are_those_of_their_twins() {
         })
         .collect();
     assert_near(&series[5], &golden("metrics"), &metric_names);
-    assert_near(&features::temporal_features(&series), &golden("temporal"), &names[FRAME_LEN..]);
+    let frame_of = |t: u32| {
+        let mut frame = vec![0.0; FRAME_LEN];
+        Describer::new(32, 3).frame(&example(t), &mut frame);
+        frame
+    };
+    let frames: Vec<Vec<f64>> = (0..40).step_by(4).map(frame_of).collect();
+    let got = features::trajectory(&series, &frames);
+    let wanted = [golden("temporal"), golden("nonlinear"), golden("drift")].concat();
+    assert_near(&got, &wanted, &names[FRAME_LEN..][..wanted.len()]);
     // A constant field has no NaN.
     describer.frame(&vec![2.5; 32 * 32 * 3], &mut frame);
     assert!(frame.iter().all(|x| x.is_finite()), "{frame:?}");
     let still = vec![[2.0, 0.0, 1.0, 0.0, 2.0]; 20];
-    assert!(features::temporal_features(&still).iter().all(|x| x.is_finite()));
+    assert!(features::trajectory(&still, &[frame]).iter().all(|x| x.is_finite()));
     let [mean, std, range] = features::aggregate(&[vec![1.0, 5.0], vec![3.0, 5.0]]);
     assert_eq!((mean, std, range), (vec![2.0, 5.0], vec![1.0, 0.0], vec![2.0, 0.0]));
+}
+
+/// Operators whose answers are known: three times a field, a square, a shift of the mean.
+#[test]
+fn sensitivity_of_known_operators() {
+    let x = first(&operator());
+    let of = |apply: &mut dyn FnMut(&[f32]) -> Vec<f32>| features::sensitivity(apply, &x, 16, 2, 4).remove(0);
+    let linear = of(&mut |x| x.iter().map(|x| 3.0 * x).collect());
+    for (i, got) in linear[..8].iter().enumerate() {
+        assert!((got - 3.0).abs() < 2e-3, "gain {i} is {got}");
+    }
+    assert!(linear[8..11].iter().all(|got| got.abs() < 1e-4) && (linear[11] - 3.0).abs() < 1e-5, "{linear:?}");
+    let square = of(&mut |x| x.iter().map(|x| x * x).collect());
+    // (2x)² − 2x² = 2x² of 4x²; (x + c)² − x² = 2cx + c², of size 2c|x|.
+    assert!((square[9] - 0.5).abs() < 1e-5, "{}", square[9]);
+    let size = (x.iter().map(|x| f64::from(x * x)).sum::<f64>() / x.len() as f64).sqrt();
+    assert!((square[7] / (2.0 * size) - 1.0).abs() < 0.02, "{} {size}", square[7]);
+    // (x + w)² − x² − w² = 2xw of (x + w)²: neither is small.
+    assert!(square[8] > 0.01 && square[10] > 0.3, "{square:?}");
+    // A filter that leaves only the mean lets no wave through.
+    let means = of(&mut |x| vec![x.iter().sum::<f32>() / x.len() as f32; x.len()]);
+    assert!((means[7] - 1.0).abs() < 1e-3 && means[3..7].iter().all(|gain| gain.abs() < 1e-3), "{means:?}");
+    assert_eq!(
+        linear.len() + FRAME_LEN + features::trajectory(&[[0.0; 5]; 20], &[vec![0.0; FRAME_LEN]]).len(),
+        features::names().len()
+    );
 }
 
 #[test]

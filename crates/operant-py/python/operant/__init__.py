@@ -17,6 +17,7 @@ from operant._operant import __version__, list_envs
 from operant.cuda import CudaVectorEnv
 from operant.devices import doctor
 from operant.dqn import DQN
+from operant.field import FieldDataset
 from operant.ppo import PPO
 from operant.registration import register_envs
 from operant.single import OperantEnv
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CudaVectorEnv",
     "DQN",
+    "FieldDataset",
     "OperantEnv",
     "OperantVectorEnv",
     "PPO",

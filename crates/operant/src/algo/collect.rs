@@ -269,8 +269,9 @@ impl Collection {
     pub fn outcome(&self, sampled: &Sampled, stop: &AtomicBool) -> Result<Option<Outcome>> {
         let s = &self.settings;
         let mut rollout = self.rollout(sampled, 0..s.realisations)?;
-        let (m, len) = (s.realisations as usize, sampled.operator.field_len());
-        let mut describer = Describer::new(sampled.operator.grid, s.channels);
+        let (m, len, grid) = (s.realisations as usize, sampled.operator.field_len(), sampled.operator.grid);
+        let first = rollout.state()[..len].to_vec();
+        let mut describer = Describer::new(grid, s.channels);
         let mut out = Outcome {
             metrics: vec![Vec::with_capacity(s.steps as usize + 1); m],
             frames: vec![Vec::new(); m],
@@ -304,9 +305,12 @@ impl Collection {
                 }
             }
         }
-        for (metrics, frames) in out.metrics.iter().zip(&out.frames) {
+        rollout.reset(&first.repeat(m), 0);
+        let mut apply = |fields: &[f32]| rollout.apply(fields).to_vec();
+        let sensitivity = features::sensitivity(&mut apply, &first.repeat(m), grid, s.channels, sampled.key);
+        for ((metrics, frames), sensitivity) in out.metrics.iter().zip(&out.frames).zip(sensitivity) {
             let [mean, ..] = features::aggregate(frames);
-            out.trajectories.push([mean, features::temporal_features(metrics)].concat());
+            out.trajectories.push([mean, features::trajectory(metrics, frames), sensitivity].concat());
         }
         out.fields = kept.concat();
         out.flags = judged(&out.metrics);

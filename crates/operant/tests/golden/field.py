@@ -145,6 +145,44 @@ def temporal(m):
     ]
 
 
+def runs(marks):
+    """Lengths of runs of True."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], np.asarray(marks, int), [0]])))
+    return edges[1::2] - edges[::2]
+
+
+def nonlinear(e):
+    n = len(e)
+    z = (e - e.mean()) / e.std()
+    near = np.abs(z[:, None] - z[None, :]) < 0.2
+    upper = np.triu(near, 1)
+    count = upper.sum()
+    diagonals = np.concatenate([runs(np.diag(near, k)) for k in range(1, n)])
+    verticals = np.concatenate([runs(upper[i, i + 1 :]) for i in range(n - 1)])
+    embed = lambda m: np.lib.stride_tricks.sliding_window_view(z, m)[: n - 2]
+    pairs = lambda m, r: np.triu(np.abs(embed(m)[:, None] - embed(m)[None]).max(-1) < r, 1).sum()
+    orders = {}
+    for w in np.lib.stride_tricks.sliding_window_view(e, 4):
+        key = tuple(np.argsort(w, kind="stable"))
+        orders[key] = orders.get(key, 0) + 1
+    lags = np.array([1, 2, 4, 8])
+    spread = [np.sqrt(((z[l:] - z[:-l]) ** 2).mean()) for l in lags]
+    return [
+        count / (n * (n - 1) / 2), diagonals[diagonals >= 2].sum() / count, diagonals.max() / n,
+        verticals[verticals >= 2].sum() / count, np.log2(pairs(3, 0.5) / pairs(3, 0.25)), -np.log(pairs(3, 0.2) / pairs(2, 0.2)),
+        stats.entropy(list(orders.values())) / np.log(24), np.polyfit(np.log(lags), np.log(spread), 1)[0],
+    ]
+
+
+def drift(xs):
+    out = []
+    gradient = lambda p: np.hypot(ndimage.sobel(p, 1, mode="wrap"), ndimage.sobel(p, 0, mode="wrap")).mean() / 8
+    for norm in (np.mean, lambda p: np.abs(p).mean(), lambda p: np.sqrt((p * p).mean()), np.ptp, gradient):
+        v = np.array([np.mean([norm(p) for p in x]) for x in xs])
+        out += [(v[-1] - v[0]) / (abs(v[0]) + 1e-12), v.std() / (abs(v.mean()) + 1e-12)]
+    return out
+
+
 fields = [field(t) for t in range(T)]
 series = [metrics(fields[t], fields[t - 1] if t else None) for t in range(T)]
 x = fields[5]
@@ -155,4 +193,5 @@ corners = field(5)[0, :4, :4].ravel()
 print(json.dumps({
     "corners": corners.tolist(), "sobol": sobol.ravel().tolist(), "discrepancy": qmc.discrepancy(points, method="CD"),
     "frame": [float(v) for v in frame], "metrics": [float(v) for v in series[5]], "temporal": [float(v) for v in temporal(series)],
+    "nonlinear": [float(v) for v in nonlinear(np.array(series)[:, 0])], "drift": [float(v) for v in drift(fields[::4])],
 }))

@@ -3,6 +3,7 @@
 //! Lengths are shares of the domain's side, which is periodic. Every kind but the Gaussian random field, whose variance is
 //! asked for, is brought to mean 0 and standard deviation 1.
 
+use super::initial_models as models;
 use super::rollout::normalise;
 use crate::data::fft::{Complex, Fft, frequency};
 use crate::lanes::rng::HostRng;
@@ -290,6 +291,45 @@ pub const KINDS: &[Kind] = &[
     Kind { name: "interference", meaning: "circular waves of several sources", draw: interference },
     Kind { name: "shock_front", meaning: "sawtooth waves", draw: shock_front },
     Kind { name: "mutual_information", meaning: "channels that share a field", draw: mutual_information },
+    Kind {
+        name: "turing_pattern",
+        meaning: "spots or stripes of Swift and Hohenberg's equation",
+        draw: models::turing_pattern,
+    },
+    Kind { name: "bz_reaction", meaning: "spiral waves around phase singularities", draw: models::bz_reaction },
+    Kind { name: "entropy", meaning: "order on one side, disorder on the other", draw: models::entropy },
+    Kind {
+        name: "cell_population",
+        meaning: "Voronoi cells with levels of their own and membranes",
+        draw: models::cell_population,
+    },
+    Kind {
+        name: "chromatin_domain",
+        meaning: "a contact map: compartments, domains, distance decay",
+        draw: models::chromatin_domain,
+    },
+    Kind { name: "gene_expression", meaning: "counts with a smooth log-normal rate", draw: models::gene_expression },
+    Kind { name: "coherent_state", meaning: "Wigner function of two coherent states", draw: models::coherent_state },
+    Kind {
+        name: "relativistic_packet",
+        meaning: "a packet that went by the Klein-Gordon dispersion",
+        draw: models::relativistic_packet,
+    },
+    Kind {
+        name: "regulatory_network",
+        meaning: "genes switched by random neighbours",
+        draw: models::regulatory_network,
+    },
+    Kind {
+        name: "dla_cluster",
+        meaning: "a cluster grown by diffusion-limited aggregation",
+        draw: models::dla_cluster,
+    },
+    Kind {
+        name: "error_correcting_code",
+        meaning: "syndromes of a toric code with random errors",
+        draw: models::error_correcting_code,
+    },
 ];
 
 /// What is asked of first fields.

@@ -5,6 +5,7 @@
 
 pub mod features;
 pub mod initial;
+mod initial_models;
 mod operator;
 mod rollout;
 mod space;

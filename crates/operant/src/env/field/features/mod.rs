@@ -1,11 +1,15 @@
 //! What describes fields and trajectories, in one registry: name → index → formula → reference.
 //!
 //! Families of a frame (spatial, spectral, cross-channel) are numbers per channel or pair of channels, averaged over them; the
-//! temporal family reads the per-step metrics of a trajectory. A trajectory's vector is the mean of its frames' families over
-//! time followed by the temporal family; an operator's is the mean, standard deviation and range of those over its
-//! realisations. Each formula has a NumPy twin in `tests/golden/field.py`.
+//! temporal and nonlinear families read the per-step metrics of a trajectory, drift its frames, sensitivity the operator at
+//! the first field. A trajectory's vector is the mean of its frames' families over time followed by the others; an
+//! operator's is the mean, standard deviation and range of those over its realisations. Formulas have NumPy twins in
+//! `tests/golden/field.py`.
 
 mod cross;
+mod drift;
+mod nonlinear;
+mod sensitivity;
 mod spatial;
 mod spectral;
 mod temporal;
@@ -32,8 +36,16 @@ pub struct Family {
     pub reference: &'static str,
 }
 
-/// The families of a trajectory's vector, in order; the last is made of a whole trajectory, the others of frames.
-pub const FAMILIES: [Family; 4] = [spatial::FAMILY, spectral::FAMILY, cross::FAMILY, temporal::FAMILY];
+/// The families of a trajectory's vector, in order: three of frames, three of a whole trajectory, one of the operator.
+pub const FAMILIES: [Family; 7] = [
+    spatial::FAMILY,
+    spectral::FAMILY,
+    cross::FAMILY,
+    temporal::FAMILY,
+    nonlinear::FAMILY,
+    drift::FAMILY,
+    sensitivity::FAMILY,
+];
 
 /// Per-step metrics, in order.
 pub const METRICS: [Feature; 5] = [
@@ -48,7 +60,11 @@ pub const METRICS: [Feature; 5] = [
 pub const FRAME_LEN: usize =
     spatial::FAMILY.features.len() + spectral::FAMILY.features.len() + cross::FAMILY.features.len();
 /// Numbers of a trajectory.
-pub const TRAJECTORY_LEN: usize = FRAME_LEN + temporal::FAMILY.features.len();
+pub const TRAJECTORY_LEN: usize = FRAME_LEN
+    + temporal::FAMILY.features.len()
+    + nonlinear::FAMILY.features.len()
+    + drift::FAMILY.features.len()
+    + sensitivity::FAMILY.features.len();
 
 /// Keys of a trajectory's numbers, in order.
 pub fn names() -> Vec<String> {
@@ -126,9 +142,22 @@ impl Describer {
     }
 }
 
-/// The temporal family of a trajectory's metrics `[T, 5]`.
-pub fn temporal_features(metrics: &[[f64; METRICS.len()]]) -> Vec<f64> {
-    temporal::features(metrics)
+/// The temporal, nonlinear and drift families of a trajectory: metrics `[T, 5]` and frames `[frames, F]`.
+pub fn trajectory(metrics: &[[f64; METRICS.len()]], frames: &[Vec<f64>]) -> Vec<f64> {
+    let energies: Vec<f64> = metrics.iter().map(|row| row[0]).collect();
+    [temporal::features(metrics), nonlinear::features(&energies).to_vec(), drift::features(frames)].concat()
+}
+
+/// The sensitivity family of an operator for every row of fields `[M, H, W, C]`, H = W = n. `apply` is the operator on such
+/// rows, with noise that is a function of the row.
+pub fn sensitivity(
+    apply: &mut dyn FnMut(&[f32]) -> Vec<f32>,
+    fields: &[f32],
+    n: usize,
+    channels: usize,
+    key: u64,
+) -> Vec<Vec<f64>> {
+    sensitivity::features(apply, fields, n, channels, key)
 }
 
 /// Mean, standard deviation and range over rows `[M, F]`, each of F numbers.

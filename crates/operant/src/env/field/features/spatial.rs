@@ -60,8 +60,14 @@ pub(super) fn entropy(x: &[f64]) -> f64 {
     if high <= low {
         return 0.0;
     }
-    let (mut bins, scale) = ([0u32; BINS], BINS as f64 / (high - low));
-    x.iter().for_each(|x| bins[(((x - low) * scale) as usize).min(BINS - 1)] += 1);
+    let (mut bins, step) = ([0u32; BINS], (high - low) / BINS as f64);
+    // Bins are from edge to edge; rounding of the quotient may name a neighbour.
+    let edge = |i: usize| low + i as f64 * step;
+    for &x in x {
+        let place = (((x - low) / step) as usize).min(BINS - 1);
+        let place = if x < edge(place) { place - 1 } else { place };
+        bins[if place + 1 < BINS && x >= edge(place + 1) { place + 1 } else { place }] += 1;
+    }
     let n = x.len() as f64;
     -bins.iter().filter(|&&count| count > 0).map(|&count| f64::from(count) / n).map(|p| p * p.ln()).sum::<f64>()
 }
