@@ -2,11 +2,14 @@
 
 mod backgammon;
 mod bench;
+mod collect;
 mod compare;
 mod cube2;
 mod doctor;
 mod eval;
 mod export;
+mod field;
+mod field_picture;
 mod format;
 mod history;
 mod html;
@@ -75,6 +78,10 @@ enum Verb {
     Analyse(backgammon::AnalyseArgs),
     /// Know backgammon: exact endings.
     Backgammon(backgammon::Args),
+    /// Make a dataset.
+    Collect(collect::Args),
+    /// Look at a dataset of neural operators: what is in it, whether it is whole, the same bits again, pictures.
+    Field(field::Args),
     /// Know the 2×2×2 cube: exact distances, shortest solutions, scrambles.
     Cube2(cube2::Args),
     /// Show environments, algorithms and devices, or one environment in full.
@@ -99,6 +106,8 @@ fn main() -> ExitCode {
         Verb::Play(args) => backgammon::play(&args).map(done),
         Verb::Analyse(args) => backgammon::analyse(&args).map(done),
         Verb::Backgammon(args) => backgammon::run(&args).map(done),
+        Verb::Collect(args) => collect::run(&args),
+        Verb::Field(args) => field::run(&args),
         Verb::Cube2(args) => cube2::run(&args).map(done),
         Verb::List(args) => list::run(&args).map(done),
         Verb::Doctor(args) => doctor::run(&args).map(done),

@@ -2,6 +2,7 @@
 
 mod env;
 mod env_cuda;
+mod field;
 mod game;
 mod nn;
 mod ppo;
@@ -21,6 +22,8 @@ pub(crate) struct Args {
 enum What {
     /// Environment steps per second with random actions.
     Env(env::Args),
+    /// Neural operators on fields: steps of realisations per second.
+    Field(field::Args),
     /// Games: random games and legal plays per second.
     Game(game::Args),
     /// Tree search: simulations per second with an evaluator that costs nothing.
@@ -36,6 +39,7 @@ enum What {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     match &args.what {
         What::Env(args) => env::run(args),
+        What::Field(args) => field::run(args),
         What::Game(args) => game::run(args),
         What::Nn(args) => nn::run(args),
         What::Ppo(args) => ppo::run(args),

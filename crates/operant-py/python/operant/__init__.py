@@ -18,6 +18,7 @@ from operant.alphazero import AlphaZero, Mcts
 from operant.cuda import CudaVectorEnv
 from operant.devices import doctor
 from operant.dqn import DQN
+from operant.field import FieldDataset
 from operant.ppo import PPO
 from operant.registration import register_envs
 from operant.single import OperantEnv
@@ -31,6 +32,7 @@ __all__ = [
     "AlphaZero",
     "CudaVectorEnv",
     "DQN",
+    "FieldDataset",
     "Mcts",
     "OperantEnv",
     "OperantVectorEnv",

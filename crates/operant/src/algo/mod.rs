@@ -2,6 +2,7 @@
 //! [`Algorithm`].
 
 pub mod alphazero;
+pub mod collect;
 mod curiosity;
 mod curriculum;
 pub mod davi;

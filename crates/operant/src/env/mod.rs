@@ -18,6 +18,7 @@ mod cuda_row;
 mod cuda_vec;
 mod draw;
 pub mod emit;
+pub mod field;
 pub mod game;
 mod gridworld;
 mod host_vec;

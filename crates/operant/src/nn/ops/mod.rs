@@ -48,6 +48,7 @@ ops! {
     gaussian: Gaussian, SquashedGaussian;
     group_norm: GroupNorm;
     gru: Gru;
+    keyed_noise: KeyedDropout, KeyedNoise;
     layer_norm: LayerNorm;
     linear: Linear;
     loss_cross_entropy: CrossEntropy, KlDivergence;
@@ -69,6 +70,7 @@ ops! {
 
 pub use conv::Conv2d;
 pub use group_norm::NormOptions;
+pub use keyed_noise::{KEY_WORDS, NoiseLaw};
 pub use loss_pointwise::Cost;
 pub use pool::Pooling;
 pub use ppo_loss::{PPO_STATISTICS, PpoCoefficients, PpoTargets};

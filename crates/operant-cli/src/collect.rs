@@ -1,0 +1,287 @@
+//! `operant collect`: datasets made by the engine alone, without a learner.
+
+use crate::format::{duration, with_unit};
+use crate::output::{Failure, count, grouped, print, shell, warn};
+use clap::Subcommand;
+use operant::algo::collect::{Collection, Progress, SETTINGS, flags, of_store};
+use operant::config::{self, Table, Value};
+use operant::data::Evenness;
+use operant::data::shards::Shards;
+use operant::device;
+use serde_json::json;
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Random stochastic neural operators, rolled out on fields, described and stored.
+    Field(FieldArgs),
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+struct FieldArgs {
+    /// Settings, over the engine's defaults.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Change a setting: `--set steps=100`, `--set space.grid=64`. Repeatable.
+    #[arg(long, value_name = "KEY=VALUE", allow_negative_numbers = true)]
+    set: Vec<String>,
+    /// Operators.
+    #[arg(long, value_parser = count::<u32>, allow_negative_numbers = true)]
+    count: Option<u32>,
+    /// Seed of everything.
+    #[arg(long, value_parser = count::<u64>, allow_negative_numbers = true)]
+    seed: Option<u64>,
+    /// Folder of the store.
+    #[arg(long, value_name = "DIR", default_value = "fields")]
+    out: PathBuf,
+    /// Go on with the store in --out, with its own settings; only --threads may differ.
+    #[arg(long, conflicts_with_all = ["config", "set", "count", "seed", "precision"])]
+    resume: bool,
+    /// f32, bf16 or f16.
+    #[arg(long)]
+    precision: Option<String>,
+    /// Operators that are rolled out at once, one per thread; 0 for all cores.
+    #[arg(long, default_value_t = 0, value_parser = count::<usize>, allow_negative_numbers = true)]
+    threads: usize,
+    /// Say what would be done: operators, work, bytes, time, how evenly parameters lie.
+    #[arg(long)]
+    dry_run: bool,
+    /// No progress line.
+    #[arg(long, short)]
+    quiet: bool,
+    /// Print one JSON object at the end.
+    #[arg(long)]
+    json: bool,
+}
+
+const AFTER_HELP: &str = "Try:\n  operant collect field --count 4 --set steps=50 --set space.grid=64 --out fields\n  \
+                          operant field info fields\n  operant field list";
+
+/// What a shell expects of a process that Ctrl-C ended.
+const INTERRUPTED: u8 = 130;
+/// Time between progress lines.
+const PAUSE: Duration = Duration::from_millis(200);
+/// Failed operators that are named.
+const NAMED: usize = 20;
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
+    let What::Field(args) = &args.what;
+    let threads = if args.threads == 0 { device::threads_available() } else { args.threads };
+    if threads > 1024 {
+        return Err(Failure::Usage(format!("--threads {threads}: wanted 0..=1024")));
+    }
+    let collection = if args.resume { of_store(&args.out)? } else { collection(args)? };
+    if let (precision, Some(note)) = collection.precision() {
+        warn(&format!("{note} (precision {})", precision.name()));
+    }
+    if args.dry_run {
+        return dry_run(&collection, threads, args.json);
+    }
+    let mut store = if args.resume { Shards::open(&args.out)? } else { collection.create(&args.out)? };
+    let stop = Arc::new(AtomicBool::new(false));
+    let handler = Arc::clone(&stop);
+    let ask = move || {
+        if handler.swap(true, Ordering::Relaxed) {
+            // Everything that was kept is whole at any moment.
+            std::process::exit(i32::from(INTERRUPTED));
+        }
+    };
+    ctrlc::set_handler(ask).map_err(|error| Failure::Run(format!("can't listen for Ctrl-C: {error}")))?;
+    collect(args, &collection, &mut store, threads, &stop)
+}
+
+fn collection(args: &FieldArgs) -> Result<Collection, Failure> {
+    let mut table = Table::new();
+    if let Some(path) = &args.config {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Failure::Usage(format!("cannot read {}: {error}", path.display())))?;
+        table = config::parse(&text, &path.display().to_string())?;
+    }
+    for assignment in &args.set {
+        config::assign(&mut table, assignment)?;
+    }
+    let given = [
+        ("count", args.count.map(|count| Value::Integer(i64::from(count)))),
+        ("seed", args.seed.map(|seed| Value::Integer(seed as i64))),
+        ("precision", args.precision.clone().map(Value::String)),
+    ];
+    for (key, value) in given {
+        if let Some(value) = value {
+            config::insert(&mut table, key, value)?;
+        }
+    }
+    Ok(Collection::read(&table)?)
+}
+
+/// Work of all operators that are not done, in products times two.
+fn work(collection: &Collection, wanted: impl Fn(usize) -> bool) -> Vec<f64> {
+    let s = &collection.settings;
+    let per = f64::from(s.realisations) * f64::from(s.steps);
+    let flops = |k: u32| if wanted(k as usize) { collection.sampled(k).operator.flops() as f64 * per } else { 0.0 };
+    (0..s.count).map(flops).collect()
+}
+
+pub(crate) fn evenness_text(e: &Evenness) -> String {
+    let [discrepancy, correlation, chi] = Evenness::LIMITS;
+    format!(
+        "evenness          {}: centred discrepancy {:.5} (limit {discrepancy}), largest correlation {:.4} (limit {correlation}), \
+         largest chi-squared {:.2} (limit {chi})\n",
+        if e.holds() { "kept" } else { "not kept, as with few operators" },
+        e.centred_discrepancy,
+        e.correlation,
+        e.chi_squared,
+    )
+}
+
+fn dry_run(collection: &Collection, threads: usize, as_json: bool) -> Result<ExitCode, Failure> {
+    let s = &collection.settings;
+    let flops: f64 = work(collection, |_| true).iter().sum();
+    let layout = collection.layout();
+    let gathered: usize = layout.arrays.iter().filter(|array| !array.alone).map(|array| array.bytes()).sum();
+    let mut bytes = gathered as f64 * f64::from(s.count);
+    for k in 0..s.count {
+        let own = format!("trajectories_{}", collection.sampled(k).operator.grid);
+        bytes += layout.arrays.iter().find(|array| array.name == own).map_or(0, |array| array.bytes()) as f64;
+    }
+    // The rate of one operator, without its description.
+    let sampled = collection.sampled(0);
+    let mut rollout = collection.rollout(&sampled, 0..1).map_err(|error| Failure::Run(error.to_string()))?;
+    rollout.step();
+    let (start, mut steps) = (device::cpu_seconds(), 0);
+    while steps < 3 || device::cpu_seconds() - start < 0.3 {
+        rollout.step();
+        steps += 1;
+    }
+    let rate = rollout.flops() as f64 * f64::from(steps) / (device::cpu_seconds() - start).max(1e-9);
+    let seconds = flops / rate / threads.max(1) as f64;
+    let evenness = collection.evenness();
+    if as_json {
+        let report = json!({
+            "operators": s.count, "realisations": s.realisations, "steps": s.steps,
+            "flops": flops, "bytes": bytes, "seconds": seconds, "threads": threads,
+            "centred_discrepancy": evenness.centred_discrepancy, "correlation": evenness.correlation,
+            "chi_squared": evenness.chi_squared, "even": evenness.holds(),
+        });
+        print(&format!("{report}\n"))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut text = format!(
+        "operators         {} of {} realisations and {} steps: {} realisation-steps\n\
+         work              {:.3e} FLOP in {}\n\
+         store             {}\n\
+         time              about {} on {threads} threads at operator 0's {:.0} GFLOP/s each, without features\n",
+        grouped(f64::from(s.count)),
+        s.realisations,
+        s.steps,
+        grouped(f64::from(s.count) * f64::from(s.realisations) * f64::from(s.steps)),
+        flops,
+        collection.precision().0.name(),
+        with_unit(bytes, "bytes"),
+        duration(seconds),
+        rate * 1e-9,
+    );
+    text += &evenness_text(&evenness);
+    text += "parameters\n";
+    let rows: Vec<Vec<String>> = collection
+        .space
+        .parameters
+        .iter()
+        .map(|parameter| vec![format!("  {}", parameter.name), parameter.map.range()])
+        .collect();
+    text += &crate::format::table(&rows, &[]);
+    print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn collect(
+    args: &FieldArgs,
+    collection: &Collection,
+    store: &mut Shards,
+    threads: usize,
+    stop: &AtomicBool,
+) -> Result<ExitCode, Failure> {
+    let before = store.done().iter().filter(|&&done| done).count();
+    let work = work(collection, |k| !store.done()[k]);
+    let total: f64 = work.iter().sum();
+    let (start, cpu) = (Instant::now(), device::cpu_seconds());
+    let count = collection.settings.count as usize;
+    let mut failed: Vec<u32> = Vec::new();
+    let (mut made, mut shown) = (0.0, Instant::now());
+    let line = !args.quiet && !args.json && std::io::stderr().is_terminal();
+    let mut told = |progress: Progress, k: u32, found: u8| {
+        made += work[k as usize];
+        if found & flags::NOT_FINITE != 0 {
+            failed.push(k);
+        }
+        if line && shown.elapsed() > PAUSE {
+            shown = Instant::now();
+            let seconds = start.elapsed().as_secs_f64();
+            let left = seconds * (total - made).max(0.0) / made.max(1.0);
+            let share = (device::cpu_seconds() - cpu) / seconds.max(1e-9) / threads as f64;
+            let text = format!(
+                "\r\x1b[K{}/{count} operators  {:.2}/s  {} rs/s  CPU {:.0} %  {} not finite  {} left",
+                before + progress.operators,
+                progress.operators as f64 / seconds,
+                grouped(progress.realisation_steps as f64 / seconds),
+                100.0 * share,
+                progress.failed,
+                duration(left),
+            );
+            // There is nobody to tell of a closed standard error.
+            let _ = std::io::stderr().write_all(text.as_bytes());
+        }
+    };
+    let result = collection.run(store, threads, stop, &mut told);
+    if line {
+        let _ = std::io::stderr().write_all(b"\r\x1b[K");
+    }
+    let progress = result.map_err(|error| Failure::Run(error.to_string()))?;
+    let (seconds, cpu) = (start.elapsed().as_secs_f64(), device::cpu_seconds() - cpu);
+    let done = store.done().iter().filter(|&&done| done).count();
+    let rate = progress.realisation_steps as f64 / seconds.max(1e-9);
+    if args.json {
+        let report = json!({
+            "out": args.out, "operators": done, "count": count, "new": progress.operators, "not_finite": failed,
+            "seconds": seconds, "cpu_seconds": cpu, "rs_per_s": rate,
+            "rs_per_cpu_s": progress.realisation_steps as f64 / cpu.max(1e-9),
+            "operators_per_s": progress.operators as f64 / seconds.max(1e-9),
+            "precision": collection.precision().0.name(), "threads": threads,
+        });
+        print(&format!("{report}\n"))?;
+    } else {
+        let mut text = format!(
+            "{done} of {count} operators in {} ({} new in {}, {:.2}/s, {} realisation-steps/s)\n",
+            args.out.display(),
+            progress.operators,
+            duration(seconds),
+            progress.operators as f64 / seconds.max(1e-9),
+            grouped(rate),
+        );
+        if !failed.is_empty() {
+            let more = failed.len().saturating_sub(NAMED);
+            let names: Vec<String> = failed.iter().take(NAMED).map(u32::to_string).collect();
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            text += &format!("not finite: operators {}{more} (kept, flagged)\n", names.join(", "));
+        }
+        let folder = shell(&args.out);
+        text += &if done == count {
+            format!("next: operant field info {folder}\n")
+        } else {
+            format!("next: operant collect field --resume --out {folder} (settings in {SETTINGS})\n")
+        };
+        print(&text)?;
+    }
+    Ok(if done == count { ExitCode::SUCCESS } else { ExitCode::from(INTERRUPTED) })
+}

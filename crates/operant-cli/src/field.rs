@@ -1,0 +1,341 @@
+//! `operant field`: what a collection holds, whether it is whole, the same bits again, pictures.
+
+use crate::collect::evenness_text;
+use crate::field_picture::{self, Panels};
+use crate::format::{number, table};
+use crate::output::{Failure, count, print};
+use clap::Subcommand;
+use operant::algo::collect::{Collection, flags, of_store};
+use operant::data::Evenness;
+use operant::data::shards::Shards;
+use operant::env::field::features::{self, FAMILIES, METRICS};
+use operant::env::field::initial::KINDS;
+use operant::env::field::{Map, NAMES, Space};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// What is in a store: operators, arrays, parameters, flags.
+    Info {
+        /// Folder of the store.
+        folder: PathBuf,
+        /// Print one JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Whether a store is whole: checksums, missing operators, numbers that are not finite, evenness of parameters. Exits with 1 if not.
+    Validate {
+        /// Folder of the store.
+        folder: PathBuf,
+        /// Print one JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Features of operators as CSV: their means over realisations.
+    Features {
+        /// Folder of the store.
+        folder: PathBuf,
+        /// Only this operator.
+        #[arg(long, value_parser = count::<u32>, allow_negative_numbers = true)]
+        operator: Option<u32>,
+        /// Roll out again and extract them anew, in place of reading them.
+        #[arg(long)]
+        again: bool,
+    },
+    /// Roll an operator out again and compare every array bit for bit. Exits with 1 where one differs.
+    Replay {
+        /// Folder of the store.
+        folder: PathBuf,
+        /// Which operator.
+        #[arg(long, default_value_t = 0, value_parser = count::<u32>, allow_negative_numbers = true)]
+        operator: u32,
+        /// Print one JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+    /// A picture (.png, of the last field) or a film (.gif) of an operator: each channel of a realisation, mean and variance over
+    /// realisations, logarithm of the power spectrum.
+    Visualize {
+        /// Folder of the store.
+        folder: PathBuf,
+        /// Which operator.
+        #[arg(long, default_value_t = 0, value_parser = count::<u32>, allow_negative_numbers = true)]
+        operator: u32,
+        /// Where to; its ending decides.
+        #[arg(long, default_value = "field.gif")]
+        out: PathBuf,
+        /// Steps between frames of a film.
+        #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+        every: u32,
+        /// Pixels per grid point.
+        #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=16))]
+        zoom: u32,
+    },
+    /// Parameters that are sampled, kinds of first fields, features with their formulas.
+    List,
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
+    match &args.what {
+        What::Info { folder, json } => info(folder, *json),
+        What::Validate { folder, json } => validate(folder, *json),
+        What::Features { folder, operator, again } => extract(folder, *operator, *again),
+        What::Replay { folder, operator, json } => replay(folder, *operator, *json),
+        What::Visualize { folder, operator, out, every, zoom } => visualize(folder, *operator, out, *every, *zoom),
+        What::List => list(),
+    }
+}
+
+fn open(folder: &Path) -> Result<(Collection, Shards), Failure> {
+    let store = Shards::open(folder)?;
+    Ok((of_store(folder)?, store))
+}
+
+fn operator_of(store: &Shards, k: u32) -> Result<(), Failure> {
+    if store.done().get(k as usize) == Some(&true) {
+        return Ok(());
+    }
+    let (done, count) = (store.done().iter().filter(|&&done| done).count(), store.done().len());
+    Err(Failure::Usage(format!("--operator {k}: the store has {done} of {count} operators, and this is none of them")))
+}
+
+/// Numbers of a part of every record that is there.
+fn column(store: &Shards, name: &str) -> Result<Vec<Vec<f64>>, Failure> {
+    let mut rows = Vec::new();
+    for k in (0..store.done().len()).filter(|&k| store.done()[k]) {
+        rows.extend(store.numbers(name, k)?);
+    }
+    Ok(rows)
+}
+
+fn flag_counts(store: &Shards) -> Result<[usize; 3], Failure> {
+    let all = column(store, "flags")?;
+    Ok([flags::NOT_FINITE, flags::STATIONARY, flags::CONSTANT]
+        .map(|flag| all.iter().filter(|row| row[0] as u8 & flag != 0).count()))
+}
+
+fn info(folder: &Path, as_json: bool) -> Result<ExitCode, Failure> {
+    let (collection, store) = open(folder)?;
+    let (layout, s) = (store.layout(), &collection.settings);
+    let done = store.done().iter().filter(|&&done| done).count();
+    let [not_finite, stationary, constant] = flag_counts(&store)?;
+    let values = column(&store, "parameters")?;
+    let kinds = column(&store, "initial")?;
+    let of_kind = |place: usize| kinds.iter().filter(|row| row[0] as usize == place).count();
+    if as_json {
+        let report = json!({
+            "operators": done, "count": layout.count, "realisations": s.realisations, "steps": s.steps,
+            "channels": s.channels, "seed": s.seed, "not_finite": not_finite, "stationary": stationary,
+            "constant": constant, "arrays": layout.arrays, "notes": store.notes(), "features": features::names(),
+        });
+        print(&format!("{report}\n"))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut text = format!(
+        "operators         {done} of {}; {} realisations, {} steps, {} channels, seed {}\n\
+         flags             {not_finite} not finite, {stationary} stationary, {constant} constant at the end\n",
+        layout.count, s.realisations, s.steps, s.channels, s.seed
+    );
+    for (key, value) in store.notes() {
+        text += &format!("{key:<18}{value}\n");
+    }
+    text += "arrays\n";
+    let rows: Vec<Vec<String>> = layout
+        .arrays
+        .iter()
+        .map(|array| {
+            let axes: Vec<String> =
+                array.axes.iter().zip(&array.shape).map(|(axis, n)| format!("{axis} {n}")).collect();
+            vec![format!("  {}", array.name), format!("{:?}", array.dtype).to_lowercase(), axes.join(", ")]
+        })
+        .collect();
+    text += &table(&rows, &[]);
+    text += "parameters, from least to most\n";
+    let mut rows = Vec::new();
+    for (i, parameter) in collection.space.parameters.iter().enumerate() {
+        let shown = match &parameter.map {
+            Map::Choice(words) => {
+                let of = |place: usize| values.iter().filter(|row| row[i] as usize == place).count();
+                words
+                    .iter()
+                    .enumerate()
+                    .map(|(place, (word, _))| format!("{word} {}", of(place)))
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            }
+            _ => {
+                let least = values.iter().map(|row| row[i]).fold(f64::INFINITY, f64::min);
+                let most = values.iter().map(|row| row[i]).fold(f64::NEG_INFINITY, f64::max);
+                format!("{} to {}", number(least), number(most))
+            }
+        };
+        rows.push(vec![format!("  {}", parameter.name), shown]);
+    }
+    text += &table(&rows, &[]);
+    text += "first fields\n";
+    let rows: Vec<Vec<String>> = KINDS
+        .iter()
+        .enumerate()
+        .filter(|(place, _)| of_kind(*place) > 0)
+        .map(|(place, kind)| vec![format!("  {}", kind.name), of_kind(place).to_string()])
+        .collect();
+    text += &table(&rows, &[false, true]);
+    print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn validate(folder: &Path, as_json: bool) -> Result<ExitCode, Failure> {
+    let (collection, store) = open(folder)?;
+    let damaged = store.damaged();
+    let missing: Vec<usize> = (0..store.done().len()).filter(|&k| !store.done()[k]).collect();
+    // What is damaged can't be looked at.
+    let readable = damaged.is_empty();
+    let [not_finite, stationary, constant] = if readable { flag_counts(&store)? } else { [0; 3] };
+    let points: Vec<f64> = if readable { column(&store, "unit")?.concat() } else { Vec::new() };
+    let evenness = (points.len() >= 2 * NAMES.len()).then(|| Evenness::of(&points, NAMES.len()));
+    let mut misplaced = Vec::new();
+    for k in (0..store.done().len()).filter(|&k| readable && store.done()[k]) {
+        let wanted = collection.sampled(k as u32);
+        if store.numbers("parameters", k)? != Some(wanted.values) {
+            misplaced.push(k);
+        }
+    }
+    let whole = damaged.is_empty() && missing.is_empty() && misplaced.is_empty();
+    if as_json {
+        let even = evenness.as_ref().map(|e| {
+            json!({"centred_discrepancy": e.centred_discrepancy, "correlation": e.correlation, "chi_squared": e.chi_squared, "even": e.holds()})
+        });
+        let report = json!({
+            "whole": whole, "damaged": damaged, "missing": missing, "other_parameters": misplaced,
+            "not_finite": not_finite, "stationary": stationary, "constant": constant, "evenness": even,
+        });
+        print(&format!("{report}\n"))?;
+    } else {
+        let mut text = format!(
+            "files             {}\n\
+             operators         {} of {} missing\n\
+             parameters        {} differ from what the settings sample\n\
+             flags             {not_finite} not finite, {stationary} stationary, {constant} constant at the end\n",
+            if damaged.is_empty() { "whole".to_owned() } else { format!("damaged: {}", damaged.join(", ")) },
+            missing.len(),
+            store.done().len(),
+            misplaced.len(),
+        );
+        text += &evenness.as_ref().map(evenness_text).unwrap_or_default();
+        print(&text)?;
+    }
+    Ok(if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn extract(folder: &Path, operator: Option<u32>, again: bool) -> Result<ExitCode, Failure> {
+    let (collection, store) = open(folder)?;
+    if let Some(k) = operator {
+        operator_of(&store, k)?;
+    }
+    let names = features::names();
+    print(&format!("operator,{}\n", names.join(",")))?;
+    let chosen = |k: &usize| operator.map_or(store.done()[*k], |operator| operator as usize == *k);
+    for k in (0..store.done().len()).filter(chosen) {
+        let row: Vec<f64> = if again {
+            let sampled = collection.sampled(k as u32);
+            let outcome = collection.outcome(&sampled, &AtomicBool::new(false))?;
+            let rows = outcome.map_or_else(Vec::new, |outcome| outcome.trajectories);
+            let [mean, ..] = features::aggregate(&rows);
+            mean.into_iter().map(|x| f64::from(x as f32)).collect()
+        } else {
+            store.numbers("features", k)?.unwrap_or_default()
+        };
+        let cells: Vec<String> = row.iter().take(names.len()).map(|&x| (x as f32).to_string()).collect();
+        print(&format!("{k},{}\n", cells.join(",")))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn replay(folder: &Path, k: u32, as_json: bool) -> Result<ExitCode, Failure> {
+    let (collection, store) = open(folder)?;
+    operator_of(&store, k)?;
+    let differing = collection.replay(&store, k)?;
+    if as_json {
+        print(&format!("{}\n", json!({"operator": k, "same": differing.is_empty(), "differing": differing})))?;
+    } else if differing.is_empty() {
+        print(&format!("operator {k}: every bit is the same, of {} arrays\n", store.layout().arrays.len()))?;
+    } else {
+        let from = store.notes().get("machine").map_or("", String::as_str);
+        print(&format!("operator {k} differs: {} (stored by: {from})\n", differing.join(", ")))?;
+    }
+    Ok(if differing.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn visualize(folder: &Path, k: u32, out: &Path, every: u32, zoom: u32) -> Result<ExitCode, Failure> {
+    let (collection, store) = open(folder)?;
+    operator_of(&store, k)?;
+    let ending = out.extension().map(|ending| ending.to_string_lossy().to_lowercase()).unwrap_or_default();
+    if !["gif", "png"].contains(&ending.as_str()) {
+        return Err(Failure::Usage(format!("--out {}: wanted a name that ends with .gif or .png", out.display())));
+    }
+    let (sampled, s) = (collection.sampled(k), &collection.settings);
+    let mut rollout = collection.rollout(&sampled, 0..s.realisations)?;
+    let mut panels = Panels::new(sampled.operator.grid, s.channels, zoom as usize);
+    let mut frames = Vec::new();
+    for t in 0..=s.steps {
+        if t > 0 {
+            rollout.step();
+        }
+        if if ending == "gif" { t % every == 0 } else { t == s.steps } {
+            frames.push(panels.draw(rollout.state()));
+        }
+    }
+    let (width, height) = panels.size();
+    if ending == "gif" {
+        field_picture::write_gif(out, &frames, width, height)?;
+    } else {
+        field_picture::write_png(out, &frames[0], width, height)?;
+    }
+    let rows = "one row per channel; columns: realisation 0, mean and variance over realisations, ln power spectrum";
+    print(&format!("{} ({width}x{height}, {} frames): {rows}\n", out.display(), frames.len()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list() -> Result<ExitCode, Failure> {
+    let mut text = "sampled parameters\n".to_owned();
+    let space = Space::default();
+    let rows: Vec<Vec<String>> =
+        space.parameters.iter().map(|p| vec![format!("  {}", p.name), p.map.range(), p.meaning.to_owned()]).collect();
+    text += &table(&rows, &[]);
+    text += "kinds of first fields\n";
+    let rows: Vec<Vec<String>> =
+        KINDS.iter().map(|kind| vec![format!("  {}", kind.name), kind.meaning.to_owned()]).collect();
+    text += &table(&rows, &[]);
+    text += "metrics of every step\n";
+    let rows: Vec<Vec<String>> =
+        METRICS.iter().map(|metric| vec![format!("  {}", metric.name), metric.formula.to_owned()]).collect();
+    text += &table(&rows, &[]);
+    let mut index = 0;
+    for family in FAMILIES {
+        text += &format!("features: {} ({})\n", family.name, family.reference);
+        let rows: Vec<Vec<String>> = family
+            .features
+            .iter()
+            .map(|feature| {
+                index += 1;
+                vec![
+                    format!("  {}", index - 1),
+                    format!("{}.{}", family.name, feature.name),
+                    feature.formula.to_owned(),
+                ]
+            })
+            .collect();
+        text += &table(&rows, &[true]);
+    }
+    print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,184 @@
+//! `operant collect field`, `operant field` and `operant bench field` as a user types them; and a collection that is killed.
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+fn folder() -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("field");
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_operant"));
+    command.args(arguments).current_dir(folder());
+    command
+}
+
+fn operant(arguments: &[&str]) -> Output {
+    command(arguments).output().unwrap()
+}
+
+fn text(arguments: &[&str]) -> String {
+    let output = operant(arguments);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn json(arguments: &[&str]) -> Value {
+    serde_json::from_str(&text(arguments)).unwrap()
+}
+
+fn usage(arguments: &[&str]) -> String {
+    let output = operant(arguments);
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(2) && !message.contains("panicked"), "{message}");
+    message
+}
+
+const SMALL: [&str; 12] = [
+    "--set",
+    "steps=12",
+    "--set",
+    "realisations=2",
+    "--set",
+    "space.grid=16",
+    "--set",
+    "space.base_channels=16",
+    "--set",
+    "space.layers=2",
+    "--set",
+    "per_shard=4",
+];
+
+fn collect(out: &str, more: &[&str]) -> Vec<String> {
+    let _ = std::fs::remove_dir_all(folder().join(out));
+    let words = ["collect", "field", "--out", out, "--json"];
+    words.iter().chain(&SMALL).chain(more).map(|&word| word.to_owned()).collect()
+}
+
+fn words(all: &[String]) -> Vec<&str> {
+    all.iter().map(String::as_str).collect()
+}
+
+/// Bytes of every shard of a store.
+fn shards(out: &str) -> Vec<(PathBuf, Vec<u8>)> {
+    fn walk(at: &Path, found: &mut Vec<PathBuf>) {
+        for entry in std::fs::read_dir(at).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() { walk(&path, found) } else { found.push(path) }
+        }
+    }
+    let (root, mut found) = (folder().join(out), Vec::new());
+    walk(&root, &mut found);
+    found.retain(|path| path.components().any(|part| part.as_os_str() == "c"));
+    found.sort();
+    let read = |path: PathBuf| (path.strip_prefix(&root).unwrap().to_owned(), std::fs::read(&path).unwrap());
+    found.into_iter().map(read).collect()
+}
+
+#[test]
+fn a_collection_is_made_looked_at_and_repeated() {
+    let report = json(&words(&collect("small", &["--count", "6", "--threads", "2"])));
+    assert_eq!((report["operators"].as_u64(), report["new"].as_u64()), (Some(6), Some(6)));
+    let shown = text(&["field", "info", "small"]);
+    assert!(shown.contains("6 of 6; 2 realisations, 12 steps") && shown.contains("noise_scale"), "{shown}");
+    let report = json(&["field", "validate", "small", "--json"]);
+    assert_eq!((report["whole"].as_bool(), report["missing"].as_array().unwrap().len()), (Some(true), 0));
+    assert_eq!(json(&["field", "replay", "small", "--operator", "5", "--json"])["same"].as_bool(), Some(true));
+    let stored = text(&["field", "features", "small", "--operator", "1"]);
+    assert!(stored.starts_with("operator,spatial.mean,") && stored.lines().count() == 2, "{stored}");
+    assert_eq!(text(&["field", "features", "small", "--operator", "1", "--again"]), stored);
+    text(&["field", "visualize", "small", "--operator", "2", "--out", "a.png"]);
+    text(&["field", "visualize", "small", "--operator", "2", "--out", "a.gif"]);
+    let start = |name: &str| std::fs::read(folder().join(name)).unwrap()[..4].to_vec();
+    assert_eq!((start("a.png"), start("a.gif")), (b"\x89PNG".to_vec(), b"GIF8".to_vec()));
+    // A store is not written over, and names what it does not have.
+    let mut again = collect("none", &["--count", "6"]);
+    let place = again.iter().position(|word| word == "none").unwrap();
+    again[place] = "small".into();
+    assert!(usage(&words(&again)).contains("--resume"));
+    assert!(usage(&["field", "replay", "small", "--operator", "6"]).contains("6 of 6"));
+    assert!(usage(&["collect", "field", "--set", "stebs=3"]).contains("did you mean \"steps\"?"));
+    assert!(usage(&["field", "visualize", "small", "--out", "a.bmp"]).contains(".gif or .png"));
+    assert_eq!(operant(&["field", "info", "nowhere"]).status.code(), Some(1));
+    // Damage is found.
+    let path = folder().join("small/features/c/1/0/0");
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[100] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    let output = operant(&["field", "validate", "small"]);
+    let shown = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.code() == Some(1) && shown.contains("features/c/1/0/0"), "{shown}");
+}
+
+/// Killed three times without warning, then left alone: the same bytes as one that never was, and nothing made twice.
+#[test]
+fn a_killed_collection_goes_on() {
+    let more = ["--count", "24", "--threads", "1", "--set", "steps=30"];
+    text(&words(&collect("whole", &more)));
+    let begun = collect("killed", &more);
+    let resume = ["collect", "field", "--out", "killed", "--resume", "--json"];
+    let mut kept = 0;
+    for turn in 0..3 {
+        let mut child = if turn == 0 { command(&words(&begun)) } else { command(&resume) }
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        // Until it has kept two more, or is done.
+        let pending = folder().join("killed/pending");
+        let done = || {
+            let pending = std::fs::read_dir(&pending).map_or(0, |files| {
+                files
+                    .filter(|file| file.as_ref().is_ok_and(|f| f.path().extension().is_some_and(|e| e == "record")))
+                    .count()
+            });
+            let shards = std::fs::read_dir(folder().join("killed/key/c")).map_or(0, |files| files.count());
+            4 * shards + pending
+        };
+        let start = Instant::now();
+        while done() < kept + 2 && child.try_wait().unwrap().is_none() && start.elapsed() < Duration::from_secs(60) {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let report = operant(&["field", "validate", "killed", "--json"]);
+        let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+        assert!(report["damaged"].as_array().unwrap().is_empty(), "{report}");
+        let now = 24 - report["missing"].as_array().unwrap().len();
+        assert!(now >= kept, "{now} operators after {kept}");
+        kept = now;
+    }
+    let report = json(&resume);
+    assert_eq!(report["operators"].as_u64(), Some(24));
+    assert_eq!(report["new"].as_u64(), Some(24 - kept as u64), "none is made twice");
+    assert_eq!(json(&["field", "validate", "killed", "--json"])["whole"].as_bool(), Some(true));
+    let (killed, whole) = (shards("killed"), shards("whole"));
+    assert_eq!(killed.len(), whole.len());
+    for (a, b) in killed.iter().zip(&whole) {
+        assert!(a == b, "{} and {} differ", a.0.display(), b.0.display());
+    }
+    assert_eq!(json(&resume)["new"].as_u64(), Some(0));
+}
+
+#[test]
+fn plans_lists_and_speed_are_told() {
+    let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs/collect/field.toml");
+    let config = config.to_str().unwrap();
+    let plan = ["collect", "field", "--config", config, "--count", "1000", "--dry-run", "--out", "planned"];
+    let shown = text(&plan);
+    assert!(shown.contains("2,500,000 realisation-steps") && shown.contains("evenness          kept"), "{shown}");
+    assert!(!folder().join("planned").exists());
+    let shown = text(&["field", "list"]);
+    for word in ["base_channels", "gaussian_random_field", "spectral.flatness", "temporal.permutation_entropy"] {
+        assert!(shown.contains(word), "{word}");
+    }
+    let report = json(&["bench", "field", "--realisations", "1", "--seconds", "0.01", "--json"]);
+    for key in ["operator", "ops", "realisations", "precision", "rs_per_s", "tflops", "share_of_peak"] {
+        assert!(!report[key].is_null(), "{key}");
+    }
+    assert!((report["gflop_per_step"].as_f64().unwrap() - 4.9).abs() < 0.01);
+}

@@ -1,0 +1,135 @@
+"""Collections of neural operators on disk, as `operant collect field` writes them: arrays by name, operators by number.
+
+>>> data = operant.FieldDataset("fields")
+>>> features = data.split("train")["features"]        # [operators, statistic, feature]
+>>> data[3]["metrics"]                                # [realisation, time, metric], of one operator
+
+Records are read one at a time from their shards, with NumPy alone; ``zarr.open_group`` reads the same folder.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+_MISSING = 2**64 - 1
+
+
+class FieldDataset(Sequence):
+    """A store of operators, or some of them. ``data[i]`` is the i-th operator as a mapping from names to arrays, ``data["features"]`` an
+    array of all operators; those that are not there read as NaN, or 0 where numbers are whole."""
+
+    def __init__(self, folder: str | Path, operators: Sequence[int] | None = None) -> None:
+        self.folder = Path(folder)
+        try:
+            manifest = json.loads((self.folder / "manifest.json").read_text())
+        except FileNotFoundError:
+            message = f"{self.folder} holds no store (no manifest.json); make one with operant collect field"
+            raise FileNotFoundError(message) from None
+        self.layout: dict[str, Any] = manifest["layout"]
+        self.attributes: dict[str, Any] = json.loads((self.folder / "zarr.json").read_text())["attributes"]
+        self._arrays = {array["name"]: array for array in self.layout["arrays"]}
+        count = self.layout["count"]
+        self.operators = list(range(count)) if operators is None else [int(k) for k in operators]
+        if any(not 0 <= k < count for k in self.operators):
+            raise IndexError(f"operators beyond the {count} of {self.folder}")
+
+    @property
+    def names(self) -> list[str]:
+        """Names of arrays."""
+        return list(self._arrays)
+
+    @property
+    def feature_names(self) -> list[str]:
+        """Names along the feature axis of ``features`` and ``trajectory_features``."""
+        return list(self.attributes["features"])
+
+    @property
+    def parameter_names(self) -> list[str]:
+        """Names along the parameter axis of ``parameters`` and ``unit``."""
+        return [parameter["name"] for parameter in self.attributes["parameters"]]
+
+    def split(self, name: str) -> FieldDataset:
+        """The operators of ``train``, ``valid`` or ``test``."""
+        splits = json.loads((self.folder / "splits.json").read_text())
+        if name not in splits:
+            raise ValueError(f"unknown split {name!r}; known: {', '.join(splits)}")
+        chosen = set(self.operators)
+        return FieldDataset(self.folder, [k for k in splits[name] if k in chosen])
+
+    def __len__(self) -> int:
+        return len(self.operators)
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, str):
+            return np.stack([self.read(key, k) for k in self.operators]) if self.operators else self._empty(key, 0)
+        if isinstance(key, slice):
+            return FieldDataset(self.folder, self.operators[key])
+        return _Operator(self, self.operators[key])
+
+    def __iter__(self) -> Iterator[Mapping[str, np.ndarray]]:
+        return (self[i] for i in range(len(self)))
+
+    def torch(self, name: str) -> Any:
+        """An array of all operators as a tensor that shares its memory; PyTorch must be installed."""
+        import torch
+
+        return torch.from_numpy(self[name])
+
+    def _array(self, name: str) -> dict[str, Any]:
+        if name not in self._arrays:
+            raise KeyError(f"unknown array {name!r}; known: {', '.join(self._arrays)}")
+        return self._arrays[name]
+
+    def _empty(self, name: str, *lead: int) -> np.ndarray:
+        array = self._array(name)
+        dtype = np.dtype(array["dtype"]).newbyteorder("<")
+        return np.full((*lead, *array["shape"]), np.nan if dtype.kind == "f" else 0, dtype)
+
+    def read(self, name: str, operator: int) -> np.ndarray:
+        """One array of one operator, by its number in the store."""
+        array = self._array(name)
+        chunk = self._chunk(array, operator)
+        if chunk is None:
+            return self._empty(name)
+        dtype = np.dtype(array["dtype"]).newbyteorder("<")
+        return np.frombuffer(chunk, dtype).reshape(array["shape"]).copy()
+
+    def _chunk(self, array: dict[str, Any], operator: int) -> bytes | None:
+        per_shard = self.layout["per_shard"]
+        place = operator if array["alone"] else operator // per_shard
+        path = self.folder.joinpath(array["name"], "c", str(place), *["0"] * len(array["shape"]))
+        if not path.exists():
+            return None
+        with path.open("rb") as file:
+            if array["alone"]:
+                return file.read()[:-4]
+            # The index ends the file: where each record begins and how long it is, and a checksum.
+            file.seek(-(16 * per_shard + 4), 2)
+            offset, length = struct.unpack_from("<QQ", file.read(16 * per_shard), 16 * (operator % per_shard))
+            if offset == _MISSING:
+                return None
+            file.seek(offset)
+            return file.read(length)[:-4]
+
+
+class _Operator(Mapping):
+    """The arrays of one operator, read when they are asked for."""
+
+    def __init__(self, data: FieldDataset, operator: int) -> None:
+        self._data = data
+        self.operator = operator
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self._data.read(name, self.operator)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._data.names)
+
+    def __len__(self) -> int:
+        return len(self._data.names)

@@ -1,0 +1,556 @@
+//! `collect field`: the loop without a learner. Operators are sampled, rolled out, described and stored, each a record that
+//! is a function of (settings, number): in any order, on any number of threads, again after a kill, with the same bits.
+//!
+//! Threads take operators by number and hand records to one writer, which is never waited for unless it is several
+//! records behind.
+
+use crate::config::{self, Table, Value};
+use crate::data::shards::{ArraySpec, Dtype, Layout, Record, Shards, half_bits};
+use crate::data::{Evenness, Sobol, mix};
+use crate::device::{self, CpuPool};
+use crate::env::field::features::{self, Describer, FRAME_LEN, METRICS, TRAJECTORY_LEN};
+use crate::env::field::initial::{KINDS, Kind, Shape};
+use crate::env::field::{After, NAMES, Operator, Rollout, Space, Update};
+use crate::nn::{Options, Precision};
+use crate::{Error, Result};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc;
+
+/// Whether fields are stored, and in which precision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kept {
+    /// Not: they are made again by `operant field replay`.
+    #[default]
+    None,
+    /// In single precision.
+    F32,
+    /// In half precision.
+    F16,
+}
+
+/// Settings of a collection.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// Operators.
+    pub count: u32,
+    /// Of everything that is drawn.
+    pub seed: u64,
+    /// C of fields.
+    pub channels: usize,
+    /// M, stochastic realisations of an operator.
+    pub realisations: u32,
+    /// T, steps of a realisation.
+    pub steps: u32,
+    /// f32, bf16 or f16.
+    pub precision: String,
+    /// Steps between frames that are described in full; metrics are of every step.
+    pub frames_every: u32,
+    /// Brings every channel to mean 0 and standard deviation 1 after each step.
+    pub normalise: bool,
+    /// Keeps numbers within ± this after each step; 0 for no limit.
+    pub clamp: f32,
+    /// Whether fields are stored.
+    pub trajectories: Kept,
+    /// Steps between stored fields.
+    pub trajectory_every: u32,
+    /// Records of a shard.
+    pub per_shard: usize,
+    /// Shares of the training, validation and test sets.
+    pub splits: [f64; 3],
+    /// Length scale of Gaussian random fields, a share of the side.
+    pub length_scale: f64,
+    /// Their variance.
+    pub variance: f64,
+    /// Weights of kinds of first fields; all alike if empty.
+    pub initial: Table,
+    /// Ranges of sampled parameters where they are narrower than the table's.
+    pub space: Table,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            count: 100,
+            seed: 1,
+            channels: 3,
+            realisations: 5,
+            steps: 500,
+            precision: "f32".into(),
+            frames_every: 10,
+            normalise: false,
+            clamp: 0.0,
+            trajectories: Kept::None,
+            trajectory_every: 1,
+            per_shard: 64,
+            splits: [0.8, 0.1, 0.1],
+            length_scale: 0.05,
+            variance: 1.0,
+            initial: Table::new(),
+            space: Table::new(),
+        }
+    }
+}
+
+/// Settings that were checked, and what follows from them.
+#[derive(Clone, Debug)]
+pub struct Collection {
+    /// As given.
+    pub settings: Settings,
+    /// What is sampled.
+    pub space: Space,
+    precision: Precision,
+    mixture: Vec<(usize, f64)>,
+    sobol: Sobol,
+}
+
+/// An operator with all that its rollout depends on.
+#[derive(Clone, Debug)]
+pub struct Sampled {
+    /// Its place in the unit cube.
+    pub unit: Vec<f64>,
+    /// Its parameters.
+    pub values: Vec<f64>,
+    /// Its shape.
+    pub operator: Operator,
+    /// How it makes the next field.
+    pub update: Update,
+    /// Of weights, noise and first field.
+    pub key: u64,
+    /// Place in [`KINDS`].
+    pub kind: usize,
+}
+
+/// Bits of a record's flags.
+pub mod flags {
+    /// A field was not finite.
+    pub const NOT_FINITE: u8 = 1;
+    /// Frames of the last tenth are alike: their lag-1 correlation is above 0.9999, or they are constant.
+    pub const STATIONARY: u8 = 2;
+    /// Every channel of the last frames is constant.
+    pub const CONSTANT: u8 = 4;
+}
+
+/// What a rollout gave.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// [M, T + 1]
+    pub metrics: Vec<Vec<[f64; METRICS.len()]>>,
+    /// [M, frames, F]
+    pub frames: Vec<Vec<Vec<f64>>>,
+    /// [M, F]
+    pub trajectories: Vec<Vec<f64>>,
+    /// [M]: of all fields' bits.
+    pub digests: Vec<u64>,
+    /// See [`flags`].
+    pub flags: u8,
+    /// [M, kept, H, W, C], if fields are stored.
+    pub fields: Vec<f32>,
+}
+
+/// How far a collection is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Progress {
+    /// Operators of this run.
+    pub operators: usize,
+    /// Of them, those with fields that were not finite.
+    pub failed: usize,
+    /// Steps of single realisations.
+    pub realisation_steps: u64,
+}
+
+fn fold(digest: u64, field: &[f32]) -> u64 {
+    field
+        .iter()
+        .fold(digest, |hash, x| (hash ^ u64::from(x.to_bits())).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29))
+}
+
+impl Collection {
+    /// Checks settings.
+    pub fn new(settings: Settings) -> Result<Self> {
+        let s = &settings;
+        let fail = |text: String| Err(Error::Invalid(text));
+        if s.count == 0 || s.realisations == 0 || s.steps == 0 || s.channels == 0 {
+            return fail("count, realisations, steps and channels: wanted at least 1 of each".into());
+        }
+        if s.channels > 64 || s.realisations > 4096 || s.steps > 1_000_000 || s.count > 100_000_000 {
+            return fail("wanted at most 64 channels, 4096 realisations, 1e6 steps and 1e8 operators".into());
+        }
+        if s.frames_every == 0 || s.trajectory_every == 0 || s.per_shard == 0 || s.per_shard > 65_536 {
+            return fail("frames_every, trajectory_every: wanted at least 1; per_shard: wanted 1..=65536".into());
+        }
+        if !(s.length_scale > 0.0 && s.length_scale <= 1.0) || !(s.variance > 0.0 && s.variance.is_finite()) {
+            return fail("wanted a length_scale above 0 and up to 1, and a variance above 0".into());
+        }
+        if !(s.clamp >= 0.0 && s.clamp.is_finite()) {
+            return fail(format!("clamp {}: wanted 0 or more", s.clamp));
+        }
+        if s.splits.iter().any(|share| !(0.0..=1.0).contains(share))
+            || (s.splits.iter().sum::<f64>() - 1.0).abs() > 1e-9
+        {
+            return fail(format!("splits {:?}: wanted three shares that add up to 1", s.splits));
+        }
+        let mut mixture: Vec<(usize, f64)> = Vec::new();
+        for (name, weight) in &s.initial {
+            let known = KINDS.iter().map(|kind| kind.name);
+            let place = KINDS.iter().position(|kind| kind.name == name);
+            let place =
+                place.ok_or_else(|| Error::unknown("kind of first field", name, known, "operant field list"))?;
+            let weight = weight.as_float().or_else(|| weight.as_integer().map(|x| x as f64));
+            match weight {
+                Some(weight) if weight >= 0.0 && weight.is_finite() => mixture.push((place, weight)),
+                _ => return fail(format!("initial.{name}: wanted a weight of 0 or more")),
+            }
+        }
+        if mixture.is_empty() {
+            mixture = (0..KINDS.len()).map(|place| (place, 1.0)).collect();
+        }
+        if mixture.iter().map(|(_, weight)| weight).sum::<f64>() <= 0.0 {
+            return fail("initial: wanted a weight above 0".into());
+        }
+        let space = Space::default().narrowed(&s.space, "space")?;
+        let precision = s.precision.parse()?;
+        let sobol = Sobol::scrambled(NAMES.len(), s.seed)?;
+        Ok(Self { settings, space, precision, mixture, sobol })
+    }
+
+    /// Settings from a table.
+    pub fn read(table: &Table) -> Result<Self> {
+        Self::new(config::read(table, "")?)
+    }
+
+    /// Points of all operators in the unit cube, looked at.
+    pub fn evenness(&self) -> Evenness {
+        Evenness::of(&self.sobol.points(self.settings.count), NAMES.len())
+    }
+
+    /// Operator number k.
+    pub fn sampled(&self, k: u32) -> Sampled {
+        let mut unit = vec![0.0; NAMES.len()];
+        self.sobol.point(k, &mut unit);
+        let values = self.space.values(&unit);
+        let (operator, update) = self.space.operator(&values, self.settings.channels);
+        let key = mix(mix(self.settings.seed ^ 0x6669_656c_6400).wrapping_add(u64::from(k)));
+        Sampled { unit, values, operator, update, key, kind: Kind::of_mixture(&self.mixture, key) }
+    }
+
+    /// The first field of an operator, `[H, W, C]`.
+    pub fn first_field(&self, sampled: &Sampled) -> Vec<f32> {
+        let s = &self.settings;
+        let grid = sampled.operator.grid;
+        let shape = Shape { grid, channels: s.channels, length: s.length_scale, variance: s.variance };
+        KINDS[sampled.kind].field(shape, sampled.key)
+    }
+
+    fn options(&self) -> Options {
+        Options { pool: Arc::new(CpuPool::new(1)), precision: self.precision, ..Options::default() }
+    }
+
+    /// The precision that products run in here, and why if it is not the one asked for.
+    pub fn precision(&self) -> (Precision, Option<&'static str>) {
+        self.precision.served()
+    }
+
+    /// Realisations of an operator, at time 0.
+    pub fn rollout(&self, sampled: &Sampled, realisations: std::ops::Range<u32>) -> Result<Rollout> {
+        let after = After { normalise: self.settings.normalise, clamp: self.settings.clamp };
+        let (operator, update, steps) = (&sampled.operator, sampled.update, self.settings.steps);
+        let first = self.first_field(sampled);
+        Rollout::new(operator, update, after, sampled.key, realisations, steps, &first, &self.options())
+    }
+
+    /// Rolls operator `sampled` out and describes it; `None` when `stop` was set on the way.
+    pub fn outcome(&self, sampled: &Sampled, stop: &AtomicBool) -> Result<Option<Outcome>> {
+        let s = &self.settings;
+        let mut rollout = self.rollout(sampled, 0..s.realisations)?;
+        let (m, len, grid) = (s.realisations as usize, sampled.operator.field_len(), sampled.operator.grid);
+        let first = rollout.state()[..len].to_vec();
+        let mut describer = Describer::new(grid, s.channels);
+        let mut out = Outcome {
+            metrics: vec![Vec::with_capacity(s.steps as usize + 1); m],
+            frames: vec![Vec::new(); m],
+            trajectories: Vec::new(),
+            digests: vec![0; m],
+            flags: 0,
+            fields: Vec::new(),
+        };
+        let mut kept = vec![Vec::new(); m];
+        let mut before: Vec<f32> = Vec::new();
+        for t in 0..=s.steps {
+            if stop.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+            if t > 0 {
+                before.clear();
+                before.extend_from_slice(rollout.state());
+                rollout.step();
+            }
+            for (i, field) in rollout.state().chunks_exact(len).enumerate() {
+                let last = (t > 0).then(|| &before[i * len..][..len]);
+                out.metrics[i].push(describer.metrics(field, last));
+                out.digests[i] = fold(out.digests[i], field);
+                if t % s.frames_every == 0 {
+                    let mut frame = vec![0.0; FRAME_LEN];
+                    describer.frame(field, &mut frame);
+                    out.frames[i].push(frame);
+                }
+                if s.trajectories != Kept::None && t % s.trajectory_every == 0 {
+                    kept[i].extend_from_slice(field);
+                }
+            }
+        }
+        rollout.reset(&first.repeat(m), 0);
+        let mut apply = |fields: &[f32]| rollout.apply(fields).to_vec();
+        let sensitivity = features::sensitivity(&mut apply, &first.repeat(m), grid, s.channels, sampled.key);
+        for ((metrics, frames), sensitivity) in out.metrics.iter().zip(&out.frames).zip(sensitivity) {
+            let [mean, ..] = features::aggregate(frames);
+            out.trajectories.push([mean, features::trajectory(metrics, frames), sensitivity].concat());
+        }
+        out.fields = kept.concat();
+        out.flags = judged(&out.metrics);
+        Ok(Some(out))
+    }
+
+    /// Bytes of stored fields per operator of a grid.
+    fn kept(&self) -> usize {
+        (self.settings.steps / self.settings.trajectory_every) as usize + 1
+    }
+
+    /// Arrays of the store.
+    pub fn layout(&self) -> Layout {
+        let s = &self.settings;
+        let (m, t) = (s.realisations as usize, s.steps as usize + 1);
+        let frames = (s.steps / s.frames_every) as usize + 1;
+        let new = ArraySpec::new;
+        let mut arrays = vec![
+            new("unit", Dtype::Float64, &[NAMES.len()], &["parameter"]),
+            new("parameters", Dtype::Float64, &[NAMES.len()], &["parameter"]),
+            new("key", Dtype::Uint64, &[], &[]),
+            new("initial", Dtype::Uint8, &[], &[]),
+            new("flags", Dtype::Uint8, &[], &[]),
+            new("features", Dtype::Float32, &[3, TRAJECTORY_LEN], &["statistic", "feature"]),
+            new("trajectory_features", Dtype::Float32, &[m, TRAJECTORY_LEN], &["realisation", "feature"]),
+            new("metrics", Dtype::Float32, &[m, t, METRICS.len()], &["realisation", "time", "metric"]),
+            new("frames", Dtype::Float32, &[m, frames, FRAME_LEN], &["realisation", "frame", "feature"]),
+            new("digest", Dtype::Uint64, &[m], &["realisation"]),
+        ];
+        let dtype = match s.trajectories {
+            Kept::None => None,
+            Kept::F32 => Some(Dtype::Float32),
+            Kept::F16 => Some(Dtype::Float16),
+        };
+        for grid in self.grids() {
+            let Some(dtype) = dtype else { continue };
+            let shape = [m, self.kept(), s.channels, grid, grid];
+            let axes = ["realisation", "time", "channel", "y", "x"];
+            arrays.push(ArraySpec { alone: true, ..new(&format!("trajectories_{grid}"), dtype, &shape, &axes) });
+        }
+        Layout { count: s.count as usize, per_shard: s.per_shard, arrays }
+    }
+
+    /// Sides that are sampled.
+    fn grids(&self) -> Vec<usize> {
+        let grid = self.space.parameters.iter().find(|parameter| parameter.name == "grid");
+        let Some(crate::env::field::Map::Choice(words)) = grid.map(|grid| &grid.map) else { return Vec::new() };
+        words.iter().filter_map(|(word, _)| word.parse().ok()).collect()
+    }
+
+    fn record(&self, layout: &Layout, sampled: &Sampled, outcome: &Outcome) -> Record {
+        let f64s = |x: &[f64]| x.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
+        let f32s = |x: &mut dyn Iterator<Item = f64>| x.flat_map(|x| (x as f32).to_le_bytes()).collect::<Vec<u8>>();
+        let own = format!("trajectories_{}", sampled.operator.grid);
+        let part = |array: &ArraySpec| {
+            Some(match array.name.as_str() {
+                "unit" => f64s(&sampled.unit),
+                "parameters" => f64s(&sampled.values),
+                "key" => sampled.key.to_le_bytes().to_vec(),
+                "initial" => vec![sampled.kind as u8],
+                "flags" => vec![outcome.flags],
+                "features" => f32s(&mut features::aggregate(&outcome.trajectories).into_iter().flatten()),
+                "trajectory_features" => f32s(&mut outcome.trajectories.iter().flatten().copied()),
+                "metrics" => f32s(&mut outcome.metrics.iter().flatten().flatten().copied()),
+                "frames" => f32s(&mut outcome.frames.iter().flatten().flatten().copied()),
+                "digest" => outcome.digests.iter().flat_map(|digest| digest.to_le_bytes()).collect(),
+                name if name == own => self.fields(&outcome.fields, sampled.operator.field_len()),
+                _ => return None,
+            })
+        };
+        layout.arrays.iter().map(part).collect()
+    }
+
+    /// Fields `[…, H, W, C]` as bytes of `[…, C, H, W]`.
+    fn fields(&self, fields: &[f32], len: usize) -> Vec<u8> {
+        let (channels, mut out) = (self.settings.channels, Vec::with_capacity(fields.len() * 4));
+        for field in fields.chunks_exact(len) {
+            for c in 0..channels {
+                let plane = field.iter().skip(c).step_by(channels);
+                match self.settings.trajectories {
+                    Kept::F16 => plane.for_each(|&x| out.extend(half_bits(x).to_le_bytes())),
+                    _ => plane.for_each(|&x| out.extend(x.to_le_bytes())),
+                }
+            }
+        }
+        out
+    }
+
+    /// Makes a store with its settings, names and splits.
+    pub fn create(&self, folder: &Path) -> Result<Shards> {
+        let table = |names: &[&str]| names.iter().map(|name| json!(name)).collect::<Vec<_>>();
+        let parameters: Vec<_> = self
+            .space
+            .parameters
+            .iter()
+            .map(|p| json!({"name": p.name, "range": p.map.range(), "meaning": p.meaning}))
+            .collect();
+        let (precision, _) = self.precision();
+        let attributes = json!({
+            "format": "operant field collection",
+            "parameters": parameters,
+            "features": features::names(),
+            "statistics": ["mean", "std", "range"],
+            "frame_features": features::names()[..FRAME_LEN],
+            "metrics": table(&METRICS.map(|metric| metric.name)),
+            "initial_kinds": table(&KINDS.iter().map(|kind| kind.name).collect::<Vec<_>>()),
+            "flags": {"not_finite": flags::NOT_FINITE, "stationary": flags::STATIONARY, "constant": flags::CONSTANT},
+            "precision": precision.name(),
+        });
+        let notes = BTreeMap::from([
+            ("machine".to_owned(), device::describe()),
+            ("precision".to_owned(), precision.name().to_owned()),
+            ("version".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
+        ]);
+        std::fs::create_dir_all(folder).map_err(|error| Error::io("make", folder, &error))?;
+        let store = Shards::create(folder, self.layout(), &attributes, notes)?;
+        let write = |name: &str, text: String| {
+            let path = folder.join(name);
+            std::fs::write(&path, text).map_err(|error| Error::io("write", &path, &error))
+        };
+        write(SETTINGS, config_text(&self.settings))?;
+        write("splits.json", self.splits().to_string())?;
+        Ok(store)
+    }
+
+    /// Which operators are for training, validation and test: by a shuffle of the seed.
+    pub fn splits(&self) -> serde_json::Value {
+        let s = &self.settings;
+        let mut order: Vec<u32> = (0..s.count).collect();
+        order.sort_by_key(|&k| mix(mix(s.seed ^ 0x7370_6c69_7400).wrapping_add(u64::from(k))));
+        let end = |share: f64| (f64::from(s.count) * share).round() as usize;
+        let (a, b) = (end(s.splits[0]), end(s.splits[0] + s.splits[1]));
+        let sorted = |part: &[u32]| {
+            let mut part = part.to_vec();
+            part.sort_unstable();
+            part
+        };
+        json!({"train": sorted(&order[..a]), "valid": sorted(&order[a..b]), "test": sorted(&order[b..])})
+    }
+
+    /// Collects what a store lacks. `told` hears of every record that was kept; `stop` ends it early, with all finished
+    /// records kept.
+    pub fn run(
+        &self,
+        store: &mut Shards,
+        threads: usize,
+        stop: &AtomicBool,
+        told: &mut (dyn FnMut(Progress, u32, u8) + Send),
+    ) -> Result<Progress> {
+        let todo: Vec<u32> = (0..self.settings.count).filter(|&k| !store.done()[k as usize]).collect();
+        let (next, layout) = (AtomicUsize::new(0), store.layout().clone());
+        let per_operator = u64::from(self.settings.realisations) * u64::from(self.settings.steps);
+        let ended = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let (send, receive) = mpsc::sync_channel::<Result<(u32, u8, Record)>>(threads + 4);
+            for _ in 0..threads.clamp(1, todo.len().max(1)) {
+                let (send, next, todo, layout, ended) = (send.clone(), &next, &todo, &layout, &ended);
+                scope.spawn(move || {
+                    while !stop.load(Ordering::Relaxed) && !ended.load(Ordering::Relaxed) {
+                        let Some(&k) = todo.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
+                        let sampled = self.sampled(k);
+                        let made = match self.outcome(&sampled, stop) {
+                            Ok(None) => break,
+                            Ok(Some(outcome)) => Ok((k, outcome.flags, self.record(layout, &sampled, &outcome))),
+                            Err(error) => Err(Error::Env(format!("operator {k}: {error}"))),
+                        };
+                        if send.send(made).is_err() {
+                            break;
+                        }
+                    }
+                });
+            }
+            drop(send);
+            let writer = scope.spawn(|| {
+                let mut progress = Progress::default();
+                let write = || -> Result<()> {
+                    for made in receive {
+                        let (k, flags, record) = made?;
+                        store.insert(k as usize, record)?;
+                        progress.operators += 1;
+                        progress.failed += usize::from(flags & flags::NOT_FINITE != 0);
+                        progress.realisation_steps += per_operator;
+                        told(progress, k, flags);
+                    }
+                    store.flush()
+                };
+                let result = write();
+                ended.store(true, Ordering::Relaxed);
+                result.map(|()| progress)
+            });
+            writer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+
+    /// Runs operator k of a store again and names what differs; nothing if all bits are the same.
+    pub fn replay(&self, store: &Shards, k: u32) -> Result<Vec<String>> {
+        let sampled = self.sampled(k);
+        let Some(outcome) = self.outcome(&sampled, &AtomicBool::new(false))? else { return Ok(Vec::new()) };
+        let record = self.record(store.layout(), &sampled, &outcome);
+        let mut differing = Vec::new();
+        for (array, part) in store.layout().arrays.iter().zip(record) {
+            match (store.read(&array.name, k as usize)?, part) {
+                (None, None) => {}
+                (Some(stored), Some(part)) if stored == part => {}
+                (None, Some(_)) => differing.push(format!("{} is not in the store", array.name)),
+                _ => differing.push(array.name.clone()),
+            }
+        }
+        Ok(differing)
+    }
+}
+
+/// The file of settings in a store.
+pub const SETTINGS: &str = "collect.toml";
+
+fn config_text(settings: &Settings) -> String {
+    Value::Table(config::to_table(settings)).as_table().map_or_else(String::new, ToString::to_string)
+}
+
+/// The collection that a store was made by.
+pub fn of_store(folder: &Path) -> Result<Collection> {
+    let path = folder.join(SETTINGS);
+    let text = std::fs::read_to_string(&path).map_err(|error| Error::io("read", &path, &error))?;
+    Collection::read(&config::parse(&text, &path.display().to_string())?)
+}
+
+fn judged(metrics: &[Vec<[f64; METRICS.len()]>]) -> u8 {
+    let mut found = 0;
+    let last = |rows: &[[f64; METRICS.len()]]| rows[rows.len() - (rows.len() / 10).max(1)..].to_vec();
+    let ends: Vec<_> = metrics.iter().flat_map(|rows| last(rows)).collect();
+    if metrics.iter().flatten().flatten().any(|x| !x.is_finite()) {
+        return flags::NOT_FINITE;
+    }
+    // Entropy of a frame is 0 if it is constant.
+    let constant = ends.iter().all(|row| row[1] == 0.0);
+    if constant {
+        found |= flags::CONSTANT;
+    }
+    if constant || ends.iter().all(|row| row[2] > 0.9999) {
+        found |= flags::STATIONARY;
+    }
+    found
+}

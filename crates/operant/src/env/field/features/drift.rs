@@ -1,0 +1,40 @@
+//! The drift family: what a trajectory does to five norms of its frames, from the first frame to the last.
+
+use super::{FAMILIES, Family, Feature, mean, variance};
+
+const fn f(name: &'static str, formula: &'static str) -> Feature {
+    Feature { name, formula }
+}
+
+/// In the order of [`features`]: of each norm the change and the spread.
+pub(super) const FAMILY: Family = Family {
+    name: "drift",
+    features: &[
+        f("mass_change", "(last - first) / (|first| + 1e-12) of spatial.mean over frames"),
+        f("mass_spread", "standard deviation over frames / (|mean| + 1e-12)"),
+        f("l1_change", "the same of spatial.mean_abs"),
+        f("l1_spread", "the same of spatial.mean_abs"),
+        f("l2_change", "the same of spatial.rms"),
+        f("l2_spread", "the same of spatial.rms"),
+        f("range_change", "the same of spatial.range"),
+        f("range_spread", "the same of spatial.range"),
+        f("gradient_change", "the same of spatial.gradient_mean"),
+        f("gradient_spread", "the same of spatial.gradient_mean"),
+    ],
+    reference: "conserved quantities of evolution equations: LeVeque, Finite Volume Methods, 2002",
+};
+
+const NORMS: [&str; 5] = ["mean", "mean_abs", "rms", "range", "gradient_mean"];
+
+/// Of frames `[frames, F]`, at least one.
+pub(super) fn features(frames: &[Vec<f64>]) -> Vec<f64> {
+    let mut out = Vec::new();
+    for norm in NORMS {
+        let place = FAMILIES[0].features.iter().position(|feature| feature.name == norm);
+        let values: Vec<f64> = frames.iter().map(|frame| frame[place.expect("a spatial feature")]).collect();
+        let (first, last) = (values[0], values[values.len() - 1]);
+        out.push((last - first) / (first.abs() + 1e-12));
+        out.push(variance(&values).sqrt() / (mean(&values).abs() + 1e-12));
+    }
+    out
+}

@@ -1,0 +1,182 @@
+//! The spatial family: moments, extrema, quantiles, gradients and Laplacians of one periodic plane.
+
+use super::{Family, Feature, mean, quantile, ratio};
+
+const fn f(name: &'static str, formula: &'static str) -> Feature {
+    Feature { name, formula }
+}
+
+/// In the order of [`features`].
+pub(super) const FAMILY: Family = Family {
+    name: "spatial",
+    features: &[
+        f("mean", "mean x"),
+        f("variance", "mean (x - mean)^2"),
+        f("std", "sqrt variance"),
+        f("skewness", "mean (x - mean)^3 / std^3"),
+        f("kurtosis", "mean (x - mean)^4 / variance^2 - 3"),
+        f("min", "least x"),
+        f("max", "most x"),
+        f("range", "max - min"),
+        f("iqr", "q75 - q25"),
+        f("mad", "median |x - median|"),
+        f("mean_abs", "mean |x|"),
+        f("rms", "sqrt mean x^2"),
+        f("gradient_mean", "mean |g|, g = Sobel / 8"),
+        f("gradient_std", "standard deviation of |g|"),
+        f("gradient_max", "most |g|"),
+        f("gradient_x", "mean |g_x|"),
+        f("gradient_y", "mean |g_y|"),
+        f("anisotropy", "(sum g_x^2 - sum g_y^2) / (sum g_x^2 + sum g_y^2)"),
+        f("coherence", "sqrt((J_xx - J_yy)^2 + 4 J_xy^2) / (J_xx + J_yy), J = sum g g'"),
+        f("laplacian_mean_abs", "mean |L|, L = sum of four neighbours - 4 x"),
+        f("laplacian_std", "standard deviation of L"),
+        f("laplacian_energy", "mean L^2"),
+        f("q01", "quantile 0.01"),
+        f("q05", "quantile 0.05"),
+        f("q25", "quantile 0.25"),
+        f("q50", "median"),
+        f("q75", "quantile 0.75"),
+        f("q95", "quantile 0.95"),
+        f("q99", "quantile 0.99"),
+        f("entropy", "-sum p ln p over 32 bins from least to most"),
+        f("positive", "share of x > 0"),
+        f("crossings", "share of neighbours on both sides of the mean, both axes"),
+        f("lag_x", "correlation with the field one pixel along x"),
+        f("lag_y", "correlation with the field one pixel along y"),
+    ],
+    reference: "Gonzalez & Woods, Digital Image Processing; coherence: Bigun & Granlund, 1987",
+};
+
+/// Bins of histograms.
+const BINS: usize = 32;
+
+/// Entropy of a histogram from the least to the most number, in nats.
+pub(super) fn entropy(x: &[f64]) -> f64 {
+    let (low, high) = x.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), &x| (low.min(x), high.max(x)));
+    if !(high - low).is_finite() {
+        return f64::NAN;
+    }
+    if high <= low {
+        return 0.0;
+    }
+    let (mut bins, step) = ([0u32; BINS], (high - low) / BINS as f64);
+    // Bins are from edge to edge; rounding of the quotient may name a neighbour.
+    let edge = |i: usize| low + i as f64 * step;
+    for &x in x {
+        let place = (((x - low) / step) as usize).min(BINS - 1);
+        let place = if x < edge(place) { place - 1 } else { place };
+        bins[if place + 1 < BINS && x >= edge(place + 1) { place + 1 } else { place }] += 1;
+    }
+    let n = x.len() as f64;
+    -bins.iter().filter(|&&count| count > 0).map(|&count| f64::from(count) / n).map(|p| p * p.ln()).sum::<f64>()
+}
+
+/// Sobel's derivatives of a pixel, along x and y.
+#[inline]
+fn sobel(x: &[f64], n: usize, i: usize, j: usize) -> (f64, f64) {
+    let (up, down) = (((i + n - 1) % n) * n, ((i + 1) % n) * n);
+    let (row, left, right) = (i * n, (j + n - 1) % n, (j + 1) % n);
+    let gx =
+        x[up + right] + 2.0 * x[row + right] + x[down + right] - (x[up + left] + 2.0 * x[row + left] + x[down + left]);
+    let gy = x[down + left] + 2.0 * x[down + j] + x[down + right] - (x[up + left] + 2.0 * x[up + j] + x[up + right]);
+    (gx / 8.0, gy / 8.0)
+}
+
+/// Sizes of Sobel's gradients.
+pub(super) fn gradient_sizes(x: &[f64], n: usize) -> Vec<f64> {
+    let size = |at: usize| {
+        let (gx, gy) = sobel(x, n, at / n, at % n);
+        gx.hypot(gy)
+    };
+    (0..n * n).map(size).collect()
+}
+
+/// Of a plane `[n, n]`; `sorted` is as long.
+pub(super) fn features(x: &[f64], n: usize, sorted: &mut [f64]) -> [f64; FAMILY.features.len()] {
+    let count = (n * n) as f64;
+    let middle = mean(x);
+    let (mut m2, mut m3, mut m4, mut size, mut square, mut positive) = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0);
+    for &x in x {
+        let d = x - middle;
+        let d2 = d * d;
+        m2 += d2;
+        m3 += d2 * d;
+        m4 += d2 * d2;
+        size += x.abs();
+        square += x * x;
+        positive += f64::from(u8::from(x > 0.0));
+    }
+    (m2, m3, m4) = (m2 / count, m3 / count, m4 / count);
+    let (mut jxx, mut jyy, mut jxy, mut gx_sum, mut gy_sum, mut g_sum, mut g_max) =
+        (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0f64);
+    let (mut l_sum, mut l_abs, mut l_square, mut crossings, mut lag_x, mut lag_y) = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0);
+    for i in 0..n {
+        for j in 0..n {
+            let (gx, gy) = sobel(x, n, i, j);
+            jxx += gx * gx;
+            jyy += gy * gy;
+            jxy += gx * gy;
+            gx_sum += gx.abs();
+            gy_sum += gy.abs();
+            let g = (gx * gx + gy * gy).sqrt();
+            g_sum += g;
+            g_max = g_max.max(g);
+            let here = x[i * n + j];
+            let (right, down) = (x[i * n + (j + 1) % n], x[(i + 1) % n * n + j]);
+            let l = right + down + x[i * n + (j + n - 1) % n] + x[(i + n - 1) % n * n + j] - 4.0 * here;
+            l_sum += l;
+            l_abs += l.abs();
+            l_square += l * l;
+            let above = here > middle;
+            crossings += f64::from(u8::from(above != (right > middle))) + f64::from(u8::from(above != (down > middle)));
+            lag_x += (here - middle) * (right - middle);
+            lag_y += (here - middle) * (down - middle);
+        }
+    }
+    let variance_of = |sum: f64, square: f64| (square / count - (sum / count).powi(2)).max(0.0);
+    sorted.copy_from_slice(x);
+    sorted.sort_unstable_by(f64::total_cmp);
+    let q = [0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99].map(|p| quantile(sorted, p));
+    let (low, high, median) = (sorted[0], sorted[sorted.len() - 1], q[3]);
+    sorted.iter_mut().for_each(|x| *x = (*x - median).abs());
+    sorted.sort_unstable_by(f64::total_cmp);
+    let mad = quantile(sorted, 0.5);
+    let std = m2.sqrt();
+    [
+        middle,
+        m2,
+        std,
+        ratio(m3, m2 * std),
+        if m2 > 1e-150 { m4 / (m2 * m2) - 3.0 } else { 0.0 },
+        low,
+        high,
+        high - low,
+        q[4] - q[2],
+        mad,
+        size / count,
+        (square / count).sqrt(),
+        g_sum / count,
+        variance_of(g_sum, jxx + jyy).sqrt(),
+        g_max,
+        gx_sum / count,
+        gy_sum / count,
+        ratio(jxx - jyy, jxx + jyy),
+        ratio(((jxx - jyy).powi(2) + 4.0 * jxy * jxy).sqrt(), jxx + jyy),
+        l_abs / count,
+        variance_of(l_sum, l_square).sqrt(),
+        l_square / count,
+        q[0],
+        q[1],
+        q[2],
+        q[3],
+        q[4],
+        q[5],
+        q[6],
+        entropy(x),
+        positive / count,
+        crossings / (2.0 * count),
+        ratio(lag_x / count, m2),
+        ratio(lag_y / count, m2),
+    ]
+}

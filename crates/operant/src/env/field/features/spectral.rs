@@ -1,0 +1,137 @@
+//! The spectral family: how a plane's variance is spread over wave numbers, P = |FFT(x − mean)|²/n⁴, whose sum is the variance.
+
+use super::{Family, Feature, mean, ratio};
+use crate::data::fft::{Complex, Fft, frequency};
+
+const fn f(name: &'static str, formula: &'static str) -> Feature {
+    Feature { name, formula }
+}
+
+/// In the order of [`features`].
+pub(super) const FAMILY: Family = Family {
+    name: "spectral",
+    features: &[
+        f("band0_mean", "mean P over 0 < k < 0.2 k_max, k in cycles per side, k_max = n/2"),
+        f("band0_max", "most P there"),
+        f("band0_std", "standard deviation of P there"),
+        f("band1_mean", "mean P over 0.2 k_max <= k < 0.4 k_max"),
+        f("band1_max", "most P there"),
+        f("band1_std", "standard deviation of P there"),
+        f("band2_mean", "mean P over 0.4 k_max <= k < 0.6 k_max"),
+        f("band2_max", "most P there"),
+        f("band2_std", "standard deviation of P there"),
+        f("band3_mean", "mean P over 0.6 k_max <= k < 0.8 k_max"),
+        f("band3_max", "most P there"),
+        f("band3_std", "standard deviation of P there"),
+        f("band4_mean", "mean P over 0.8 k_max <= k"),
+        f("band4_max", "most P there"),
+        f("band4_std", "standard deviation of P there"),
+        f("dominant", "k of the largest P"),
+        f("dominant_share", "largest P / sum P"),
+        f("centroid", "sum k P / sum P"),
+        f("centroid_x", "sum |k_x| P / sum P"),
+        f("centroid_y", "sum |k_y| P / sum P"),
+        f("bandwidth", "sqrt(sum (k - centroid)^2 P / sum P)"),
+        f("low_share", "sum of P with k < 0.25 k_max / sum P"),
+        f("middle_share", "sum of P with 0.25 k_max <= k < 0.5 k_max / sum P"),
+        f("high_share", "sum of P with 0.5 k_max <= k / sum P"),
+        f("flatness", "geometric mean of P / mean P, P at least 1e-30"),
+        f("entropy", "-sum p ln p / ln(n^2 - 1), p = P / sum P"),
+        f("rolloff85", "least whole k below which (k rounded) 85 % of P lies"),
+        f("rolloff95", "the same of 95 %"),
+        f("anisotropy", "|sum P e^(2 i angle)| / sum P"),
+        f("slope", "least squares slope of ln(mean P over rounded k) by ln k, k = 1..n/2"),
+        f("power", "sum P"),
+    ],
+    reference: "Peeters, A large set of audio features, 2004, with radial wave numbers in place of frequencies",
+};
+
+const BANDS: usize = 5;
+
+/// Of a plane `[n, n]`.
+pub(super) fn features(x: &[f64], fft: &mut Fft) -> [f64; FAMILY.features.len()] {
+    let n = fft.len();
+    let (middle, scale) = (mean(x), 1.0 / (n as f64).powi(4));
+    let mut spectrum: Vec<Complex> = x.iter().map(|x| [x - middle, 0.0]).collect();
+    fft.forward_square(&mut spectrum);
+    let k_max = n as f64 / 2.0;
+    let radial_len = (n as f64 * std::f64::consts::FRAC_1_SQRT_2).round() as usize + 1;
+    let (mut radial, mut radial_count) = (vec![0.0; radial_len], vec![0u32; radial_len]);
+    let (mut sum, mut most, mut most_k) = (0.0, -1.0, 0.0);
+    let mut bands = [[0.0f64; 4]; BANDS];
+    let (mut k_sum, mut k2_sum, mut kx_sum, mut ky_sum) = (0.0, 0.0, 0.0, 0.0);
+    let (mut shares, mut logs, mut turns) = ([0.0; 3], 0.0, [0.0; 2]);
+    let mut p_log_p = 0.0;
+    for (at, value) in spectrum.iter().enumerate().skip(1) {
+        let p = (value[0] * value[0] + value[1] * value[1]) * scale;
+        let (ky, kx) = (frequency(at / n, n), frequency(at % n, n));
+        let k2 = kx * kx + ky * ky;
+        let k = k2.sqrt();
+        let band = &mut bands[((k / k_max * BANDS as f64) as usize).min(BANDS - 1)];
+        *band = [band[0] + 1.0, band[1] + p, band[2].max(p), band[3] + p * p];
+        sum += p;
+        if p > most * (1.0 + 1e-9) {
+            (most, most_k) = (p, k);
+        }
+        k_sum += k * p;
+        k2_sum += k2 * p;
+        kx_sum += kx.abs() * p;
+        ky_sum += ky.abs() * p;
+        shares[if k < 0.25 * k_max { 0 } else { 1 + usize::from(k >= 0.5 * k_max) }] += p;
+        logs += p.max(1e-30).ln();
+        if p > 0.0 {
+            p_log_p += p * p.ln();
+        }
+        turns[0] += p * (kx * kx - ky * ky) / k2;
+        turns[1] += p * 2.0 * kx * ky / k2;
+        let place = k.round() as usize;
+        radial[place] += p;
+        radial_count[place] += 1;
+    }
+    let count = (n * n - 1) as f64;
+    let centroid = ratio(k_sum, sum);
+    let roll = |share: f64| {
+        let mut reached = 0.0;
+        let place = radial.iter().position(|p| {
+            reached += p;
+            reached >= share * sum
+        });
+        if sum > 0.0 { place.unwrap_or(radial_len - 1) as f64 } else { 0.0 }
+    };
+    // Σ −p ln p with p = P/ΣP is ln ΣP − Σ P ln P / ΣP.
+    let entropy = if sum > 0.0 { (sum.ln() - p_log_p / sum) / count.ln() } else { 0.0 };
+    let (mut sx, mut sy, mut sxx, mut sxy) = (0.0, 0.0, 0.0, 0.0);
+    for k in 1..=n / 2 {
+        let (lx, ly) = ((k as f64).ln(), (radial[k] / f64::from(radial_count[k])).max(1e-30).ln());
+        sx += lx;
+        sy += ly;
+        sxx += lx * lx;
+        sxy += lx * ly;
+    }
+    let m = (n / 2) as f64;
+    let mut out = [0.0; FAMILY.features.len()];
+    for (to, band) in out.chunks_exact_mut(3).zip(bands) {
+        let average = ratio(band[1], band[0]);
+        to.copy_from_slice(&[average, band[2], (ratio(band[3], band[0]) - average * average).max(0.0).sqrt()]);
+    }
+    let rest = [
+        if sum > 0.0 { most_k } else { 0.0 },
+        ratio(most.max(0.0), sum),
+        centroid,
+        ratio(kx_sum, sum),
+        ratio(ky_sum, sum),
+        (ratio(k2_sum, sum) - centroid * centroid).max(0.0).sqrt(),
+        ratio(shares[0], sum),
+        ratio(shares[1], sum),
+        ratio(shares[2], sum),
+        ratio((logs / count).exp(), sum / count),
+        entropy,
+        roll(0.85),
+        roll(0.95),
+        ratio(turns[0].hypot(turns[1]), sum),
+        ratio(m * sxy - sx * sy, m * sxx - sx * sx),
+        sum,
+    ];
+    out[3 * BANDS..].copy_from_slice(&rest);
+    out
+}

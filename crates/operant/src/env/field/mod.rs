@@ -1,0 +1,15 @@
+//! Fields under stochastic neural operators: the state is `[C, H, W]`, a step is one application, there is no policy.
+//!
+//! [`Space`] is sampled, an [`Operator`] is planned as a network, a [`Rollout`] applies it to realisations of a first field
+//! ([`initial`]), and [`features`] describe what came out. Everything is a function of a key and of coordinates.
+
+pub mod features;
+pub mod initial;
+mod initial_models;
+mod operator;
+mod rollout;
+mod space;
+
+pub use operator::{Network, Norm, Operator, Schedule, Update};
+pub use rollout::{After, Rollout};
+pub use space::{Map, NAMES, Parameter, Space};

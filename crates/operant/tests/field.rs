@@ -1,0 +1,645 @@
+//! Neural operators on fields: even parameters, every one of which acts; noise with its law and spectrum; rollouts that do not
+//! depend on their batch; first fields with their spectrum; features equal to their NumPy twins; a store that survives.
+
+use operant::algo::collect::{Collection, Settings};
+use operant::config;
+use operant::data::fft::{Complex, Fft, frequency};
+use operant::data::shards::{ArraySpec, Dtype, Layout, Shards, crc32c, half_bits};
+use operant::data::{Evenness, Sobol};
+use operant::device::{CpuPool, cpu_seconds};
+use operant::env::field::features::{self, Describer, FRAME_LEN};
+use operant::env::field::initial::{KINDS, Kind, Shape};
+use operant::env::field::{After, Map, NAMES, Norm, Operator, Rollout, Schedule, Space, Update};
+use operant::nn::ops::{KeyedNoise, NoiseLaw};
+use operant::nn::{Act, Feed, Graph, Options, Plan, Precision};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+fn golden(key: &str) -> Vec<f64> {
+    let all: Value = serde_json::from_str(include_str!("golden/field.json")).unwrap();
+    match &all[key] {
+        Value::Array(values) => values.iter().map(|x| x.as_f64().unwrap()).collect(),
+        value => vec![value.as_f64().unwrap()],
+    }
+}
+
+#[test]
+fn sobol_points_are_those_of_scipy() {
+    let points = Sobol::plain(20).unwrap().points(64);
+    assert_eq!(points, golden("sobol"));
+    let points = Sobol::plain(14).unwrap().points(256);
+    let got = Evenness::of(&points, 14).centred_discrepancy;
+    assert!((got - golden("discrepancy")[0]).abs() < 1e-12, "{got}");
+    assert!(Sobol::plain(0).is_err() && Sobol::plain(21).is_err());
+}
+
+#[test]
+fn scrambled_points_are_even_and_follow_their_seed() {
+    let start = cpu_seconds();
+    let points = Sobol::scrambled(14, 7).unwrap().points(10_000);
+    assert!(cpu_seconds() - start < 2.0);
+    let evenness = Evenness::of(&points, 14);
+    assert!(evenness.holds(), "{evenness:?}");
+    // Points on a line are as uneven as it gets, and are found.
+    let line: Vec<f64> = (0..1000).flat_map(|i| [f64::from(i) / 1000.0; 14]).collect();
+    assert!(!Evenness::of(&line, 14).holds());
+    let other = Sobol::scrambled(14, 8).unwrap().points(256);
+    assert!(points[..256 * 14].iter().zip(&other).filter(|(a, b)| a == b).count() < 3);
+    // Every interval of length 1/256 holds one of the first 256 points, in every dimension, for every seed.
+    for dimension in 0..14 {
+        let mut cells: Vec<usize> = other.iter().skip(dimension).step_by(14).map(|x| (x * 256.0) as usize).collect();
+        cells.sort_unstable();
+        assert_eq!(cells, (0..256).collect::<Vec<_>>(), "dimension {dimension}");
+    }
+}
+
+#[test]
+fn units_become_values_within_their_ranges() {
+    let space = Space::default();
+    assert_eq!(space.parameters.len(), 14);
+    for parameter in &space.parameters {
+        let values: Vec<f64> = (0..2000).map(|i| parameter.map.value((f64::from(i) + 0.5) / 2000.0)).collect();
+        let (low, high) = (values[0], values[1999]);
+        assert!(values.is_sorted(), "{}", parameter.name);
+        match &parameter.map {
+            Map::Integer { low: l, high: h } => {
+                assert_eq!((low, high), (*l as f64, *h as f64));
+                let first = values.iter().filter(|&&x| x == low).count() as f64 / 2000.0;
+                assert!((first - 1.0 / (h - l + 1) as f64).abs() < 1e-3, "{}: {first}", parameter.name);
+            }
+            Map::Choice(words) => {
+                let total: f64 = words.iter().map(|(_, weight)| weight).sum();
+                for (place, (word, weight)) in words.iter().enumerate() {
+                    let share = values.iter().filter(|&&x| x as usize == place).count() as f64 / 2000.0;
+                    assert!((share - weight / total).abs() < 1e-3, "{word}: {share}");
+                }
+            }
+            Map::Log { low: l, high: h } => {
+                assert!((low / l - 1.0).abs() < 0.01 && (high / h - 1.0).abs() < 0.01);
+                assert!((values[1000] / (l * h).sqrt() - 1.0).abs() < 0.01);
+            }
+            Map::Linear { low: l, high: h } => assert!((low - l).abs() < 1e-3 && (high - h).abs() < 1e-3),
+            Map::ZeroOr { chance, high: h, .. } => {
+                assert!((values.iter().filter(|&&x| x == 0.0).count() as f64 / 2000.0 - chance).abs() < 1e-3);
+                assert!((high - h).abs() < 1e-3);
+            }
+        }
+    }
+    let narrowed = |text: &str| Space::default().narrowed(&config::parse(text, "test").unwrap(), "space");
+    let space =
+        narrowed("layers = 3\nnoise_scale = [0.1, 0.2]\nnorm = [\"group\"]\ngrid = [16, 32]\npolicy = { convex = 1 }")
+            .unwrap();
+    let values = space.values(&[0.999; 14]);
+    let (operator, update) = space.operator(&values, 2);
+    assert_eq!((operator.layers, operator.norm, operator.grid), (3, Norm::Group, 32));
+    assert!(matches!(update, Update::Convex { alpha } if (alpha - 0.949).abs() < 1e-3));
+    let message = |text: &str| narrowed(text).unwrap_err().to_string();
+    assert_eq!(message("layer = 3"), "unknown key \"space.layer\"; did you mean \"space.layers\"?");
+    assert!(message("layers = [2, 9]").contains("within 2..=5"));
+    assert!(message("norm = \"grop\"").contains("did you mean \"group\"?"));
+    assert!(message("grid = 48").contains("power of two"));
+}
+
+fn operator() -> Operator {
+    Operator {
+        channels: 2,
+        grid: 16,
+        layers: 2,
+        base_channels: 16,
+        kernel: 3,
+        flat: false,
+        activation: Act::Gelu,
+        dropout: 0.1,
+        noise: NoiseLaw::Gaussian,
+        noise_scale: 0.3,
+        schedule: Schedule::Constant,
+        correlation: 0.1,
+        norm: Norm::Instance,
+    }
+}
+
+fn first(operator: &Operator) -> Vec<f32> {
+    let shape = Shape { grid: operator.grid, channels: operator.channels, length: 0.05, variance: 1.0 };
+    KINDS[0].field(shape, 3)
+}
+
+fn build(operator: &Operator, update: Update, realisations: std::ops::Range<u32>, options: &Options) -> Rollout {
+    Rollout::new(operator, update, After::default(), 9, realisations, 50, &first(operator), options).unwrap()
+}
+
+fn rolled(operator: &Operator, update: Update, steps: u32) -> Vec<f32> {
+    let mut rollout = build(operator, update, 0..2, &Options::default());
+    (0..steps).for_each(|_| rollout.step());
+    rollout.state().to_vec()
+}
+
+fn distance(a: &[f32], b: &[f32]) -> f64 {
+    let (mut apart, mut size) = (0.0, 0.0);
+    for (a, b) in a.iter().zip(b) {
+        apart += f64::from(a - b).powi(2);
+        size += f64::from(*b).powi(2);
+    }
+    (apart / size).sqrt()
+}
+
+/// Each parameter of the space, changed alone, changes the field; and the same parameters give the same bits.
+#[test]
+fn every_parameter_acts() {
+    let convex = Update::Convex { alpha: 0.3 };
+    let base = operator();
+    let wanted = rolled(&base, convex, 3);
+    assert_eq!(rolled(&base, convex, 3), wanted);
+    let mut seen = vec!["policy", "alpha", "dt", "grid"];
+    let mut acts = |name: &'static str, changed: Operator| {
+        let got = rolled(&changed, convex, 3);
+        assert!(got.iter().all(|x| x.is_finite()) && distance(&got, &wanted) > 1e-3, "{name} does not act");
+        seen.push(name);
+    };
+    acts("layers", Operator { layers: 3, ..base.clone() });
+    acts("layers", Operator { layers: 4, ..base.clone() });
+    acts("base_channels", Operator { base_channels: 20, ..base.clone() });
+    acts("kernel", Operator { kernel: 5, ..base.clone() });
+    for activation in [Act::Relu, Act::Silu, Act::Tanh, Act::Sigmoid] {
+        acts("activation", Operator { activation, ..base.clone() });
+    }
+    acts("dropout", Operator { dropout: 0.0, ..base.clone() });
+    acts("dropout", Operator { dropout: 0.12, ..base.clone() });
+    for noise in [NoiseLaw::Laplace, NoiseLaw::Drop, NoiseLaw::Multiplicative] {
+        acts("noise", Operator { noise, ..base.clone() });
+    }
+    acts("noise_scale", Operator { noise_scale: 0.35, ..base.clone() });
+    for schedule in [Schedule::Annealing, Schedule::Periodic] {
+        acts("schedule", Operator { schedule, ..base.clone() });
+    }
+    for norm in [Norm::Batch, Norm::Group, Norm::Layer, Norm::None] {
+        acts("norm", Operator { norm, ..base.clone() });
+    }
+    // Scale, schedule and correlation act whatever the noise is.
+    for noise in NoiseLaw::ALL {
+        let plain = Operator { noise, ..base.clone() };
+        let wanted = rolled(&plain, convex, 3);
+        for (what, changed) in [
+            ("correlation", Operator { correlation: 0.0, ..plain.clone() }),
+            ("correlation", Operator { correlation: 0.2, ..plain.clone() }),
+            ("noise_scale", Operator { noise_scale: 0.1, ..plain.clone() }),
+            ("schedule", Operator { schedule: Schedule::Annealing, noise_scale: 0.3, ..plain.clone() }),
+        ] {
+            // Annealing takes 1/50 a step: of dropout only few numbers change sides.
+            let least = if what == "schedule" { 1e-5 } else { 1e-3 };
+            let apart = distance(&rolled(&changed, convex, 8), &rolled(&plain, convex, 8));
+            assert!(apart > least, "{what} does not act on {noise:?}: {apart}");
+        }
+        assert!(!wanted.is_empty());
+    }
+    acts("correlation", Operator { correlation: 0.15, ..base.clone() });
+    let of = |update| rolled(&base, update, 3);
+    let updates = [
+        Update::Autoregressive,
+        Update::Residual { dt: 0.1 },
+        Update::Residual { dt: 0.12 },
+        convex,
+        Update::Convex { alpha: 0.33 },
+    ];
+    for (i, a) in updates.iter().enumerate() {
+        for b in &updates[..i] {
+            assert!(distance(&of(*a), &of(*b)) > 1e-3, "{a:?} and {b:?}");
+        }
+    }
+    assert_eq!(of(Update::Convex { alpha: 0.0 }), of(Update::Autoregressive));
+    assert_eq!(rolled(&Operator { grid: 32, ..base.clone() }, convex, 1).len(), 2 * 32 * 32 * 2);
+    assert!(NAMES.iter().all(|name| seen.contains(name)), "{seen:?}");
+}
+
+#[test]
+fn steps_are_their_formulas() {
+    let operator = operator();
+    let x = [first(&operator), first(&operator)].concat();
+    for update in [Update::Autoregressive, Update::Residual { dt: 0.25 }, Update::Convex { alpha: 0.75 }] {
+        let mut rollout = build(&operator, update, 0..2, &Options::default());
+        let o = rollout.apply(&x).to_vec();
+        rollout.step();
+        for ((got, x), o) in rollout.state().iter().zip(&x).zip(&o) {
+            let wanted = match update {
+                Update::Autoregressive => *o,
+                Update::Residual { dt } => x + dt * o,
+                Update::Convex { alpha } => alpha * x + (1.0 - alpha) * o,
+            };
+            assert!((got - wanted).abs() < 1e-6);
+        }
+    }
+    let scale = |schedule: Schedule, t| schedule.scale(2.0, t, 10);
+    assert_eq!([0, 5, 10].map(|t| scale(Schedule::Annealing, t)), [2.0, 1.0, 0.0]);
+    assert!((scale(Schedule::Periodic, 25) - 3.0).abs() < 1e-6 && (scale(Schedule::Periodic, 75) - 1.0).abs() < 1e-6);
+    assert_eq!(scale(Schedule::Constant, 7), 2.0);
+    let after = After { normalise: true, clamp: 0.5 };
+    let build =
+        || Rollout::new(&operator, Update::Autoregressive, after, 9, 0..1, 50, &x[..x.len() / 2], &Options::default());
+    let mut rollout = build().unwrap();
+    rollout.step();
+    let most = rollout.state().iter().fold(0.0f32, |most, x| most.max(x.abs()));
+    assert_eq!(most, 0.5);
+}
+
+/// Realisations together, apart and in other company, on one thread and on two, in every norm and precision.
+#[test]
+fn batches_do_not_matter() {
+    for (norm, precision, layers) in
+        [(Norm::Instance, Precision::F32, 2), (Norm::Batch, Precision::F32, 4), (Norm::Group, Precision::Bf16, 2)]
+    {
+        let operator = Operator { norm, layers, ..operator() };
+        let update = Update::Convex { alpha: 0.2 };
+        let states = |cuts: &[u32], threads: usize| {
+            let options = Options { pool: Arc::new(CpuPool::new(threads)), precision, ..Options::default() };
+            let mut all = Vec::new();
+            for cut in cuts.windows(2) {
+                let mut rollout = build(&operator, update, cut[0]..cut[1], &options);
+                (0..4).for_each(|_| rollout.step());
+                all.extend_from_slice(rollout.state());
+            }
+            all
+        };
+        let wanted = states(&[0, 6], 1);
+        let len = operator.field_len();
+        assert_ne!(wanted[..len], wanted[len..2 * len], "realisations are alike");
+        assert_eq!(states(&[0, 1, 3, 6], 1), wanted, "{norm:?}");
+        assert_eq!(states(&[0, 6], 2), wanted, "{norm:?}");
+        assert_eq!(states(&[4, 6], 1), wanted[4 * len..], "{norm:?}");
+    }
+}
+
+/// Rounding to bf16 stays small over a residual trajectory; and one step is near whatever the policy.
+#[test]
+fn half_precision_follows_single() {
+    let operator = Operator { noise_scale: 0.01, dropout: 0.0, base_channels: 32, ..operator() };
+    for (update, steps) in [(Update::Residual { dt: 0.01 }, 100), (Update::Autoregressive, 1)] {
+        let run = |precision| {
+            let mut rollout = build(&operator, update, 0..1, &Options { precision, ..Options::default() });
+            (0..steps).for_each(|_| rollout.step());
+            rollout.state().to_vec()
+        };
+        let exact = run(Precision::F32);
+        for (precision, tolerance) in [(Precision::Bf16, 2e-2), (Precision::F16, 2e-3)] {
+            let error = distance(&run(precision), &exact);
+            assert!(error < tolerance, "{update:?} {precision:?}: {error}");
+        }
+    }
+}
+
+#[test]
+fn work_is_counted_as_plans_count_it() {
+    for (layers, flat, correlation) in [(2, false, 0.0), (4, false, 0.2), (4, true, 0.05)] {
+        let operator = Operator { layers, flat, correlation, ..operator() };
+        let rollout = build(&operator, Update::Autoregressive, 0..1, &Options::default());
+        assert_eq!(operator.flops(), rollout.flops());
+    }
+    // The operators that are measured.
+    let measured = Operator { channels: 3, grid: 128, layers: 4, base_channels: 64, correlation: 0.0, ..operator() };
+    assert!((measured.flops() as f64 * 1e-9 - 78.7).abs() < 0.1);
+    assert!((Operator { flat: true, ..measured }.flops() as f64 * 1e-9 - 4.9).abs() < 0.01);
+}
+
+/// Noise of `rows` rows on a field of ones: `[rows, n, n, c]`.
+fn noise(law: NoiseLaw, n: usize, c: usize, length: f32, scale: f32, rows: usize) -> Vec<f32> {
+    let mut g = Graph::new();
+    let (x, keys, s) = (g.input("x", [n, n, c]), g.input_ints("keys", [4]), g.input("s", [1]));
+    let y = g.keyed_noise(x, keys, s, KeyedNoise::new(law, 1, [n, n], length)).unwrap();
+    let params = g.params(0).unwrap();
+    let mut plan = Plan::inference(&g, &[y], rows, &Options::default()).unwrap();
+    let keys: Vec<i32> = (0..rows as i32).flat_map(|m| [5, 6, m, 7]).collect();
+    let (x, s) = (vec![1.0; rows * n * n * c], vec![scale; rows]);
+    plan.forward(&params, rows, &[Feed::Real(&x), Feed::Ints(&keys), Feed::Real(&s)]);
+    plan.output(y).to_vec()
+}
+
+fn moments(x: impl Iterator<Item = f64> + Clone) -> (f64, f64, f64) {
+    let n = x.clone().count() as f64;
+    let mean = x.clone().sum::<f64>() / n;
+    let m = |p: i32| x.clone().map(|x| (x - mean).powi(p)).sum::<f64>() / n;
+    (mean, m(2), m(4) / m(2).powi(2))
+}
+
+#[test]
+fn noise_has_its_law() {
+    let of = |law, length, scale| noise(law, 32, 4, length, scale, 50);
+    let values = |x: &[f32]| x.iter().map(|&x| f64::from(x)).collect::<Vec<_>>();
+    // 204,800 numbers: standard errors of the variance are below 0.4 % (white) and 1.1 % (Laplace).
+    let (mean, variance, kurtosis) = moments(values(&of(NoiseLaw::Gaussian, 0.0, 0.5)).into_iter());
+    assert!((mean - 1.0).abs() < 0.01 && (variance - 0.25).abs() < 0.005 && (kurtosis - 3.0).abs() < 0.1);
+    for length in [0.0, 1.0] {
+        let (mean, variance, kurtosis) = moments(values(&of(NoiseLaw::Laplace, length, 0.5)).into_iter());
+        assert!((mean - 1.0).abs() < 0.02 && (variance - 0.5).abs() < 0.03, "{length}: {mean} {variance}");
+        assert!((kurtosis - 6.0).abs() < 0.6, "{length}: {kurtosis}");
+    }
+    let (mean, variance, _) = moments(values(&of(NoiseLaw::Multiplicative, 0.0, 0.5)).into_iter());
+    assert!((mean - 1.0).abs() < 0.01 && (variance - 0.25).abs() < 0.005);
+    // Whole channels: 200 of them, a quarter dropped, within four standard errors.
+    let dropped = of(NoiseLaw::Drop, 0.0, 0.25);
+    let mut channels = 0;
+    for image in dropped.chunks_exact(32 * 32 * 4) {
+        for c in 0..4 {
+            let zeros = image.iter().skip(c).step_by(4).filter(|&&x| x == 0.0).count();
+            assert!(zeros == 0 || zeros == 32 * 32);
+            channels += usize::from(zeros > 0);
+            assert!(image.iter().skip(c).step_by(4).all(|&x| x == 0.0 || (x - 4.0 / 3.0).abs() < 1e-6));
+        }
+    }
+    assert!((channels as f64 - 50.0).abs() < 4.0 * 6.2, "{channels} of 200 channels");
+    // Patches: the same share of pixels, in connected regions.
+    let patches = of(NoiseLaw::Drop, 1.5, 0.25);
+    let share = patches.iter().filter(|&&x| x == 0.0).count() as f64 / patches.len() as f64;
+    assert!((share - 0.25).abs() < 0.02, "{share}");
+    let alike = patches.chunks_exact(32 * 4).flat_map(|row| row.windows(5).map(|w| (w[0] == 0.0) == (w[4] == 0.0)));
+    let alike = alike.clone().filter(|&same| same).count() as f64 / alike.count() as f64;
+    assert!(alike > 0.75, "neighbours agree in {alike}; independent ones in 0.625");
+}
+
+/// Power by wave number, averaged over planes `[n, n]`, as a share of all.
+fn spectrum(planes: impl Iterator<Item = Vec<f64>>, n: usize) -> Vec<f64> {
+    let mut sum = vec![0.0; n * n];
+    let mut fft = Fft::new(n);
+    for plane in planes {
+        let mut x: Vec<Complex> = plane.into_iter().map(|x| [x, 0.0]).collect();
+        fft.forward_square(&mut x);
+        sum.iter_mut().zip(x).for_each(|(sum, [re, im])| *sum += re * re + im * im);
+    }
+    let total: f64 = sum.iter().sum();
+    sum.iter().map(|x| x / total).collect()
+}
+
+/// Powers of low modes against exp(−k²l²), l in pixels.
+fn assert_gaussian_spectrum(power: &[f64], n: usize, length: f64, with_mean: bool, tolerance: f64) {
+    let k2 = |i: usize| {
+        let (u, v) = (frequency(i / n, n), frequency(i % n, n));
+        (std::f64::consts::TAU / n as f64).powi(2) * (u * u + v * v)
+    };
+    let wanted = |i: usize| if i == 0 && !with_mean { 0.0 } else { (-k2(i) * length * length).exp() };
+    let total: f64 = (0..n * n).map(wanted).sum();
+    // Rings of modes with the same |k|², so that few draws suffice.
+    let mut rings: BTreeMap<u64, (f64, f64)> = BTreeMap::new();
+    for i in 0..n * n {
+        let ring = rings.entry((k2(i) * 1e9) as u64).or_default();
+        *ring = (ring.0 + power[i], ring.1 + wanted(i) / total);
+    }
+    for (k, (got, wanted)) in rings.into_iter().filter(|(_, (_, wanted))| *wanted > 0.01) {
+        assert!((got / wanted - 1.0).abs() < tolerance, "k² {k}: {got} for {wanted}");
+    }
+}
+
+#[test]
+fn correlated_noise_has_its_spectrum_and_unit_variance() {
+    let (n, c, rows) = (32, 4, 200);
+    for length in [0.7, 2.0, 6.0] {
+        let x = noise(NoiseLaw::Gaussian, n, c, length, 1.0, rows);
+        let (mean, variance, _) = moments(x.iter().map(|&x| f64::from(x)));
+        // Of long correlations there are few independent numbers.
+        let slack = 0.02 + 0.02 * f64::from(length);
+        assert!((mean - 1.0).abs() < slack && (variance - 1.0).abs() < slack, "{length}: {mean} {variance}");
+        let plane = |i: usize| {
+            let image = &x[i / c * n * n * c..][..n * n * c];
+            image.iter().skip(i % c).step_by(c).map(|&x| f64::from(x) - 1.0).collect()
+        };
+        let power = spectrum((0..rows * c).map(plane), n);
+        assert_gaussian_spectrum(&power, n, f64::from(length), true, 0.2);
+    }
+}
+
+#[test]
+fn random_fields_have_the_length_scale_and_variance_asked_for() {
+    let n = 64;
+    for (length, variance) in [(0.03, 1.0), (0.08, 4.0)] {
+        let shape = Shape { grid: n, channels: 4, length, variance };
+        let fields: Vec<Vec<f32>> = (0..60).map(|key| KINDS[0].field(shape, key)).collect();
+        let (mean, got, _) = moments(fields.iter().flatten().map(|&x| f64::from(x)));
+        assert!(mean.abs() < 1e-5 && (got / variance - 1.0).abs() < 0.06, "{mean} {got}");
+        let plane = |i: usize| fields[i / 4].iter().skip(i % 4).step_by(4).map(|&x| f64::from(x)).collect();
+        let power = spectrum((0..240).map(plane), n);
+        assert_gaussian_spectrum(&power, n, length * n as f64, false, 0.3);
+    }
+}
+
+#[test]
+fn first_fields_are_drawn_by_their_key() {
+    let shape = Shape { grid: 32, channels: 2, length: 0.05, variance: 1.0 };
+    let fields: Vec<Vec<f32>> = KINDS.iter().map(|kind| kind.field(shape, 5)).collect();
+    for (i, (kind, field)) in KINDS.iter().zip(&fields).enumerate() {
+        assert!(field.iter().all(|x| x.is_finite()), "{}", kind.name);
+        for c in 0..2 {
+            let (mean, variance, _) = moments(field.iter().skip(c).step_by(2).map(|&x| f64::from(x)));
+            let wanted = if i == 0 { 0.5..2.0 } else { 0.999..1.001 };
+            assert!(mean.abs() < 1e-3 && wanted.contains(&variance), "{}: {mean} {variance}", kind.name);
+        }
+        assert_eq!(&kind.field(shape, 5), field, "{}", kind.name);
+        assert!(distance(&kind.field(shape, 6), field) > 0.1, "{} does not follow its key", kind.name);
+        for (other, earlier) in KINDS.iter().zip(&fields[..i]) {
+            assert!(distance(field, earlier) > 0.05, "{} is {}", kind.name, other.name);
+        }
+    }
+    let mixture = [(0, 3.0), (2, 1.0), (4, 0.0)];
+    let drawn: Vec<usize> = (0..4000).map(|key| Kind::of_mixture(&mixture, key)).collect();
+    let share = drawn.iter().filter(|&&kind| kind == 0).count() as f64 / 4000.0;
+    assert!((share - 0.75).abs() < 0.03 && !drawn.contains(&4), "{share}");
+}
+
+/// `[H, W, C]` of the fields that the twins look at.
+fn example(t: u32) -> Vec<f32> {
+    let mut out = vec![0.0; 32 * 32 * 3];
+    for (at, x) in out.iter_mut().enumerate() {
+        let (i, j, c) = ((at / 3 / 32) as u32, (at / 3 % 32) as u32, (at % 3) as u32);
+        let h = t.wrapping_mul(73_856_093)
+            ^ c.wrapping_mul(19_349_663)
+            ^ i.wrapping_mul(83_492_791)
+            ^ j.wrapping_mul(49_979_687);
+        let h = h.wrapping_mul(747_796_405).wrapping_add(2_891_336_453);
+        let noise = f64::from(h >> 16) / 65_536.0 - 0.5;
+        let ramp = f64::from((i * 3 + j * 5 + 2 * t + 7 * c) % 32) / 16.0 - 0.75;
+        *x = ((noise + ramp) * (1.0 + f64::from(t % 7) / 8.0)) as f32;
+    }
+    out
+}
+
+fn assert_near(got: &[f64], wanted: &[f64], names: &[String]) {
+    assert_eq!((got.len(), got.len()), (wanted.len(), names.len()));
+    for ((got, wanted), name) in got.iter().zip(wanted).zip(names) {
+        assert!((got - wanted).abs() < 1e-9 * (1.0 + wanted.abs()), "{name}: {got}, NumPy has {wanted}");
+    }
+}
+
+#[test]
+fn features_are_those_of_their_twins() {
+    let corners: Vec<f64> = (0..16).map(|i| f64::from(example(5)[(i / 4 * 32 + i % 4) * 3])).collect();
+    assert_eq!(corners, golden("corners"));
+    let names = features::names();
+    let unique: std::collections::BTreeSet<&String> = names.iter().collect();
+    assert_eq!(unique.len(), names.len());
+    let mut describer = Describer::new(32, 3);
+    let mut frame = vec![0.0; FRAME_LEN];
+    describer.frame(&example(5), &mut frame);
+    assert_near(&frame, &golden("frame"), &names[..FRAME_LEN]);
+    let metric_names: Vec<String> = features::METRICS.iter().map(|metric| metric.name.to_owned()).collect();
+    let series: Vec<[f64; 5]> = (0..40)
+        .map(|t| {
+            let before = (t > 0).then(|| example(t - 1));
+            describer.metrics(&example(t), before.as_deref())
+        })
+        .collect();
+    assert_near(&series[5], &golden("metrics"), &metric_names);
+    let frame_of = |t: u32| {
+        let mut frame = vec![0.0; FRAME_LEN];
+        Describer::new(32, 3).frame(&example(t), &mut frame);
+        frame
+    };
+    let frames: Vec<Vec<f64>> = (0..40).step_by(4).map(frame_of).collect();
+    let got = features::trajectory(&series, &frames);
+    let wanted = [golden("temporal"), golden("nonlinear"), golden("drift")].concat();
+    assert_near(&got, &wanted, &names[FRAME_LEN..][..wanted.len()]);
+    // A constant field has no NaN.
+    describer.frame(&vec![2.5; 32 * 32 * 3], &mut frame);
+    assert!(frame.iter().all(|x| x.is_finite()), "{frame:?}");
+    let still = vec![[2.0, 0.0, 1.0, 0.0, 2.0]; 20];
+    assert!(features::trajectory(&still, &[frame]).iter().all(|x| x.is_finite()));
+    let [mean, std, range] = features::aggregate(&[vec![1.0, 5.0], vec![3.0, 5.0]]);
+    assert_eq!((mean, std, range), (vec![2.0, 5.0], vec![1.0, 0.0], vec![2.0, 0.0]));
+}
+
+/// Operators whose answers are known: three times a field, a square, a shift of the mean.
+#[test]
+fn sensitivity_of_known_operators() {
+    let x = first(&operator());
+    let of = |apply: &mut dyn FnMut(&[f32]) -> Vec<f32>| features::sensitivity(apply, &x, 16, 2, 4).remove(0);
+    let linear = of(&mut |x| x.iter().map(|x| 3.0 * x).collect());
+    for (i, got) in linear[..8].iter().enumerate() {
+        assert!((got - 3.0).abs() < 2e-3, "gain {i} is {got}");
+    }
+    assert!(linear[8..11].iter().all(|got| got.abs() < 1e-4) && (linear[11] - 3.0).abs() < 1e-5, "{linear:?}");
+    let square = of(&mut |x| x.iter().map(|x| x * x).collect());
+    // (2x)² − 2x² = 2x² of 4x²; (x + c)² − x² = 2cx + c², of size 2c|x|.
+    assert!((square[9] - 0.5).abs() < 1e-5, "{}", square[9]);
+    let size = (x.iter().map(|x| f64::from(x * x)).sum::<f64>() / x.len() as f64).sqrt();
+    assert!((square[7] / (2.0 * size) - 1.0).abs() < 0.02, "{} {size}", square[7]);
+    // (x + w)² − x² − w² = 2xw of (x + w)²: neither is small.
+    assert!(square[8] > 0.01 && square[10] > 0.3, "{square:?}");
+    // A filter that leaves only the mean lets no wave through.
+    let means = of(&mut |x| vec![x.iter().sum::<f32>() / x.len() as f32; x.len()]);
+    assert!((means[7] - 1.0).abs() < 1e-3 && means[3..7].iter().all(|gain| gain.abs() < 1e-3), "{means:?}");
+    assert_eq!(
+        linear.len() + FRAME_LEN + features::trajectory(&[[0.0; 5]; 20], &[vec![0.0; FRAME_LEN]]).len(),
+        features::names().len()
+    );
+}
+
+#[test]
+fn checksums_and_halves_are_right() {
+    assert_eq!(crc32c(b"123456789"), 0xe306_9283);
+    assert_eq!(crc32c(&[0; 32]), 0x8a91_36aa);
+    let cases = [
+        (0.0, 0),
+        (1.0, 0x3c00),
+        (-2.0, 0xc000),
+        (65_504.0, 0x7bff),
+        (65_520.0, 0x7c00),
+        (1e-7, 2),
+        (6.1e-5, 0x03ff),
+        (1.0 + 1.0 / 2048.0, 0x3c00),
+        (1.0 + 3.0 / 2048.0, 0x3c02),
+        (f32::INFINITY, 0x7c00),
+        (2f32.powi(-24), 1),
+    ];
+    for (x, wanted) in cases {
+        assert_eq!(half_bits(x), wanted, "{x}");
+    }
+    assert_eq!(half_bits(f32::NAN) & 0x7c00, 0x7c00);
+    assert_ne!(half_bits(f32::NAN) & 0x03ff, 0);
+}
+
+fn folder(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("field-{name}-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&path);
+    path
+}
+
+#[test]
+fn stores_keep_records_in_any_order_and_find_damage() {
+    let folder = folder("store");
+    let arrays = vec![
+        ArraySpec::new("a", Dtype::Float64, &[2], &["x"]),
+        ArraySpec { alone: true, ..ArraySpec::new("b", Dtype::Uint8, &[3], &["y"]) },
+    ];
+    let layout = Layout { count: 5, per_shard: 2, arrays };
+    let mut store = Shards::create(&folder, layout.clone(), &serde_json::json!({}), BTreeMap::new()).unwrap();
+    assert!(Shards::create(&folder, layout, &serde_json::json!({}), BTreeMap::new()).is_err());
+    let record = |k: u8| {
+        let numbers: Vec<u8> = [f64::from(k), 0.5].iter().flat_map(|x| x.to_le_bytes()).collect();
+        vec![Some(numbers), (k % 2 == 0).then(|| vec![k; 3])]
+    };
+    let check = |store: &Shards, k: u8| {
+        assert_eq!(store.numbers("a", k.into()).unwrap(), Some(vec![f64::from(k), 0.5]));
+        assert_eq!(store.read("b", k.into()).unwrap(), (k % 2 == 0).then(|| vec![k; 3]));
+    };
+    for k in [3, 0, 1] {
+        store.insert(k.into(), record(k)).unwrap();
+        check(&store, k);
+    }
+    assert!(store.insert(2, vec![Some(vec![0; 7]), None]).is_err());
+    // Gone without a word, as after a kill.
+    let mut store = Shards::open(&folder).unwrap();
+    assert_eq!(store.done(), [true, true, false, true, false]);
+    [0, 1, 3].into_iter().for_each(|k| check(&store, k));
+    store.flush().unwrap();
+    for k in [4, 2] {
+        store.insert(k.into(), record(k)).unwrap();
+    }
+    let store = Shards::open(&folder).unwrap();
+    assert!(store.done().iter().all(|&done| done) && store.damaged().is_empty());
+    (0..5).for_each(|k| check(&store, k));
+    assert!(!folder.join("pending").exists());
+    assert!(store.numbers("c", 0).is_err());
+    for name in ["a/c/1/0", "b/c/4/0"] {
+        let path = folder.join(name);
+        let whole = std::fs::read(&path).unwrap();
+        let mut bytes = whole.clone();
+        bytes[1] ^= 4;
+        std::fs::write(&path, bytes).unwrap();
+        assert_eq!(store.damaged(), [name]);
+        assert!(store.read(&name[..1], if name.starts_with('a') { 2 } else { 4 }).is_err());
+        std::fs::write(&path, whole).unwrap();
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// A small collection from settings to disk, on one thread and on two, with the same bytes; and its replay.
+#[test]
+fn a_collection_does_not_depend_on_threads() {
+    let text = "count = 5\nsteps = 12\nrealisations = 2\nchannels = 2\nframes_every = 4\nper_shard = 2\ntrajectories = \"f16\"\n\
+                trajectory_every = 6\n[space]\ngrid = 16\nlayers = [2, 4]\nbase_channels = 16\nkernel = 3";
+    let settings: Settings = config::read(&config::parse(text, "test").unwrap(), "").unwrap();
+    let collection = Collection::new(settings).unwrap();
+    let stored = |threads: usize| {
+        let folder = folder(&format!("collect{threads}"));
+        let mut store = collection.create(&folder).unwrap();
+        let mut told = Vec::new();
+        let progress =
+            collection.run(&mut store, threads, &AtomicBool::new(false), &mut |_, k, _| told.push(k)).unwrap();
+        assert_eq!((progress.operators, told.len(), progress.realisation_steps), (5, 5, 5 * 2 * 12));
+        let store = Shards::open(&folder).unwrap();
+        assert!(store.damaged().is_empty());
+        let arrays = store.layout().arrays.clone();
+        let all: Vec<Option<Vec<u8>>> =
+            arrays.iter().flat_map(|array| (0..5).map(|k| store.read(&array.name, k).unwrap())).collect();
+        assert_eq!(collection.replay(&store, 3).unwrap(), Vec::<String>::new());
+        std::fs::remove_dir_all(&folder).unwrap();
+        all
+    };
+    let one = stored(1);
+    assert_eq!(one, stored(2));
+    assert!(one.iter().all(Option::is_some));
+    let splits = collection.splits();
+    let count = |name: &str| splits[name].as_array().unwrap().len();
+    assert_eq!(count("train") + count("valid") + count("test"), 5);
+    let error = |text: &str| Collection::read(&config::parse(text, "test").unwrap()).unwrap_err().to_string();
+    assert!(error("[initial]\nstructurd = 1").contains("did you mean \"structured\"?"));
+    assert!(error("precision = \"f8\"").contains("unknown precision"));
+    assert!(error("steps = 0").contains("at least 1"));
+}
