@@ -7,6 +7,7 @@ mod doctor;
 mod eval;
 mod export;
 mod format;
+mod grow;
 mod history;
 mod html;
 mod interrupt;
@@ -63,6 +64,8 @@ enum Verb {
     Bench(bench::Args),
     /// Know the 2×2×2 cube: exact distances, shortest solutions, scrambles.
     Cube2(cube2::Args),
+    /// Grow networks: the heuristic controller, the host alone, a trained policy, and speed.
+    Grow(grow::Args),
     /// Show environments, algorithms and devices, or one environment in full.
     List(list::Args),
     /// Say whether a GPU can be used here, what was found and what is missing.
@@ -82,6 +85,7 @@ fn main() -> ExitCode {
         Verb::Export(args) => export::run(&args).map(done),
         Verb::Bench(args) => bench::run(&args).map(done),
         Verb::Cube2(args) => cube2::run(&args).map(done),
+        Verb::Grow(args) => grow::run(&args).map(done),
         Verb::List(args) => list::run(&args).map(done),
         Verb::Doctor(args) => doctor::run(&args).map(done),
     };

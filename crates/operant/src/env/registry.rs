@@ -14,6 +14,7 @@ pub static REGISTRY: &[Entry] = &[
     Entry::lanes::<super::pendulum::Pendulum>(),
     Entry::lanes::<super::acrobot::Acrobot>(),
     Entry::host::<super::gridworld::GridWorld>(),
+    Entry::host::<super::growth::Growth>().slow(),
     Entry::lanes::<super::cube2::Cube2>(),
     Entry::lanes::<super::cube3::Cube3>(),
     Entry::lanes::<super::probe::Identity>(),
@@ -63,6 +64,7 @@ type PrintKernels = fn(&Settings<'_>, &emit::Shape) -> Result<String>;
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
     door: Door,
+    slow: bool,
     spec: fn() -> Spec,
     params: fn() -> Vec<Param>,
     build: Build,
@@ -81,6 +83,7 @@ impl Entry {
     pub const fn lanes<E: Env>() -> Self {
         Self {
             door: Door::Lanes,
+            slow: false,
             spec: || E::default().spec(),
             params: || E::default().params(),
             build: |params, options| {
@@ -99,6 +102,7 @@ impl Entry {
     pub const fn host<E: HostEnv>() -> Self {
         Self {
             door: Door::Host,
+            slow: false,
             spec: || E::default().spec(),
             params: || E::default().params(),
             build: |params, options| {
@@ -114,6 +118,17 @@ impl Entry {
             source: None,
             kernels: None,
         }
+    }
+
+    /// The same env, known to take milliseconds for a step and to allocate in it: it has tests of its own in place of those
+    /// that take many steps of every env.
+    pub const fn slow(self) -> Self {
+        Self { slow: true, ..self }
+    }
+
+    /// Whether a step takes milliseconds.
+    pub fn is_slow(&self) -> bool {
+        self.slow
     }
 
     /// Which door it came through.

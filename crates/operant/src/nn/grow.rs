@@ -246,12 +246,18 @@ impl Grown {
 
     /// Lets gradients through the input of a slot's seed, or stops them there.
     pub fn set_detached(&mut self, slot: usize, detached: bool) -> Result<()> {
+        self.topology.seeds[slot].map_or(Ok(()), |seed| self.reshape(slot, Seed { detached, ..seed }))
+    }
+
+    /// Blends a slot's seed in another way, or lets gradients through its input; its weights and α stay.
+    pub fn reshape(&mut self, slot: usize, seed: Seed) -> Result<()> {
+        if self.topology.seeds[slot] == Some(seed) {
+            return Ok(());
+        }
         let mut topology = self.topology.clone();
-        let Some(seed) = topology.seeds[slot].as_mut().filter(|seed| seed.detached != detached) else { return Ok(()) };
-        seed.detached = detached;
-        let weights = self.weights();
+        topology.seeds[slot] = Some(seed);
         let mut next = Self::new(topology, self.training, 0)?;
-        next.take(&weights)?;
+        next.take(&self.weights())?;
         next.alphas.clone_from(&self.alphas);
         *self = next;
         Ok(())
