@@ -11,6 +11,7 @@ mod export;
 mod field;
 mod field_picture;
 mod format;
+mod grow;
 mod history;
 mod html;
 mod interrupt;
@@ -84,6 +85,8 @@ enum Verb {
     Field(field::Args),
     /// Know the 2×2×2 cube: exact distances, shortest solutions, scrambles.
     Cube2(cube2::Args),
+    /// Grow networks: the heuristic controller, the host alone, a trained policy, and speed.
+    Grow(grow::Args),
     /// Show environments, algorithms and devices, or one environment in full.
     List(list::Args),
     /// Say whether a GPU can be used here, what was found and what is missing.
@@ -109,6 +112,7 @@ fn main() -> ExitCode {
         Verb::Collect(args) => collect::run(&args),
         Verb::Field(args) => field::run(&args),
         Verb::Cube2(args) => cube2::run(&args).map(done),
+        Verb::Grow(args) => grow::run(&args).map(done),
         Verb::List(args) => list::run(&args).map(done),
         Verb::Doctor(args) => doctor::run(&args).map(done),
     };

@@ -63,6 +63,7 @@ impl<E: HostEnv> HostVec<E> {
             spec.time_limit = limit;
         }
         options.check(&spec)?;
+        env.validate()?;
         let mut columns = env.columns();
         columns.push(Column { name: "elapsed", kind: Kind::I32 });
         let slot = Slot { env, seed: 0, episode: 0, elapsed: 0, returned: 0.0, pending: false };
@@ -250,16 +251,18 @@ impl<E: HostEnv> VecEnv for HostVec<E> {
             words.extend([i32::from(slot.pending), slot.seed as i32, (slot.seed >> 32) as i32]);
             words
         });
-        saved::pack(&self.saved_as(), words)
+        let rests = self.slots.iter().map(|slot| slot.env.save_rest());
+        saved::pack_with(&self.saved_as(), words, rests)
     }
 
     fn load(&mut self, bytes: &[u8]) -> Result<()> {
         let states = self.state_columns();
-        let words = saved::unpack(&self.saved_as(), bytes)?;
+        let (words, rests) = saved::unpack_with(&self.saved_as(), bytes)?;
         let mut changed = self.slots.clone();
-        for (slot, words) in changed.iter_mut().zip(words.chunks_exact(states + OWN_COLUMNS)) {
+        for ((slot, words), rest) in changed.iter_mut().zip(words.chunks_exact(states + OWN_COLUMNS)).zip(&rests) {
             let (state, own) = words.split_at(states);
             slot.env.write(state)?;
+            slot.env.load_rest(rest)?;
             (slot.elapsed, slot.returned, slot.episode) = (own[0] as u32, f32::from_bits(own[1] as u32), own[2] as u32);
             (slot.pending, slot.seed) = (own[3] != 0, u64::from(own[4] as u32) | u64::from(own[5] as u32) << 32);
         }

@@ -21,6 +21,7 @@ pub mod emit;
 pub mod field;
 pub mod game;
 mod gridworld;
+pub mod growth;
 mod host_vec;
 mod lane_kernels;
 mod lane_vec;
@@ -48,6 +49,7 @@ pub use cuda_row::{DeviceActions, DeviceRow, ForeignActions, ForeignKind};
 pub(crate) use cuda_vec::EnvsPointers;
 pub use cuda_vec::{CudaVec, Totals};
 pub use gridworld::GridWorld;
+pub use growth::Growth;
 pub use host_vec::HostVec;
 pub use lane_vec::LaneVec;
 pub use mountaincar::MountainCar;
@@ -134,6 +136,10 @@ pub trait Env: Params + Copy + Default + Send + Sync + 'static {
 pub trait HostEnv: Params + Clone + Default + Send + 'static {
     /// Names, spaces and limits.
     fn spec(&self) -> Spec;
+    /// Whether the parameters, each within its range, fit together.
+    fn validate(&self) -> Result<()> {
+        Ok(())
+    }
     /// Begins an episode.
     fn reset(&mut self, rng: &mut HostRng);
     /// One step: reward, and whether the env ended the episode.
@@ -150,6 +156,14 @@ pub trait HostEnv: Params + Clone + Default + Send + 'static {
     fn read(&self, state: &mut [i32]);
     /// Replaces the state; refuses bits that no state has.
     fn write(&mut self, state: &[i32]) -> Result<()>;
+    /// What the state holds beside its columns, of any length; saved with them.
+    fn save_rest(&self) -> Vec<u8> {
+        Vec::new()
+    }
+    /// Takes that back.
+    fn load_rest(&mut self, bytes: &[u8]) -> Result<()> {
+        if bytes.is_empty() { Ok(()) } else { Err(Error::Saved("saved state holds more than this env has".into())) }
+    }
     /// A picture of the state, if the env draws one.
     fn draw(&self) -> Option<Canvas> {
         None

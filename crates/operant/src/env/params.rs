@@ -18,6 +18,19 @@ pub struct Param {
     pub range: RangeInclusive<f64>,
     /// Whether only whole numbers are allowed.
     pub whole: bool,
+    /// Names of the values 0, 1 …, where they are choices.
+    pub names: &'static [&'static str],
+}
+
+impl Param {
+    /// The value that a name stands for, or a message with the names.
+    pub fn named(&self, text: &str) -> Result<f64> {
+        let found = self.names.iter().position(|name| *name == text);
+        found.map(|at| at as f64).ok_or_else(|| {
+            let known = self.names.join(", ");
+            Error::unknown(&format!("{} of the env", self.name), text, self.names.iter().copied(), &known)
+        })
+    }
 }
 
 /// A type that can hold a parameter: `f32`, `u32` or `bool`.
@@ -100,11 +113,11 @@ pub fn ordered(low: (&str, f32), high: (&str, f32)) -> Result<()> {
 }
 
 /// Declares an env's struct of parameters, each with its doc, default, allowed range and unit:
-/// `params! { /// Doc. pub struct Swing { /// gravitational acceleration` ⏎ `gravity: f32 = 9.8, 0.0..=1e3, "m/s²"; } }`.
+/// (choices have their names behind it) `params! { /// Doc. pub struct Swing { /// gravitational acceleration` ⏎ `gravity: f32 = 9.8, 0.0..=1e3, "m/s²"; } }`.
 #[macro_export]
 macro_rules! params {
     ($(#[$doc:meta])* $vis:vis struct $name:ident {
-        $($(#[doc = $field_doc:literal])+ $field:ident : $ty:ty = $default:expr, $range:expr, $unit:literal;)*
+        $($(#[doc = $field_doc:literal])+ $field:ident : $ty:ty = $default:expr, $range:expr, $unit:literal $(, $names:expr)?;)*
     }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq)]
@@ -125,6 +138,7 @@ macro_rules! params {
                     value: $crate::env::ParamValue::number(self.$field),
                     range: $range,
                     whole: <$ty as $crate::env::ParamValue>::WHOLE,
+                    names: [$($names,)? &[]][0],
                 }),*]
             }
             #[allow(unused_variables, unused_mut, unused_assignments)]

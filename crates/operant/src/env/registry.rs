@@ -16,6 +16,7 @@ pub static REGISTRY: &[Entry] = &[
     Entry::host::<super::gridworld::GridWorld>(),
     Entry::host::<super::solo::Solo<super::connect4::Connect4>>(),
     Entry::host::<super::solo::Solo<super::twenty48::Twenty48>>(),
+    Entry::host::<super::growth::Growth>().slow(),
     Entry::views::<super::cube2::Cube2>(),
     Entry::lanes::<super::cube3::Cube3>(),
     Entry::host::<super::solo::Solo<super::backgammon::Backgammon>>(),
@@ -66,6 +67,7 @@ type PrintKernels = fn(&Settings<'_>, &emit::Shape) -> Result<String>;
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
     door: Door,
+    slow: bool,
     spec: fn() -> Spec,
     params: fn() -> Vec<Param>,
     build: Build,
@@ -99,6 +101,7 @@ impl Entry {
     pub const fn lanes<E: Env>() -> Self {
         Self {
             door: Door::Lanes,
+            slow: false,
             spec: || E::default().spec(),
             params: || E::default().params(),
             build: |params, options| build_lanes(with_params::<E>(params)?, options),
@@ -130,6 +133,7 @@ impl Entry {
     pub const fn host<E: HostEnv>() -> Self {
         Self {
             door: Door::Host,
+            slow: false,
             spec: || E::default().spec(),
             params: || E::default().params(),
             build: |params, options| {
@@ -145,6 +149,17 @@ impl Entry {
             source: None,
             kernels: None,
         }
+    }
+
+    /// The same env, known to take milliseconds for a step and to allocate in it: it has tests of its own in place of those
+    /// that take many steps of every env.
+    pub const fn slow(self) -> Self {
+        Self { slow: true, ..self }
+    }
+
+    /// Whether a step takes milliseconds.
+    pub fn is_slow(&self) -> bool {
+        self.slow
     }
 
     /// Which door it came through.

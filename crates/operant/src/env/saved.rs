@@ -37,11 +37,25 @@ pub(super) fn checksum(bytes: &[u8]) -> u64 {
 
 /// Words, `[N, columns]`, as bytes.
 pub(super) fn pack(header: &Header, words: impl Iterator<Item = i32>) -> Vec<u8> {
+    pack_with(header, words, std::iter::empty())
+}
+
+/// The same with bytes of any length for each env behind them; those of envs that all have none take no room.
+pub(super) fn pack_with(
+    header: &Header,
+    words: impl Iterator<Item = i32>,
+    rests: impl Iterator<Item = Vec<u8>>,
+) -> Vec<u8> {
     let text = header.text();
     let mut bytes = MAGIC.to_vec();
     bytes.extend((text.len() as u32).to_le_bytes());
     bytes.extend(text.as_bytes());
     words.for_each(|w| bytes.extend(w.to_le_bytes()));
+    let rests: Vec<Vec<u8>> = rests.collect();
+    for rest in rests.iter().filter(|_| rests.iter().any(|rest| !rest.is_empty())) {
+        bytes.extend((rest.len() as u64).to_le_bytes());
+        bytes.extend(rest);
+    }
     let sum = checksum(&bytes);
     bytes.extend(sum.to_le_bytes());
     bytes
@@ -49,6 +63,12 @@ pub(super) fn pack(header: &Header, words: impl Iterator<Item = i32>) -> Vec<u8>
 
 /// The words that `pack` was given, if the bytes are whole and of the same header.
 pub(super) fn unpack(header: &Header, bytes: &[u8]) -> Result<Vec<i32>> {
+    let (words, rests) = unpack_with(header, bytes)?;
+    if rests.iter().all(Vec::is_empty) { Ok(words) } else { Err(Error::Saved("saved env state is too long".into())) }
+}
+
+/// The same with the bytes behind them, `[N]`.
+pub(super) fn unpack_with(header: &Header, bytes: &[u8]) -> Result<(Vec<i32>, Vec<Vec<u8>>)> {
     let damaged = |what: &str| Error::Saved(format!("saved env state is {what}; load one that save() gave"));
     let Some((body, sum)) = bytes.split_last_chunk::<8>() else { return Err(damaged("too short")) };
     let Some(rest) = body.strip_prefix(MAGIC) else { return Err(damaged("not an Operant env state")) };
@@ -62,8 +82,19 @@ pub(super) fn unpack(header: &Header, bytes: &[u8]) -> Result<Vec<i32>> {
         let (got, wanted) = (String::from_utf8_lossy(text), header.text());
         return Err(Error::Saved(format!("saved state is of {got}; wanted {wanted}")));
     }
-    if words.len() != header.num_envs * header.columns * 4 {
-        return Err(damaged("cut short"));
+    let (words, mut rest) =
+        words.split_at_checked(header.num_envs * header.columns * 4).ok_or_else(|| damaged("cut short"))?;
+    let words = words.as_chunks::<4>().0.iter().map(|w| i32::from_le_bytes(*w)).collect();
+    if rest.is_empty() {
+        return Ok((words, vec![Vec::new(); header.num_envs]));
     }
-    Ok(words.as_chunks::<4>().0.iter().map(|w| i32::from_le_bytes(*w)).collect())
+    let mut rests = Vec::with_capacity(header.num_envs);
+    for _ in 0..header.num_envs {
+        let (length, after) = rest.split_first_chunk::<8>().ok_or_else(|| damaged("cut short"))?;
+        let length = usize::try_from(u64::from_le_bytes(*length)).map_err(|_| damaged("cut short"))?;
+        let (bytes, after) = after.split_at_checked(length).ok_or_else(|| damaged("cut short"))?;
+        rests.push(bytes.to_vec());
+        rest = after;
+    }
+    if rest.is_empty() { Ok((words, rests)) } else { Err(damaged("too long")) }
 }

@@ -10,6 +10,7 @@ pub mod check;
 pub mod dist;
 pub mod elementwise;
 mod graph;
+pub mod grow;
 mod init;
 mod lane_rows;
 mod long_rows;

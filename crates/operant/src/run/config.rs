@@ -152,7 +152,9 @@ impl Config {
         let algo = algo::find(&text(table.remove("algo"), "algo")?)?;
         let mut env_table = take_table(&mut table, "env")?;
         let env = text(env_table.remove("name"), "env.name")?;
-        let env_params = env_table.into_iter().map(|(name, value)| env_param(name, &value)).collect::<Result<_>>()?;
+        let known = env::find(&env).map_or_else(|_| Vec::new(), |entry| entry.params());
+        let env_params =
+            env_table.into_iter().map(|(name, value)| env_param(&known, name, &value)).collect::<Result<_>>()?;
         let network = config::read(&take_table(&mut table, "network")?, "network")?;
         let checkpoint = config::read(&take_table(&mut table, "checkpoint")?, "checkpoint")?;
         let telemetry = config::read(&take_table(&mut table, "telemetry")?, "telemetry")?;
@@ -218,7 +220,12 @@ impl Config {
         table.insert("algo".into(), Value::String(self.algo.clone()));
         table.extend(config::to_table(&self.settings));
         let mut env = Table::from_iter([("name".to_owned(), Value::String(self.env.clone()))]);
-        env.extend(self.env_params.iter().map(|(name, value)| (name.clone(), Value::Float(*value))));
+        let known = env::find(&self.env).map_or_else(|_| Vec::new(), |entry| entry.params());
+        env.extend(self.env_params.iter().map(|(name, value)| {
+            let param = known.iter().find(|param| param.name == name);
+            let text = param.and_then(|param| param.names.get(*value as usize)).map(|text| (*text).to_owned());
+            (name.clone(), text.map_or(Value::Float(*value), Value::String))
+        }));
         table.insert("env".into(), Value::Table(env));
         table.insert("network".into(), Value::Table(config::to_table(&self.network)));
         table.insert(self.algo.clone(), Value::Table(self.own.clone()));
@@ -236,8 +243,11 @@ fn take_table(table: &mut Table, key: &str) -> Result<Table> {
     }
 }
 
-fn env_param(name: String, value: &Value) -> Result<(String, f64)> {
+fn env_param(known: &[env::Param], name: String, value: &Value) -> Result<(String, f64)> {
     let number = match value {
+        Value::String(text) if known.iter().any(|param| param.name == name && !param.names.is_empty()) => {
+            known.iter().find(|param| param.name == name).map_or(Ok(0.0), |param| param.named(text))?
+        }
         Value::Integer(x) => *x as f64,
         Value::Float(x) => *x,
         Value::Boolean(x) => f64::from(u8::from(*x)),

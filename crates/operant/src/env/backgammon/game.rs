@@ -3,6 +3,7 @@
 //! A policy head has an output per pair of places that checkers leave (676): by the larger die and by the smaller one, with 0 for a die
 //! that is not played. A double has two pairs, one after the other, whose logits are added.
 
+use super::plays::ACTIONS;
 use super::{BAR, CHECKERS, OBSERVATION, Play, Plays, Position, ROLLS, Side, chances, observe};
 use crate::env::game::{Game, Heads, Turn, mix};
 use crate::error::{Error, Result};
@@ -24,8 +25,6 @@ pub struct State {
     pub first: bool,
 }
 
-/// Places that a checker can leave, and 0 for none.
-const PLACES: usize = BAR + 1;
 /// Inputs for each die's number, of either die.
 const DIE: usize = 6;
 
@@ -55,7 +54,7 @@ impl Game for Backgammon {
     const PLAYERS: usize = 2;
     const OBSERVATION: usize = OBSERVATION + 2 * DIE + 1;
     const HIGHEST: f32 = 8.0;
-    const POLICY: usize = PLACES * PLACES;
+    const POLICY: usize = ACTIONS;
     const USUAL_ACTIONS: usize = 24;
     const OUTCOMES: usize = 21;
     const RANGE: Option<[f32; 2]> = Some([-3.0, 3.0]);
@@ -98,31 +97,8 @@ impl Game for Backgammon {
 
     #[inline]
     fn policy_index(state: &State, action: &Play) -> (usize, Option<usize>) {
-        let mut sources = [0; 4];
-        let double = state.dice[0] == state.dice[1];
-        if double {
-            action.steps().zip(&mut sources).for_each(|((from, ..), source)| *source = from);
-        } else {
-            // Which die a step was by, where that can be told: one that bears off may be by either.
-            let small = usize::from(state.dice[1]);
-            let die = |from: usize, to: usize| match (to, from > small) {
-                (0, false) => None,
-                (0, true) => Some(0),
-                _ => Some(usize::from(from - to == small)),
-            };
-            let mut steps = action.steps().map(|(from, to, _)| (from, die(from, to)));
-            match (steps.next(), steps.next()) {
-                (Some((from, die)), None) => sources[die.unwrap_or(0)] = from,
-                (Some((a, first)), Some((b, second))) => {
-                    let first = first.or(second.map(|die| 1 - die)).unwrap_or(usize::from(a < b));
-                    sources[first] = a;
-                    sources[1 - first] = b;
-                }
-                _ => {}
-            }
-        }
-        let pair = |a: usize| sources[a] * PLACES + sources[a + 1];
-        (pair(0), (double && sources[2] > 0).then(|| pair(2)))
+        let [first, second] = action.actions(state.dice);
+        (first, (state.dice[0] == state.dice[1] && second > 0).then_some(second))
     }
 
     #[inline]

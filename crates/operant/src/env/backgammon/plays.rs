@@ -58,7 +58,7 @@ impl Play {
 }
 
 /// Numbers of [`Play::actions`].
-pub const ACTIONS: usize = (BAR + 1) * (BAR + 1);
+pub(super) const ACTIONS: usize = (BAR + 1) * (BAR + 1);
 
 /// Room for the plays of one roll, kept from turn to turn.
 #[derive(Clone, Debug)]

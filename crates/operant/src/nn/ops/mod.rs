@@ -35,6 +35,7 @@ ops! {
     attention: Attention;
     batch_norm: BatchNorm, BatchStatistics;
     bias: Bias, Expand;
+    blend: Blend;
     broadcast: Broadcast;
     categorical: Categorical;
     clip: Clip;

@@ -1,0 +1,379 @@
+//! `operant grow`: episodes of growth under a controller: the heuristic, none at all, or a trained policy; and its speed.
+
+use crate::output::{Failure, count, grouped, print};
+use operant::algo::Policy;
+use operant::config::{self, Table};
+use operant::data::ActionColumn;
+use operant::device::cpu_seconds;
+use operant::env::growth::{CLASSES, Choice, Episode, Happened, Heuristic, Planted, Stage, attribution, set_task_data};
+use operant::env::{Growth, HostEnv, Params};
+use operant::lanes::rng::HostRng;
+use operant::nn::dist::Draws;
+use operant::nn::grow::{Blueprint, Grown, Host, Topology, Training};
+use operant::run::{Checkpoints, Config};
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    /// Let the heuristic controller decide: the baseline.
+    Heuristic(Play),
+    /// Train the host alone.
+    Host(Play),
+    /// Let the policy of a run decide.
+    Policy(PolicyArgs),
+    /// Measure how fast a host trains on one core.
+    Speed(SpeedArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct Play {
+    /// Episodes.
+    #[arg(long, default_value_t = 1, value_parser = count::<usize>, allow_negative_numbers = true)]
+    episodes: usize,
+    /// Seed of the episodes.
+    #[arg(long, default_value_t = 1, value_parser = count::<u64>, allow_negative_numbers = true)]
+    seed: u64,
+    /// Change a parameter of the env: `--set env.epochs=20`. Repeatable.
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Folder of a task's files, for env.task=cifar10.
+    #[arg(long, value_name = "DIR")]
+    task_data: Option<PathBuf>,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+struct PolicyArgs {
+    /// Folder of the run.
+    run: PathBuf,
+    /// Which checkpoint: best, last or its name [default: last].
+    #[arg(long, value_name = "NAME")]
+    checkpoint: Option<String>,
+    /// Take the most probable action in place of a sample.
+    #[arg(long)]
+    deterministic: bool,
+    #[command(flatten)]
+    play: Play,
+}
+
+#[derive(Debug, clap::Args)]
+struct SpeedArgs {
+    /// The host.
+    #[arg(long, default_value = "baseline")]
+    host: String,
+    /// Pixels along each side of images.
+    #[arg(long, default_value_t = 32, value_parser = count::<usize>, allow_negative_numbers = true)]
+    side: usize,
+    /// Samples of a minibatch.
+    #[arg(long, default_value_t = 128, value_parser = count::<usize>, allow_negative_numbers = true)]
+    batch: usize,
+    /// CPU seconds to train for.
+    #[arg(long, default_value_t = 2.0)]
+    seconds: f64,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    match &args.what {
+        What::Heuristic(play) => {
+            let slots = |episode: &Episode| episode.state.slots.len();
+            played(play, "heuristic", &settings(play, None)?, |_| {
+                let mut heuristic = None;
+                Box::new(move |growth: &Growth| {
+                    let Some(episode) = growth.episode() else { return Choice::default() };
+                    heuristic.get_or_insert_with(|| Heuristic::new(slots(episode))).choose(episode)
+                })
+            })
+        }
+        What::Host(play) => played(play, "host", &settings(play, None)?, |_| Box::new(|_: &Growth| Choice::default())),
+        What::Policy(args) => policy(args),
+        What::Speed(args) => speed(args),
+    }
+}
+
+/// The env's parameters: those of the shipped settings, or of a run, with what was said over them.
+fn settings(play: &Play, run: Option<&Config>) -> Result<Vec<(String, f64)>, Failure> {
+    if let Some(folder) = &play.task_data {
+        set_task_data(folder);
+    }
+    let mut over = match run {
+        Some(config) => config::parse(&config.to_text(), "run.toml")?,
+        None => Table::new(),
+    };
+    for word in &play.set {
+        if !word.starts_with("env.") {
+            return Err(Failure::Usage(format!("--set {word}: wanted a parameter of the env, as in env.epochs=20")));
+        }
+        config::assign(&mut over, word)?;
+    }
+    Ok(Config::resolve("ppo", "growth", over)?.env_params)
+}
+
+/// Decides at every step of one episode.
+type Controller<'a> = Box<dyn FnMut(&Growth) -> Choice + 'a>;
+
+fn played<'a>(
+    play: &Play,
+    name: &str,
+    params: &[(String, f64)],
+    controller: impl Fn(usize) -> Controller<'a>,
+) -> Result<(), Failure> {
+    if play.episodes == 0 {
+        return Err(Failure::Usage("--episodes 0: wanted at least 1".into()));
+    }
+    let mut env = Growth::default();
+    for (name, value) in params {
+        env.set(name, *value)?;
+    }
+    env.validate()?;
+    let mut results = Vec::new();
+    for number in 0..play.episodes {
+        let started = cpu_seconds();
+        // The stream of env `number` of a vector env, in its first episode.
+        env.reset(&mut HostRng::new(play.seed, number as u32, 0, 0));
+        let mut decide = controller(number);
+        let (mut total, mut log) = (0.0, Vec::new());
+        loop {
+            let choice = decide(&env);
+            let (reward, done) = env.choose(&choice);
+            total += reward;
+            if let Some(episode) = env.episode() {
+                log.extend(episode.state.happened.iter().map(|happened| told(episode.state.epoch, happened)));
+            }
+            if done {
+                break;
+            }
+        }
+        results.push(summary(&mut env, total, cpu_seconds() - started, log));
+    }
+    report(name, &results, play.json)
+}
+
+/// Something that happened, as JSON.
+fn told(epoch: u32, happened: &Happened) -> Value {
+    match happened {
+        Happened::Stage { slot, from, to, blueprint } => json!({
+            "epoch": epoch, "slot": slot, "from": from.name(), "to": to.name(),
+            "blueprint": blueprint.map(|number| Blueprint::ALL[number].1),
+        }),
+        Happened::Rollback(panic) => json!({ "epoch": epoch, "rollback": panic.name() }),
+    }
+}
+
+fn summary(env: &mut Growth, total: f32, cpu_s: f64, log: Vec<Value>) -> Value {
+    let Some(episode) = env.episode_mut() else { return Value::Null };
+    let heard = episode.heard();
+    let n = heard.len();
+    let score = |episode: &mut Episode, s: u32| f64::from(episode.forced_score(&heard, s));
+    let shapley = if n <= attribution::EXACT {
+        attribution::exact(&attribution::table(n, |s| score(episode, s)))
+    } else {
+        attribution::permutations(n, 0.25, 64, 0, |s| score(episode, s))
+    };
+    let state = &episode.state;
+    let seeds: Vec<Value> = heard
+        .iter()
+        .zip(shapley.values.iter().zip(&shapley.errors))
+        .map(|(&slot, (value, error))| {
+            let blueprint = state.planted[slot].map(|Planted { blueprint, .. }| Blueprint::ALL[blueprint].1);
+            let of = &state.slots[slot];
+            json!({
+                "slot": slot, "blueprint": blueprint, "stage": of.stage.name(), "alpha": of.alpha.value,
+                "contribution": of.measured.contribution, "shapley": value, "shapley_error": error,
+            })
+        })
+        .collect();
+    let fossils = state.slots.iter().filter(|slot| slot.stage == Stage::Fossilised).count();
+    json!({
+        "accuracy": episode.accuracy(), "loss": episode.loss(), "return": total, "epochs": state.epoch,
+        "host_parameters": episode.network().parameters().0, "seed_parameters": episode.seed_parameters(),
+        "fossils": fossils, "rollbacks": state.rollbacks, "seeds": seeds, "events": log, "cpu_s": cpu_s,
+    })
+}
+
+/// Mean and standard error of a number of all results.
+fn statistics(results: &[Value], key: &str) -> (f64, f64) {
+    let values: Vec<f64> = results.iter().filter_map(|result| result[key].as_f64()).collect();
+    let n = values.len().max(1) as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    let variance = values.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n - 1.0).max(1.0);
+    (mean, (variance / n).sqrt())
+}
+
+fn report(name: &str, results: &[Value], json: bool) -> Result<(), Failure> {
+    let (accuracy, error) = statistics(results, "accuracy");
+    let means = ["return", "seed_parameters", "fossils", "cpu_s"].map(|key| statistics(results, key).0);
+    if json {
+        let object = json!({
+            "controller": name, "episodes": results, "mean_accuracy": accuracy, "accuracy_error": error,
+            "mean_return": means[0], "mean_seed_parameters": means[1], "mean_fossils": means[2],
+        });
+        return print(&format!("{object}\n"));
+    }
+    let mut text = String::new();
+    for (number, result) in results.iter().enumerate() {
+        let _ = writeln!(
+            text,
+            "episode {number}: accuracy {:.1} %, return {:.2}, {} fossils, {} parameters of seeds beside {} of the host, {:.1} CPU s",
+            result["accuracy"].as_f64().unwrap_or(f64::NAN),
+            result["return"].as_f64().unwrap_or(f64::NAN),
+            result["fossils"],
+            grouped(result["seed_parameters"].as_f64().unwrap_or(0.0)),
+            grouped(result["host_parameters"].as_f64().unwrap_or(0.0)),
+            result["cpu_s"].as_f64().unwrap_or(f64::NAN),
+        );
+        for seed in result["seeds"].as_array().into_iter().flatten() {
+            let _ = writeln!(
+                text,
+                "  slot {}: {} {}, alpha {:.2}, worth {:.1} points (Shapley)",
+                seed["slot"],
+                seed["blueprint"].as_str().unwrap_or("?"),
+                seed["stage"].as_str().unwrap_or("?"),
+                seed["alpha"].as_f64().unwrap_or(0.0),
+                seed["shapley"].as_f64().unwrap_or(0.0)
+            );
+        }
+    }
+    let _ = writeln!(
+        text,
+        "{name}: mean accuracy {accuracy:.2} ± {error:.2} (standard error), mean return {:.2}, {:.0} parameters of seeds",
+        means[0], means[1]
+    );
+    print(&text)
+}
+
+/// Actions of a network in the order of its heads.
+fn choice(actions: &ActionColumn) -> Choice {
+    let ActionColumn::Choices(a) = actions else { return Choice::default() };
+    let at = |head: usize| a[head] as usize;
+    let [op, slot, blueprint, style] = [0, 1, 2, 3].map(at);
+    let [tempo, target, speed, curve] = [4, 5, 6, 7].map(at);
+    Choice { op, slot, blueprint, style, tempo, target, speed, curve }
+}
+
+fn policy(args: &PolicyArgs) -> Result<(), Failure> {
+    let failed = |error: operant::Error| Failure::Run(error.to_string());
+    let below = Path::new("runs").join(&args.run);
+    let run = if args.run.exists() || !below.exists() { &args.run } else { &below };
+    let checkpoints = Checkpoints::new(run, 1);
+    let name = checkpoints.pick(args.checkpoint.as_deref()).map_err(failed)?;
+    let parts = checkpoints.load(&name).map_err(failed)?;
+    let text = operant::algo::part(&parts, "run.toml").map_err(failed)?;
+    let config = Config::from_text(&String::from_utf8_lossy(text), &format!("run.toml of {name}")).map_err(failed)?;
+    if config.env != "growth" {
+        return Err(Failure::Usage(format!("{} is a run of {}, wanted one of growth", run.display(), config.env)));
+    }
+    let params = settings(&args.play, Some(&config))?;
+    let bytes = operant::algo::part(&parts, "policy.safetensors").map_err(failed)?;
+    let policy = Policy::from_bytes(bytes).map_err(failed)?;
+    let (spec, dims) = (with(&params)?.spec(), policy.head.dims());
+    if policy.architecture.inputs() != spec.observation.len() {
+        let inputs = policy.architecture.inputs();
+        let shown = spec.observation.len();
+        return Err(Failure::Usage(format!(
+            "the policy sees {inputs} numbers, this host shows {shown}; leave env.host as it was"
+        )));
+    }
+    let policy = &policy;
+    // Built once before anything is played, so that its mistakes are told.
+    policy.actor(1, &operant::nn::Options::default()).map_err(failed)?;
+    played(&args.play, "policy", &params, |number| {
+        let mut actor = policy.actor(1, &operant::nn::Options::default()).expect("it was built before");
+        let mut obs = vec![0.0; spec.observation.len()];
+        let mut legal = vec![0; spec.action.choices()];
+        let mut actions = ActionColumn::new(false, dims);
+        let (deterministic, seed) = (args.deterministic, args.play.seed);
+        let mut step = 0;
+        Box::new(move |growth: &Growth| {
+            growth.observe(&mut obs);
+            growth.legal(&mut legal);
+            if let Some(normaliser) = &policy.normaliser {
+                normaliser.normalise(&mut obs, operant::algo::OBS_LIMIT);
+            }
+            actor.forward(&policy.params, 1, &obs);
+            let all = actions.slice_mut(0..dims);
+            if deterministic {
+                actor.mode(&policy.params, Some(&legal), all);
+            } else {
+                let draws = Draws { seed, first_row: number as u32, step };
+                actor.sample(&policy.params, Some(&legal), draws, all, &mut [0.0]);
+            }
+            actor.remember();
+            step += 1;
+            choice(&actions)
+        })
+    })
+}
+
+/// An env with these parameters.
+fn with(params: &[(String, f64)]) -> Result<Growth, Failure> {
+    let mut env = Growth::default();
+    for (name, value) in params {
+        env.set(name, *value)?;
+    }
+    Ok(env)
+}
+
+fn speed(args: &SpeedArgs) -> Result<(), Failure> {
+    if args.batch == 0 || args.side < 4 || args.seconds.is_nan() || args.seconds <= 0.0 {
+        return Err(Failure::Usage("wanted --batch of at least 1, --side of at least 4 and --seconds above 0".into()));
+    }
+    let image = [args.side, args.side, 3];
+    let training = Training { batch: args.batch, ..Training::default() };
+    let mut net = Grown::new(Topology::new(Host::find(&args.host)?, image, CLASSES), training, 0)?;
+    let mut rng = HostRng::new(0, 0, 0, 0);
+    let images: Vec<f32> = (0..args.batch * image.iter().product::<usize>()).map(|_| rng.normal()).collect();
+    let targets: Vec<i32> = (0..args.batch).map(|_| rng.below(CLASSES as u32) as i32).collect();
+    let timed = |work: &mut dyn FnMut()| {
+        work();
+        let (started, mut batches) = (cpu_seconds(), 0u32);
+        while cpu_seconds() - started < args.seconds {
+            work();
+            batches += 1;
+        }
+        f64::from(batches) * args.batch as f64 / (cpu_seconds() - started)
+    };
+    let trained = timed(&mut || {
+        net.train(&images, &targets);
+    });
+    let alphas = net.alphas().to_vec();
+    let judged = timed(&mut || {
+        net.score(&images, &targets, &alphas);
+    });
+    let started = cpu_seconds();
+    let seed = operant::nn::grow::Seed {
+        blueprint: Blueprint::ConvLight,
+        blend: operant::nn::ops::Blend::Add,
+        detached: true,
+    };
+    net.germinate(0, seed, 1)?;
+    let surgery_ms = 1e3 * (cpu_seconds() - started);
+    if args.json {
+        let object = json!({
+            "host": args.host, "side": args.side, "batch": args.batch, "parameters": net.parameters().0,
+            "train_samples_per_s": trained, "score_samples_per_s": judged, "surgery_ms": surgery_ms,
+        });
+        return print(&format!("{object}\n"));
+    }
+    print(&format!(
+        "{} at {} x {} pixels, minibatches of {}: {} samples/s trained, {} samples/s scored per core (CPU time), surgery in {surgery_ms:.1} ms\n",
+        args.host,
+        args.side,
+        args.side,
+        args.batch,
+        grouped(trained),
+        grouped(judged)
+    ))
+}

@@ -1,0 +1,205 @@
+//! What a host learns: images and classes, for training and for validation, made or read once and shared.
+
+use crate::error::{Error, Result};
+use crate::lanes::rng::HostRng;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, RwLock, Weak};
+
+/// Tasks by name, in the order of their numbers.
+pub const TASKS: &[&str] = &["cifar10_synthetic", "cifar10"];
+
+/// Classes of every task here.
+pub const CLASSES: usize = 10;
+/// Channels of images.
+const CHANNELS: usize = 3;
+
+/// Which samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Key {
+    /// Number in [`TASKS`].
+    pub task: u32,
+    /// Pixels along each side.
+    pub side: u32,
+    /// Samples to train on.
+    pub train: u32,
+    /// Samples to validate on.
+    pub validation: u32,
+    /// Which of the possible synthetic tasks, or which samples of files.
+    pub seed: u32,
+}
+
+/// Samples: images `[rows, side, side, 3]` of about mean 0 and variance 1, and their classes.
+#[derive(Debug, PartialEq)]
+pub struct Samples {
+    /// Pixels.
+    pub images: Vec<f32>,
+    /// Classes.
+    pub targets: Vec<i32>,
+}
+
+/// A task.
+#[derive(Debug, PartialEq)]
+pub struct Task {
+    /// To train on.
+    pub train: Samples,
+    /// To validate on.
+    pub validation: Samples,
+    /// Height, width, channels.
+    pub image: [usize; 3],
+}
+
+impl Task {
+    /// The task of this key, shared with all who hold it already.
+    pub fn get(key: Key) -> Result<Arc<Self>> {
+        static MADE: Mutex<Vec<(Key, Weak<Task>)>> = Mutex::new(Vec::new());
+        let mut made = MADE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        made.retain(|(_, task)| task.strong_count() > 0);
+        if let Some(task) = made.iter().find(|(known, _)| *known == key).and_then(|(_, task)| task.upgrade()) {
+            return Ok(task);
+        }
+        let task = Arc::new(if key.task == 0 { synthetic(key) } else { cifar10(key)? });
+        made.push((key, Arc::downgrade(&task)));
+        Ok(task)
+    }
+
+    /// Whether the task can be made.
+    pub fn check(key: Key) -> Result<()> {
+        if key.task == 0 {
+            return Ok(());
+        }
+        if key.side as usize != CIFAR_SIDE {
+            return Err(Error::Invalid(format!("parameter side = {}: cifar10 has {CIFAR_SIDE}", key.side)));
+        }
+        Self::get(key).map(drop)
+    }
+}
+
+/// Patterns that each class consists of: many more than a small host can tell apart.
+const MODES: usize = 6;
+/// Side of the coarse grid that a pattern is drawn on.
+const GRID: usize = 4;
+/// Standard deviation of the noise on a pixel; patterns have 1.
+const NOISE: f32 = 0.5;
+
+/// Images that show one of [`MODES`] smooth patterns of their class, moved by up to a quarter of the side in both
+/// directions (around the edges), perhaps with its sign turned, under noise. No colour, place or sign tells a class by
+/// itself, so that it takes wide layers behind each other to know all of them.
+fn synthetic(key: Key) -> Task {
+    let side = key.side as usize;
+    let pixels = side * side * CHANNELS;
+    let mut rng = HostRng::new(u64::from(key.seed), 0, 0, 1);
+    let patterns: Vec<Vec<f32>> = (0..CLASSES * MODES).map(|_| pattern(side, &mut rng)).collect();
+    let mut samples = |count: u32| {
+        let mut images = Vec::with_capacity(count as usize * pixels);
+        let mut targets = Vec::with_capacity(count as usize);
+        for _ in 0..count {
+            let which = rng.below((CLASSES * MODES) as u32) as usize;
+            let reach = (side / 2) as u32;
+            let [down, right] = [(); 2].map(|()| rng.below(reach) as usize);
+            let sign = if rng.below(2) == 0 { 1.0 } else { -1.0 };
+            for row in 0..side {
+                for column in 0..side {
+                    let at = ((row + down) % side * side + (column + right) % side) * CHANNELS;
+                    images.extend(patterns[which][at..at + CHANNELS].iter().map(|x| sign * x + NOISE * rng.normal()));
+                }
+            }
+            targets.push((which % CLASSES) as i32);
+        }
+        Samples { images, targets }
+    };
+    Task { train: samples(key.train), validation: samples(key.validation), image: [side, side, CHANNELS] }
+}
+
+/// A smooth pattern that continues over its edges: numbers on a coarse grid, interpolated, of variance 1.
+fn pattern(side: usize, rng: &mut HostRng) -> Vec<f32> {
+    let coarse: Vec<f32> = (0..GRID * GRID * CHANNELS).map(|_| rng.normal()).collect();
+    let value =
+        |row: usize, column: usize, channel: usize| coarse[(row % GRID * GRID + column % GRID) * CHANNELS + channel];
+    let mut pixels = Vec::with_capacity(side * side * CHANNELS);
+    for row in 0..side {
+        for column in 0..side {
+            let [y, x] = [row, column].map(|at| at as f32 * GRID as f32 / side as f32);
+            let (top, left, dy, dx) = (y as usize, x as usize, y.fract(), x.fract());
+            for channel in 0..CHANNELS {
+                let above = value(top, left, channel) * (1.0 - dx) + value(top, left + 1, channel) * dx;
+                let below = value(top + 1, left, channel) * (1.0 - dx) + value(top + 1, left + 1, channel) * dx;
+                pixels.push(above * (1.0 - dy) + below * dy);
+            }
+        }
+    }
+    let size = (pixels.iter().map(|x| x * x).sum::<f32>() / pixels.len() as f32).sqrt();
+    pixels.iter().map(|x| x / size.max(1e-6)).collect()
+}
+
+/// Pixels along each side of CIFAR's images.
+const CIFAR_SIDE: usize = 32;
+/// A record of its binary files: class, then planes of red, green and blue.
+const RECORD: usize = 1 + CIFAR_SIDE * CIFAR_SIDE * CHANNELS;
+/// Means and standard deviations of its colours, of values between 0 and 1.
+const CIFAR_COLOURS: [(f32, f32); CHANNELS] = [(0.4914, 0.2470), (0.4822, 0.2435), (0.4465, 0.2616)];
+
+static FOLDER: RwLock<Option<PathBuf>> = RwLock::new(None);
+
+/// Says where the files of tasks lie.
+pub fn set_task_data(folder: &Path) {
+    *FOLDER.write().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(folder.to_owned());
+}
+
+/// Where they lie: what was said, else `$OPERANT_TASK_DATA`, else `data`.
+fn task_data() -> PathBuf {
+    let said = FOLDER.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+    said.or_else(|| std::env::var_os("OPERANT_TASK_DATA").map(PathBuf::from)).unwrap_or_else(|| PathBuf::from("data"))
+}
+
+/// CIFAR-10's binary files (Krizhevsky, "Learning multiple layers of features from tiny images", 2009).
+fn cifar10(key: Key) -> Result<Task> {
+    let folder = task_data();
+    let folder =
+        if folder.join("cifar-10-batches-bin").is_dir() { folder.join("cifar-10-batches-bin") } else { folder };
+    let read = |name: String| {
+        let path = folder.join(&name);
+        let bytes = std::fs::read(&path).map_err(|error| {
+            Error::Io(format!(
+                "can't read {}: {error}; unpack cifar-10-binary.tar.gz (data_batch_1.bin … test_batch.bin) into a folder and name \
+                 it by --task-data or OPERANT_TASK_DATA, or take env.task=cifar10_synthetic",
+                path.display()
+            ))
+        })?;
+        if bytes.is_empty() || !bytes.len().is_multiple_of(RECORD) || bytes.chunks(RECORD).any(|record| record[0] > 9) {
+            let text =
+                format!("{} holds no CIFAR-10 records of {RECORD} bytes; take the binary version", path.display());
+            return Err(Error::Invalid(text));
+        }
+        Ok(bytes)
+    };
+    let mut train = Vec::new();
+    for batch in 1..=5 {
+        if train.len() < key.train as usize * RECORD {
+            train.extend(read(format!("data_batch_{batch}.bin"))?);
+        }
+    }
+    let pick = |bytes: &[u8], count: u32, what: &str| {
+        let held = bytes.len() / RECORD;
+        if (count as usize) > held {
+            return Err(Error::Invalid(format!("{count} samples to {what}: CIFAR-10's files hold {held}")));
+        }
+        Ok(decode(&bytes[..count as usize * RECORD]))
+    };
+    let (train, validation) =
+        (pick(&train, key.train, "train on")?, pick(&read("test_batch.bin".into())?, key.validation, "validate on")?);
+    Ok(Task { train, validation, image: [CIFAR_SIDE, CIFAR_SIDE, CHANNELS] })
+}
+
+fn decode(bytes: &[u8]) -> Samples {
+    let plane = CIFAR_SIDE * CIFAR_SIDE;
+    let mut images = Vec::with_capacity(bytes.len() / RECORD * plane * CHANNELS);
+    for record in bytes.chunks_exact(RECORD) {
+        for pixel in 0..plane {
+            for (channel, (mean, deviation)) in CIFAR_COLOURS.into_iter().enumerate() {
+                let value = f32::from(record[1 + channel * plane + pixel]) / 255.0;
+                images.push((value - mean) / deviation);
+            }
+        }
+    }
+    Samples { images, targets: bytes.chunks_exact(RECORD).map(|record| i32::from(record[0])).collect() }
+}
