@@ -1,8 +1,8 @@
 //! `operant eval`: plays episodes with the policy of a run, or solves puzzles with its values.
 
 use crate::backgammon;
-use crate::output::{Failure, count, print, warn};
 use crate::matches::MatchArgs;
+use crate::output::{Failure, count, print, warn};
 use crate::solve::{self, Learned, SolveArgs};
 use crate::versus;
 use operant::algo::Policy;

@@ -40,7 +40,12 @@ pub(crate) fn run(args: &MatchArgs, of: &Of<'_>) -> Result<(), Failure> {
     match of.config.env.as_str() {
         Connect4::NAME => versus::<Connect4>(args, of, |args, of| {
             let mut perfect = Perfect::default();
-            let openings = won_openings(args.games.unwrap_or(GAMES), args.opening.unwrap_or(8).max(2), of.seed, &mut perfect.solver);
+            let openings = won_openings(
+                args.games.unwrap_or(GAMES),
+                args.opening.unwrap_or(8).max(2),
+                of.seed,
+                &mut perfect.solver,
+            );
             Some((Box::new(perfect), openings))
         }),
         Twenty48::NAME => versus::<Twenty48>(args, of, |_, _| None),

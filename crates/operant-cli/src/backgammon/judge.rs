@@ -2,13 +2,13 @@
 
 use super::{by_value, evaluator, gnubg, load, with_table};
 use crate::matches::MatchArgs;
-use crate::output::{Failure, count, print};
+use crate::output::{Failure, print};
 use operant::device;
 use operant::env::backgammon::{Plays, Points, Record, to_mat};
 use operant::lanes::rng::HostRng;
 use operant::search::backgammon::{ByValue, Player, Random, RuleOfThumb, Score, Setup, contest, play_game};
 use serde_json::json;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// What is judged.
 pub(crate) struct Of<'a> {

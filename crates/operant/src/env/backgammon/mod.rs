@@ -10,9 +10,9 @@ mod position;
 mod record;
 
 pub use bearoff::Bearoff;
+pub use game::{Backgammon, State};
 pub use inputs::{CONTACT_INPUTS, RACE_INPUTS, contact_inputs, race_inputs};
 pub use outcome::{OUTCOMES, Outcome};
-pub use game::{Backgammon, State};
 pub use plays::{Play, Plays};
 pub use position::{BAR, CHECKERS, Points, Position, Side};
 pub use record::{Record, Turn, from_mat, to_mat};
