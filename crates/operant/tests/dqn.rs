@@ -299,6 +299,10 @@ fn impossible_settings_say_which_rule_they_break() {
     assert!(message("cartpole", &["dqn.buffer_size=20"]).contains("raise buffer_size"));
     assert!(message("pendulum", &[]).contains("wanted ppo"));
     assert!(message("cartpole", &["network.memory=lstm"]).contains("wanted none"));
+    assert!(message("cartpole", &["network.encoder=entries"]).contains("are no numbers of entries"));
+    assert!(message("cube2", &["env.pairs=0"]).contains("are no numbers of entries"));
+    assert!(message("cube2", &["dqn.normalize_obs=true"]).contains("numbers of entries stay as they are"));
+    assert!(message("cube2", &["network.hidden=[64]"]).contains("wanted two or more hidden layers"));
     assert!(message("cartpole", &["dqn.los=mse"]).contains("did you mean \"dqn.loss\"?"));
     assert!(message("cartpole", &["dqn.curriculum.parm=1"]).contains("parm"));
     assert!(

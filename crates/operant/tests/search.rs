@@ -1,5 +1,6 @@
 //! Searches against the exact distances of the 2×2×2 cube.
 
+use operant::algo::Rewards;
 use operant::env::cube::{DistanceTable, Metric, Pocket};
 use operant::env::puzzle::{PocketPuzzle, Puzzle, View};
 use operant::lanes::rng::HostRng;
@@ -73,4 +74,24 @@ fn a_search_gives_up_where_it_is_told_to() {
     let settings = AstarSettings { weight: 1.0, batch: 1, most_expanded: 5 };
     let solution = astar(&puzzle, &mut values, far[0], settings);
     assert_eq!(solution, Solution { moves: None, expanded: 5 });
+}
+
+#[test]
+fn values_of_rewards_are_numbers_of_moves() {
+    let all = [(-1.0, 0.0, 1.0), (-0.01, 1.0, 0.99), (-0.01, 1.0, 1.0), (0.0, 1.0, 0.9), (-1.0, 0.0, 0.95)];
+    for (step, solved, gamma) in all {
+        let rewards = Rewards { step, solved, gamma };
+        for moves in 1..=14 {
+            let powers = (0..moves).map(|i| gamma_power(gamma, i));
+            let value = step * powers.sum::<f64>() + solved * gamma_power(gamma, moves - 1);
+            assert!((rewards.moves(value) - f64::from(moves)).abs() < 1e-6, "{rewards:?} {moves}");
+        }
+    }
+    // Without a price of moves a larger value is still closer.
+    let free = Rewards { step: 0.0, solved: 1.0, gamma: 1.0 };
+    assert!(free.moves(0.9) < free.moves(0.2));
+}
+
+fn gamma_power(gamma: f64, times: i32) -> f64 {
+    (0..times).fold(1.0, |power, _| power * gamma)
 }

@@ -32,10 +32,9 @@ pub struct Settings {
     pub target_interval: u64,
     /// Walks have 1 to so many moves.
     pub scramble_depth: u32,
-    /// That limit at first, if it grows.
-    pub first_depth: u32,
-    /// Share of the run over which it grows, by the same factor in the same time: values are learned from the solved
-    /// state outwards.
+    /// Half of them have at most so many: shortest ways lead through few states close to solved, which long walks rarely end at.
+    pub near_depth: u32,
+    /// Share of the run over which the limit of the other half grows from that, by the same factor in the same time.
     pub depth_ramp: f64,
     /// The most moves that any state needs, if that is known, beyond which no target goes; 0 if not.
     pub most_moves: u32,
@@ -66,7 +65,7 @@ impl Default for Settings {
             batches: 10,
             target_interval: 50,
             scramble_depth: 100,
-            first_depth: 10,
+            near_depth: 14,
             depth_ramp: 0.0,
             most_moves: 0,
             view: View::Cubies,
@@ -92,7 +91,7 @@ pub const ENTRY: Entry = Entry {
         "batches",
         "target_interval",
         "scramble_depth",
-        "first_depth",
+        "near_depth",
         "depth_ramp",
         "most_moves",
         "learning_rate",
@@ -137,7 +136,7 @@ impl Settings {
         rule((1..=1 << 20).contains(&self.batches), "batches", &self.batches, "1..=1048576")?;
         rule(self.target_interval >= 1, "target_interval", &self.target_interval, "at least 1")?;
         rule((1..=1000).contains(&self.scramble_depth), "scramble_depth", &self.scramble_depth, "1..=1000")?;
-        rule((1..=1000).contains(&self.first_depth), "first_depth", &self.first_depth, "1..=1000")?;
+        rule((1..=1000).contains(&self.near_depth), "near_depth", &self.near_depth, "1..=1000")?;
         rule((0.0..=0.9).contains(&self.held_out), "held_out", &self.held_out, "0 to 0.9")?;
         rule((0..=6).contains(&self.held_out_beyond), "held_out_beyond", &self.held_out_beyond, "0..=6")?;
         rule((0.0..=1.0).contains(&self.depth_ramp), "depth_ramp", &self.depth_ramp, "0 to 1")?;
@@ -290,24 +289,24 @@ impl<P: Puzzle> Davi<P> {
         })
     }
 
-    /// The most moves of a walk now: it grows by the same factor in the same time.
+    /// The most moves of a long walk now: it grows by the same factor in the same time.
     fn depth(&self) -> u32 {
         let (all, ramp) = (self.settings.scramble_depth, self.settings.depth_ramp * self.total_steps as f64);
         let steps = self.steps() as f64;
-        let first = f64::from(self.settings.first_depth.min(all));
+        let first = f64::from(self.settings.near_depth.min(all));
         if steps < ramp { (first * (f64::from(all) / first).powf(steps / ramp)).ceil() as u32 } else { all }
     }
 
-    /// Walks to the states of a batch, each a random one among those at the end of 1 to `depth` moves.
+    /// Walks to the states of a batch, every other one by a short walk.
     fn draw(&mut self) {
-        let depth = self.depth();
+        let limits = [self.settings.near_depth.min(self.settings.scramble_depth), self.depth()];
         let shown = self.file.net.shown;
         let (puzzle, moves) = (&self.puzzle, self.puzzle.moves() as u32);
         let places = self.states.iter_mut().zip(self.entries.chunks_exact_mut(shown)).zip(&mut self.lengths);
         for (row, ((state, entries), walked)) in places.enumerate() {
             let (low, high) = (self.updates as u32, (self.updates >> 32) as u32);
             let mut rng = HostRng::new(self.seed, row as u32, low, high);
-            let length = 1 + rng.below(depth);
+            let length = 1 + rng.below(limits[row % 2]);
             let mut last = rng.below(moves);
             let mut now = puzzle.turned(puzzle.solved(), last as usize);
             let mut done = 1;
