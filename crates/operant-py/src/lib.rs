@@ -11,6 +11,7 @@
 //! - `settings`: settings of runs, from and to dictionaries
 //! - `actor`: a policy that acts
 //! - `foreign`: envs that Python brings, as the engine's vector env
+//! - `field`: neural operators on fields
 //! - `games`: games for two
 //! - `trainer`: a run that Python drives
 //!
@@ -22,6 +23,7 @@ mod describe;
 mod dlpack;
 mod engine;
 mod error;
+mod field;
 mod foreign;
 mod games;
 mod gpu;
@@ -43,6 +45,8 @@ mod _operant {
     use super::dlpack::Relay;
     #[pymodule_export]
     use super::engine::Engine;
+    #[pymodule_export]
+    use super::field::roll_out_field;
     #[pymodule_export]
     use super::games::Backgammon;
     #[pymodule_export]

@@ -17,7 +17,7 @@ from operant._operant import __version__, list_envs
 from operant.cuda import CudaVectorEnv
 from operant.devices import doctor
 from operant.dqn import DQN
-from operant.field import FieldDataset
+from operant.field import FieldDataset, Operator, OperatorRollout
 from operant.ppo import PPO
 from operant.registration import register_envs
 from operant.single import OperantEnv
@@ -33,6 +33,8 @@ __all__ = [
     "FieldDataset",
     "OperantEnv",
     "OperantVectorEnv",
+    "Operator",
+    "OperatorRollout",
     "PPO",
     "UnknownEnvError",
     "__version__",
