@@ -11,6 +11,7 @@
 //! - `settings`: settings of runs, from and to dictionaries
 //! - `actor`: a policy that acts
 //! - `foreign`: envs that Python brings, as the engine's vector env
+//! - `field`: neural operators on fields
 //! - `games`: games for two
 //! - `search`: rules of games by name, tree search
 //! - `trainer`: a run that Python drives
@@ -23,6 +24,7 @@ mod describe;
 mod dlpack;
 mod engine;
 mod error;
+mod field;
 mod foreign;
 mod games;
 mod gpu;
@@ -45,6 +47,8 @@ mod _operant {
     use super::dlpack::Relay;
     #[pymodule_export]
     use super::engine::Engine;
+    #[pymodule_export]
+    use super::field::roll_out_field;
     #[pymodule_export]
     use super::games::Backgammon;
     #[pymodule_export]

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from operant import FieldDataset
+from operant import FieldDataset, Operator, OperatorRollout
 
 STORE = Path(__file__).parent / "golden" / "fields"
 
@@ -41,3 +41,25 @@ def test_parts_and_splits():
         data["feature"]
     with pytest.raises(FileNotFoundError, match="no store"):
         FieldDataset(STORE / "nowhere")
+
+
+def test_rollouts():
+    rng = np.random.default_rng(0)
+    fields = rng.standard_normal((2, 3, 16, 16)).astype(np.float32)
+    operators = [Operator(grid=16, base_channels=16, layers=2, seed=seed) for seed in (1, 2)]
+    rollout = OperatorRollout(policy_type="residual", dt=0.1, num_timesteps=6, num_realisations=3, every=2)
+    got = rollout(operators, fields)
+    assert got.shape == (2, 3, 4, 3, 16, 16) and np.isfinite(got).all()
+    np.testing.assert_array_equal(got[:, :, 0], np.repeat(fields[:, None], 3, axis=1))
+    assert (got[0, 0, 1] != got[0, 1, 1]).any()
+    # One alone has the bits that it has in company.
+    np.testing.assert_array_equal(rollout(operators[1], fields[1]), got[1])
+    # A residual step without time leaves the field.
+    still = OperatorRollout(policy_type="residual", dt=0.0, num_timesteps=1)(operators[0], fields[0])
+    np.testing.assert_array_equal(still[0, 1], fields[0])
+    with pytest.raises(ValueError, match="policy_type"):
+        OperatorRollout(policy_type="convx")(operators[0], fields[0])
+    with pytest.raises(ValueError, match="CPU"):
+        OperatorRollout(device="cuda")(operators[0], fields[0])
+    with pytest.raises(ValueError, match="wanted"):
+        rollout(operators[0], fields[0, :2])

@@ -18,7 +18,7 @@ from operant.alphazero import AlphaZero, Mcts
 from operant.cuda import CudaVectorEnv
 from operant.devices import doctor
 from operant.dqn import DQN
-from operant.field import FieldDataset
+from operant.field import FieldDataset, Operator, OperatorRollout
 from operant.ppo import PPO
 from operant.registration import register_envs
 from operant.single import OperantEnv
@@ -36,6 +36,8 @@ __all__ = [
     "Mcts",
     "OperantEnv",
     "OperantVectorEnv",
+    "Operator",
+    "OperatorRollout",
     "PPO",
     "UnknownEnvError",
     "__version__",

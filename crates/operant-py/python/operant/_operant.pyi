@@ -33,6 +33,9 @@ def copy_checkpoint(folder: str, to: str, checkpoint: str | None = None) -> None
     """Copies the settings and one checkpoint of a run to another folder, which then can be resumed."""
 
 @final
+def roll_out_field(first: Any, **settings: Any) -> Any:
+    """Fields of an operator's rollout, flat: see operant.OperatorRollout."""
+
 class Backgammon:
     """A backgammon position, as the player whose turn it is sees it. It does not change: a play gives the position after it."""
 

@@ -1,4 +1,4 @@
-"""Collections of neural operators on disk, as `operant collect field` writes them: arrays by name, operators by number.
+"""Neural operators on fields: rolled out by the engine, and collections of them on disk as `operant collect field` writes them.
 
 >>> data = operant.FieldDataset("fields")
 >>> features = data.split("train")["features"]        # [operators, statistic, feature]
@@ -9,6 +9,7 @@ Records are read one at a time from their shards, with NumPy alone; ``zarr.open_
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import struct
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +18,90 @@ from typing import Any
 
 import numpy as np
 
+from operant import _operant
+
 _MISSING = 2**64 - 1
+
+
+_PRECISIONS = {"float32": "f32", "bfloat16": "bf16", "float16": "f16"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Operator:
+    """A stochastic convolutional operator on a periodic domain; `operant field list` says what its numbers do. Weights and noise are
+    functions of the seed."""
+
+    channels: int = 3
+    grid: int = 64
+    layers: int = 3
+    base_channels: int = 32
+    kernel: int = 3
+    activation: str = "gelu"
+    dropout: float = 0.1
+    noise: str = "gaussian"
+    noise_scale: float = 0.1
+    schedule: str = "constant"
+    correlation: float = 0.0
+    norm: str = "instance"
+    seed: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class OperatorRollout:
+    """Applies operators to fields again and again.
+
+    >>> rollout = operant.OperatorRollout(policy_type="convex", num_timesteps=50, num_realisations=2)
+    >>> rollout([operant.Operator(grid=32)], np.zeros((1, 3, 32, 32))).shape
+    (1, 2, 51, 3, 32, 32)
+
+    ``policy_type``: autoregressive O(x), residual x + dt O(x), or convex alpha x + (1 - alpha) O(x). The engine has kernels for the CPU.
+    """
+
+    policy_type: str = "convex"
+    num_timesteps: int = 500
+    precision: str = "float32"
+    device: str = "cpu"
+    alpha: float = 0.5
+    dt: float = 0.01
+    num_realisations: int = 1
+    every: int = 1
+    normalise: bool = False
+    clamp: float = 0.0
+    threads: int = 1
+
+    def __call__(self, operators: Operator | Sequence[Operator], fields: np.ndarray) -> np.ndarray:
+        """Fields ``[G, C, H, W]``, one per operator, become ``[G, realisation, time, C, H, W]``; one operator and ``[C, H, W]`` lack the G."""
+        if self.device != "cpu":
+            raise ValueError(f"device {self.device!r}: operators run on the CPU so far; wanted device='cpu'")
+        if isinstance(operators, Operator):
+            return self(([operators]), np.asarray(fields)[None])[0]
+        fields = np.asarray(fields, np.float32)
+        if fields.ndim != 4 or len(fields) != len(operators):
+            raise ValueError(f"fields of shape {fields.shape} for {len(operators)} operators: wanted [operators, C, H, W]")
+        if len({(operator.channels, operator.grid) for operator in operators}) > 1:
+            raise ValueError("operators of several grids or channels: wanted one of each per call")
+        return np.stack([self._one(operator, field) for operator, field in zip(operators, fields)])
+
+    def _one(self, operator: Operator, field: np.ndarray) -> np.ndarray:
+        if field.shape != (operator.channels, operator.grid, operator.grid):
+            wanted = (operator.channels, operator.grid, operator.grid)
+            raise ValueError(f"a field of shape {field.shape}: wanted {wanted}")
+        flat = _operant.roll_out_field(
+            np.ascontiguousarray(field.transpose(1, 2, 0)).ravel(),
+            **dataclasses.asdict(operator),
+            policy=self.policy_type,
+            alpha=self.alpha,
+            dt=self.dt,
+            realisations=self.num_realisations,
+            steps=self.num_timesteps,
+            every=self.every,
+            precision=_PRECISIONS.get(self.precision, self.precision),
+            normalise=self.normalise,
+            clamp=self.clamp,
+            threads=self.threads,
+        )
+        shape = (-1, self.num_realisations, operator.grid, operator.grid, operator.channels)
+        return flat.reshape(shape).transpose(1, 0, 4, 2, 3)
 
 
 class FieldDataset(Sequence):

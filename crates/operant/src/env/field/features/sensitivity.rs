@@ -53,9 +53,11 @@ pub(super) fn features(
     let wave = |cycles: usize| {
         let at = |i: usize| {
             let (y, z) = (i / channels / n, i / channels % n);
-            (TAU * (cycles * (y + z)) as f64 / n as f64).cos() * std::f64::consts::SQRT_2
+            (TAU * (cycles * (y + z)) as f64 / n as f64).cos()
         };
-        (0..len).map(|i| at(i) as f32).collect::<Vec<f32>>()
+        // The fastest wave of a grid has another size than the others.
+        let scale = 1.0 / size((0..len).map(at));
+        (0..len).map(|i| (at(i) * scale) as f32).collect::<Vec<f32>>()
     };
     // a·x + b·p of every row.
     let moved = |a: f32, b: f32, p: &[f32]| -> Vec<f32> {
