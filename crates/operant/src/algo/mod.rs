@@ -86,6 +86,8 @@ pub struct Report {
     pub ended: Vec<Ended>,
     /// The last episodes of the run.
     pub episodes: Episodes,
+    /// The mean of the last returns of all envs; NaN unless each has one and the algorithm knows them.
+    pub last_returns: f64,
     /// The envs are still easier than the run asks for: nothing counts as solved or best.
     pub preparing: bool,
     /// Seconds spent collecting and learning.
@@ -110,6 +112,7 @@ impl Report {
             values: vec![f64::NAN; metrics],
             ended: Vec::with_capacity(SHOWN_EPISODES),
             episodes: Episodes::default(),
+            last_returns: f64::NAN,
             preparing: false,
             seconds: [0.0; 2],
             env_seconds: 0.0,

@@ -34,8 +34,6 @@ FN uint32_t pack2(float low, float high) {
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
     return word;
 }
-FN float low_of(uint32_t word) { return __uint_as_float(word << 16); }
-FN float high_of(uint32_t word) { return __uint_as_float(word & 0xffff0000u); }
 
 FN void mma16(float *c, const uint32_t *a, uint32_t b0, uint32_t b1) {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
@@ -62,7 +60,18 @@ FN float activate(float x) {
     return y;
 #endif
 }
-FN float slope(float y) { return RELU ? (y > 0.0f ? 1.0f : 0.0f) : 1.0f - y * y; }
+/* Minus what comes back to two numbers before their activation, which made `h` of them: h * h - 1 is one instruction. */
+FN uint32_t minus_back(float c0, float c1, uint32_t h) {
+    const uint32_t word = pack2(c0, c1);
+#if RELU
+    return (word ^ 0x80008000u) & ((h & 0x7fffu ? 0xffffu : 0u) | (h & 0x7fff0000u ? 0xffff0000u : 0u));
+#else
+    uint32_t slopes, product;
+    asm("fma.rn.bf16x2 %0, %1, %1, %2;" : "=r"(slopes) : "r"(h), "r"(BF16_ONES | 0x80008000u));
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(product) : "r"(word), "r"(slopes), "r"(0x80008000u));
+    return product;
+#endif
+}
 
 /* ---- Weights, in the order of fragments: an image of both networks that blocks copy to shared memory ---- */
 
@@ -70,9 +79,10 @@ struct NetWords {
     uint4 w2[NT * KS / 2 * 32];      /* x * W2^T */
     uint4 w2_back[NT * KS / 2 * 32]; /* dz * W2 */
     uint4 w3[KS / 2 * 32];
-    uint32_t w1[NT * 32];
+    uint32_t w1[NT * 32]; /* with b1 for the column of 1 */
     uint32_t w3_back[NT * 32];
-    float b1[HID], b2[HID], b3[8];
+    float4 b2[NT * 4]; /* as sums begin: two columns for two rows */
+    float b3[8];
 };
 struct Offsets {
     int w1, b1, w2, b2, w3, b3, outputs;
@@ -112,11 +122,12 @@ FN int place_of(int critic, int group, int lane, int k) {
 }
 
 /* Writes the words that a group's parameters are in. A pair is two columns of a row; pairs of rows take a neighbour's. */
-FN void store_words(NetWords *net, int critic, int group, int lane, float w0, float w1) {
+FN void store_words(NetWords *net, int critic, int group, int lane, float w0, float w1, int counts) {
     const int g = lane / 4, t = lane % 4, odd = g % 2;
     const float other0 = __shfl_xor_sync(0xFFFFFFFFu, w0, 4), other1 = __shfl_xor_sync(0xFFFFFFFFu, w1, 4);
     const uint32_t rows = odd ? pack2(other1, w1) : pack2(w0, other0);
     const int column = 2 * t + odd, turned = column * 4 + g / 2;
+    if (!counts) return;
     if (group < W2_GROUPS) {
         const int m = group / (NT * 2), n = group / 2 % NT, half = group % 2;
         ((uint32_t *)net->w2)[(((m * 2 + half) * (KS / 2) + n / 4) * 32 + lane) * 4 + n % 4] = pack2(w0, w1);
@@ -131,17 +142,20 @@ FN void store_words(NetWords *net, int critic, int group, int lane, float w0, fl
         return;
     }
     group -= W2_GROUPS;
-    const int tile = group % (KS * 2), row = tile * 8 + g;
+    const int tile = group % (KS * 2);
     if (group < KS * 2) {
-        net->w1[tile * 32 + lane] = pack2(2 * t < OBS ? w0 : 0.0f, 2 * t + 1 < OBS ? w1 : 0.0f);
-        if (t == ONE_COLUMN / 2) net->b1[row] = ONE_COLUMN % 2 ? w1 : w0;
+        const bool in0 = 2 * t < OBS || 2 * t == ONE_COLUMN, in1 = 2 * t + 1 < OBS || 2 * t + 1 == ONE_COLUMN;
+        net->w1[tile * 32 + lane] = pack2(in0 ? w0 : 0.0f, in1 ? w1 : 0.0f);
     }
     if (group >= KS * 2 * (1 - SHARED_COLUMNS)) {
         const int m = tile / 2, half = tile % 2;
         const bool out = column >= FIRST_OUTPUT && column - FIRST_OUTPUT < outputs;
         ((uint32_t *)net->w3)[(m / 2 * 32 + turned) * 4 + m % 2 * 2 + half] = out ? rows : 0u;
         net->w3_back[tile * 32 + lane] = pack2(out0 ? w0 : 0.0f, out1 ? w1 : 0.0f);
-        if (t == B2_COLUMN / 2) net->b2[row] = B2_COLUMN % 2 ? w1 : w0;
+        if (t == B2_COLUMN / 2) {
+            float *begin = (float *)&net->b2[tile * 4 + g / 2] + odd;
+            begin[0] = begin[2] = B2_COLUMN % 2 ? w1 : w0;
+        }
     }
 }
 
@@ -155,12 +169,19 @@ struct PrepareArgs {
 extern "C" __global__ void __launch_bounds__(32) prepare(const PrepareArgs a) {
     const int critic = blockIdx.x / GROUPS, group = blockIdx.x % GROUPS, lane = threadIdx.x;
     const int p0 = place_of(critic, group, lane, 0), p1 = place_of(critic, group, lane, 1);
-    store_words(a.image + critic, critic, group, lane, p0 < 0 ? 0.0f : a.params[p0], p1 < 0 ? 0.0f : a.params[p1]);
+    store_words(a.image + critic, critic, group, lane, p0 < 0 ? 0.0f : a.params[p0], p1 < 0 ? 0.0f : a.params[p1], 1);
 }
 #endif
 
-FN void load_image(NetWords *to, const NetWords *from, int thread, int threads) {
-    for (int i = thread; i < 2 * (int)sizeof(NetWords) / 16; i += threads) ((uint4 *)to)[i] = __ldcg((const uint4 *)from + i);
+/* 16 bytes to shared memory, past the first cache, some time until the group that they are of is waited for. */
+FN void copy16(void *to, const void *from) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((uint32_t)__cvta_generic_to_shared(to)), "l"(from) : "memory");
+}
+
+/* Threads that read of it what others fetched wait for those. */
+FN void load_image(NetWords *to, const NetWords *from, int nets, int thread, int threads) {
+    for (int i = thread; i < nets * (int)sizeof(NetWords) / 16; i += threads) copy16((uint4 *)to + i, (const uint4 *)from + i);
+    asm volatile("cp.async.commit_group;\ncp.async.wait_group 0;" ::: "memory");
 }
 
 /* ---- A tile through a network ---- */
@@ -175,26 +196,29 @@ FN void forward(const NetWords *net, int lane, uint32_t x0, uint32_t x1, uint32_
     const int t = lane % 4;
 #pragma unroll
     for (int n = 0; n < NT; n++) {
-        const float2 b = *(const float2 *)&net->b1[n * 8 + 2 * t];
-        float c[4] = {b.x, b.y, b.x, b.y};
+        float c[4] = {0.0f, 0.0f, 0.0f, 0.0f};
         mma8(c, x0, x1, net->w1[n * 32 + lane]);
         keep(h1, n, c);
     }
+    /* All columns side by side: a product waits for the one before it in its own sum alone. */
+    float c[NT][4];
 #pragma unroll
-    for (int n = 0; n < NT; n += 2) {
-        const float2 b = *(const float2 *)&net->b2[n * 8 + 2 * t], b_next = *(const float2 *)&net->b2[n * 8 + 8 + 2 * t];
-        float c[4] = {b.x, b.y, b.x, b.y}, c_next[4] = {b_next.x, b_next.y, b_next.x, b_next.y};
-#pragma unroll
-        for (int j = 0; j < KS / 2; j++) {
-            const uint4 w = net->w2[(n * (KS / 2) + j) * 32 + lane], w_next = net->w2[((n + 1) * (KS / 2) + j) * 32 + lane];
-            mma16(c, h1 + 8 * j, w.x, w.y);
-            mma16(c_next, h1 + 8 * j, w_next.x, w_next.y);
-            mma16(c, h1 + 8 * j + 4, w.z, w.w);
-            mma16(c_next, h1 + 8 * j + 4, w_next.z, w_next.w);
-        }
-        keep(h2, n, c);
-        keep(h2, n + 1, c_next);
+    for (int n = 0; n < NT; n++) {
+        const float4 b = net->b2[n * 4 + t];
+        c[n][0] = b.x, c[n][1] = b.y, c[n][2] = b.z, c[n][3] = b.w;
     }
+#pragma unroll
+    for (int j = 0; j < KS / 2; j++) {
+        uint4 w[NT];
+#pragma unroll
+        for (int n = 0; n < NT; n++) w[n] = net->w2[(n * (KS / 2) + j) * 32 + lane];
+#pragma unroll
+        for (int n = 0; n < NT; n++) mma16(c[n], h1 + 8 * j, w[n].x, w[n].y);
+#pragma unroll
+        for (int n = 0; n < NT; n++) mma16(c[n], h1 + 8 * j + 4, w[n].z, w[n].w);
+    }
+#pragma unroll
+    for (int n = 0; n < NT; n++) keep(h2, n, c[n]);
     const float2 b = *(const float2 *)&net->b3[2 * t];
     float even[4] = {b.x, b.y, b.x, b.y}, odd[4] = {0.0f, 0.0f, 0.0f, 0.0f};
 #pragma unroll
@@ -249,7 +273,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) collect(const CollectAr
     extern __shared__ __align__(16) unsigned char memory[];
     NetWords *actor = (NetWords *)memory, *critic = actor + 1;
     Staged *staged = (Staged *)(critic + 1) + threadIdx.x / 32;
-    load_image(actor, a.image, threadIdx.x, 32 * WARPS);
+    load_image(actor, a.image, 2, threadIdx.x, 32 * WARPS);
     __syncthreads();
     const int lane = threadIdx.x % 32, g = lane / 4, t4 = lane % 4;
     const int mine = lane % (16 * TILES);
@@ -437,15 +461,24 @@ FN uint32_t observed(const float *row, int t) {
 #if PART != LEARNING
 extern "C" __global__ void __launch_bounds__(256) evaluate(const EvaluateArgs a) {
     extern __shared__ __align__(16) unsigned char memory[];
-    NetWords *nets = (NetWords *)memory;
-    load_image(nets, a.image, threadIdx.x, 256);
-    __syncthreads();
+    NetWords *net = (NetWords *)memory;
     const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-    for (uint32_t tile = blockIdx.x * 8 + threadIdx.x / 32; tile < a.rows / 16; tile += gridDim.x * 8) {
-        const float *row = a.rollout.obs + ((size_t)tile * 16 + g) * OBS;
+    const uint32_t first = blockIdx.x * 8 + threadIdx.x / 32, tiles = a.rows / 16, stride = gridDim.x * 8;
+    /* A tile is read while the one before it is worked on. */
+    auto read = [&](uint32_t tile, uint32_t *x) {
+        const float *row = a.rollout.obs + ((size_t)min(tile, tiles - 1) * 16 + g) * OBS;
+        x[0] = observed(row, t), x[1] = observed(row + 8 * OBS, t);
+    };
+    uint32_t x[2], next[2];
+    read(first, next);
+    load_image(net, a.image + 1, 1, threadIdx.x, 256);
+    __syncthreads();
+    for (uint32_t tile = first; tile < tiles; tile += stride) {
+        x[0] = next[0], x[1] = next[1];
+        read(tile + stride, next);
         uint32_t h1[KS * 4], h2[KS * 4];
         float y[4];
-        forward(nets + 1, lane, observed(row, t), observed(row + 8 * OBS, t), h1, h2, y);
+        forward(net, lane, x[0], x[1], h1, h2, y);
         if (t == FIRST_OUTPUT / 2) {
             float *value = a.rollout.value + (size_t)tile * 16 + g;
             value[0] = y[FIRST_OUTPUT % 2], value[8] = y[2 + FIRST_OUTPUT % 2];
@@ -474,8 +507,17 @@ FN uint32_t index_at(const Order &o, uint32_t place) {
 
 /* ---- Advantages ---- */
 
+/* The last returns of all envs, added up by slots. */
+struct Standing {
+    int64_t returned; /* in units of 2^-20 */
+    uint64_t envs;    /* that have ended an episode */
+};
+#define STANDING_SLOTS 64
+
 struct EstimateArgs {
     Rollout rollout;
+    Finished finished;
+    Standing *standing; /* [STANDING_SLOTS] */
     uint32_t envs, steps;
     float gamma, lambda;
 };
@@ -484,6 +526,16 @@ struct EstimateArgs {
 /* Generalised advantage estimation, a thread per env, eight rows ahead of itself. */
 extern "C" __global__ void __launch_bounds__(64) estimate(const EstimateArgs a) {
     const uint32_t i = blockIdx.x * 64 + threadIdx.x, n = a.envs;
+    const bool ended = i < n && a.finished.episodes[i] > 0;
+    const uint32_t envs = __popc(__ballot_sync(0xFFFFFFFFu, ended));
+    int64_t returned = ended ? __float2ll_rn(a.finished.returned[i] * 1048576.0f) : 0;
+#pragma unroll
+    for (int other = 16; other > 0; other /= 2) returned += __shfl_xor_sync(0xFFFFFFFFu, returned, other);
+    if (threadIdx.x % 32 == 0) {
+        Standing *slot = a.standing + (blockIdx.x * 2 + threadIdx.x / 32) % STANDING_SLOTS;
+        atomicAdd((uint64_t *)&slot->returned, (uint64_t)returned);
+        atomicAdd(&slot->envs, (uint64_t)envs);
+    }
     if (i >= n) return;
     float advantage = 0.0f, next = a.rollout.value[(size_t)a.steps * n + i];
 #pragma unroll 1

@@ -87,17 +87,16 @@ impl Shape {
         2 * self.net_bytes() + self.warps * TILE * self.tiles * (4 + 9) * 4
     }
 
-    pub(super) fn learn_shared(&self, epochs: usize) -> usize {
-        // Gradients, or before that two f64 per warp and update.
-        let sums = (2 * self.groups() * 32 * 8).max(MAX_UPDATES * LEARN_WARPS * 16);
-        let few = LEARN_WARPS * 32 * 8;
-        2 * self.net_bytes()
+    /// Bytes that `learn` lays out: weights or sums, tiles, scales, a few numbers, orders, sources of tiles, sums.
+    pub(super) fn learn_shared(&self) -> usize {
+        let sums = 2 * self.groups() * 32 * 8;
+        (2 * self.net_bytes()).max(sums)
             + 2 * LEARN_WARPS * self.tile_bytes()
+            + MAX_UPDATES * 16
+            + LEARN_WARPS * 8 * 4
+            + MAX_EPOCHS * 48
+            + 2 * self.tile_bytes()
             + sums
-            + few
-            + epochs * 48
-            + LEARN_WARPS * 6 * 32 * 4
-            + MAX_UPDATES * 8
     }
 
     /// Warps of `collect` that have envs.
