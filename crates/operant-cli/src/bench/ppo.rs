@@ -28,7 +28,7 @@ pub(super) struct Args {
     /// Where it runs: cpu, cuda or cuda:i.
     #[arg(long, default_value = "cpu")]
     device: String,
-    /// What matrix products read: f32, bf16, f16 or auto [default: f32, on a GPU bf16].
+    /// What matrix products read: f32, tf32 (GPUs), bf16, f16 or auto [default: f32, on a GPU bf16].
     #[arg(long)]
     precision: Option<String>,
     /// How long to measure, and to wait until the env is solved.

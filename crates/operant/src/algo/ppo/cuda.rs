@@ -1,8 +1,8 @@
 //! PPO wholly on a GPU, for envs over lanes and small networks: the kernels of `collect.cu` and `learn.cu` after those of
-//! the env.
+//! the env, with products in bf16 (`bf16.cu`), tf32, or three tf32 products for one of f32 (`tf32.cu`).
 //!
 //! An iteration is six launches (more while statistics of observations are young) and one copy of a few hundred numbers to
-//! the host. What it learns is what [`Ppo`](super::Ppo) learns, with other random numbers, bf16 products and statistics that
+//! the host. What it learns is what [`Ppo`](super::Ppo) learns, with other random numbers, its own products and statistics that
 //! are merged per launch; checkpoints of the two are the same.
 
 mod normalise;
@@ -306,6 +306,7 @@ pub fn cuda_source(
     network: &NetworkSettings,
     settings: &Settings,
     num_envs: usize,
+    precision: Precision,
     part: Part,
 ) -> Result<String> {
     let spec = entry.spec();
@@ -313,7 +314,7 @@ pub fn cuda_source(
     let text = entry.cuda_source(&[], &shape)?;
     let text = text.ok_or_else(|| unserved(&format!("env {}", spec.name)))?;
     let architecture = network.architecture(&spec, None)?;
-    let shape = Shape::new(&architecture, &spec, num_envs).map_err(|what| unserved(&what))?;
+    let shape = Shape::new(&architecture, &spec, num_envs, precision).map_err(|what| unserved(&what))?;
     shape.source(&text, &architecture.build()?.graph.params(0)?, settings, part)
 }
 
@@ -328,7 +329,7 @@ pub fn check_cuda(
     let settings = read(settings)?;
     settings.check(num_envs)?;
     check(&settings, num_envs, precision)?;
-    cuda_source(entry, network, &settings, num_envs, Part::Learning).map(drop)
+    cuda_source(entry, network, &settings, num_envs, precision, Part::Learning).map(drop)
 }
 
 fn unserved(what: &str) -> Error {
@@ -346,9 +347,8 @@ fn check(settings: &Settings, num_envs: usize, precision: Precision) -> Result<(
     if let Some((key, _)) = unserved_keys.iter().find(|(_, set)| *set) {
         return Err(unserved(&format!("ppo.{key}")));
     }
-    if precision != Precision::Bf16 {
-        let got = precision.name();
-        return Err(Error::Invalid(format!("precision = \"{got}\": on a GPU wanted bf16 (--precision bf16)")));
+    if precision == Precision::F16 {
+        return Err(Error::Invalid("precision = \"f16\": on a GPU wanted bf16, tf32 or f32 (--precision bf16)".into()));
     }
     if !num_envs.is_multiple_of(TILE) || !settings.minibatch_size.is_multiple_of(TILE) {
         return Err(Error::Invalid(format!(
@@ -378,7 +378,7 @@ impl PpoCuda {
         let architecture = network.architecture(&spec, None)?;
         let (net, head) = (architecture.build()?, Head::new(&spec));
         let params = net.graph.params(seed)?;
-        let shape = Shape::new(&architecture, &spec, n).map_err(|what| unserved(&what))?;
+        let shape = Shape::new(&architecture, &spec, n, precision).map_err(|what| unserved(&what))?;
         let Some(envs) = env.on_gpu() else { return Err(Error::Invalid("envs that are not on a GPU".into())) };
         let gpu = Arc::clone(envs.gpu());
         let (major, minor) = gpu.info().capability;

@@ -3,6 +3,24 @@
 
 /* STATISTICS: policy loss, value loss, entropy, -ln ratio, ratio - 1 - ln ratio, clipped, the gradient's norm; one unused. */
 
+/* ---- Order of samples: blocks of 16 envs of one step, by the steps of data/shuffle.rs ---- */
+
+struct Order {
+    uint32_t len, mask, shift, unused;
+    uint32_t factors[4], offsets[4];
+};
+FN uint32_t index_at(const Order &o, uint32_t place) {
+    uint32_t x = place;
+    do {
+#pragma unroll
+        for (int r = 0; r < 4; r++) {
+            x = (x * o.factors[r] + o.offsets[r]) & o.mask;
+            x ^= x >> o.shift;
+        }
+    } while (x >= o.len);
+    return x;
+}
+
 struct LearnArgs {
     Rollout rollout;
     NetWords *image;               /* [2] */
@@ -18,14 +36,6 @@ struct LearnArgs {
     uint32_t normalise, clip_value;
     Order orders[MAX_EPOCHS];
 };
-
-/* What a warp reads of 16 samples; the last column is the log-probability for the policy, the old value for the value. */
-struct TileData {
-    float obs[16 * OBS];
-    float action[16 * (CONTINUOUS ? OUT : 1)];
-    float advantage[16], old[16];
-};
-#define TILE_CHUNKS ((int)sizeof(TileData) / 16)
 
 #if PART != COLLECTING
 
@@ -71,25 +81,6 @@ FN void wait(uint32_t *meeting, uint32_t &target) {
     __syncthreads();
 }
 
-/* The gradients that a warp has added up. */
-struct Gradients {
-    float w2[KS][NT][4];
-    float first[KS][4]; /* W1, b1 */
-#if !SHARED_COLUMNS
-    float last[KS][4]; /* b2, W3 transposed */
-#endif
-    float b3[2];
-#if CONTINUOUS
-    float log_std[2];
-#endif
-};
-
-#if SHARED_COLUMNS
-#define LAST first
-#else
-#define LAST last
-#endif
-
 /* Over the four lanes of a row. */
 FN float quad_sum(float x) {
 #if ONE_LANE
@@ -116,10 +107,12 @@ FN void policy_slopes(const LearnArgs &a, const TileData *tile, int g, int t, fl
     const bool second = t != FIRST_OUTPUT / 2;
     const float u0 = __shfl_xor_sync(0xFFFFFFFFu, y[2], 1), u1 = __shfl_xor_sync(0xFFFFFFFFu, y[3], 1);
     if (second) y[0] = u0, y[1] = u1;
+#else
+    const bool second = false;
 #endif
 #pragma unroll
     for (int r = 0; r < 2 - ROWS_APART; r++) {
-        const int at = g + 8 * (ROWS_APART ? second : r);
+        const int at = g + 8 * (r + second);
         const float old = tile->old[at], advantage = (tile->advantage[at] - mean) * scale;
         float *u = y + 2 * r;
         float log_prob, entropy;
@@ -191,70 +184,6 @@ FN void value_slopes(const LearnArgs &a, const TileData *tile, int g, int t, flo
         if (counts && t == FIRST_OUTPUT / 2) statistics[32] += 0.5f * squared;
         y[2 * r] = y[2 * r + 1] = 0.0f;
         if (t == FIRST_OUTPUT / 2) y[2 * r + FIRST_OUTPUT % 2] = by_value * a.value * share;
-    }
-}
-
-/* The way back: from dy to the gradients of all weights. */
-FN void backward(const NetWords *net, int lane, uint32_t x0, uint32_t x1, const uint32_t *h1, const uint32_t *h2,
-                 const float *dy, Gradients &d) {
-    /* Each `minus_back` turns the sign: it is turned before in dy, and in x beside the second one. */
-    const uint32_t dy0 = pack2(dy[0], dy[1]), dy1 = pack2(dy[2], dy[3]), sign = 0x80008000u;
-    d.b3[0] += dy[0] + dy[2];
-    d.b3[1] += dy[1] + dy[3];
-    const uint32_t ones = lane / 4 == B2_COLUMN ? BF16_ONES : 0u;
-    uint32_t dz[KS * 4];
-#pragma unroll
-    for (int n = 0; n < NT; n++) {
-        float c[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-        mma8(c, dy0 ^ sign, dy1 ^ sign, net->w3_back[n * 32 + lane]);
-        const int at = n / 2 * 4 + n % 2 * 2;
-        dz[at] = minus_back(c[0], c[1], h2[at]);
-        dz[at + 1] = minus_back(c[2], c[3], h2[at + 1]);
-    }
-    {
-        const uint32_t b0 = turn(dy0), b1 = turn(dy1);
-#pragma unroll
-        for (int m = 0; m < KS; m++) {
-            const uint32_t left[4] = {turn(h2[4 * m]), turn(h2[4 * m + 2]), turn(h2[4 * m + 1]), turn(h2[4 * m + 3])};
-            mma16(d.LAST[m], left, b0, b1);
-        }
-    }
-    {
-        const uint32_t b0 = turn(x0 ^ sign), b1 = turn(x1 ^ sign);
-        float c[NT][4] = {};
-#pragma unroll
-        for (int j = 0; j < KS / 2; j++) {
-            uint4 w[NT];
-#pragma unroll
-            for (int n = 0; n < NT; n++) w[n] = net->w2_back[(n * (KS / 2) + j) * 32 + lane];
-#pragma unroll
-            for (int n = 0; n < NT; n++) mma16(c[n], dz + 8 * j, w[n].x, w[n].y);
-#pragma unroll
-            for (int n = 0; n < NT; n++) mma16(c[n], dz + 8 * j + 4, w[n].z, w[n].w);
-        }
-#pragma unroll
-        for (int m = 0; m < KS; m++) {
-            const float *even = c[2 * m], *odd = c[2 * m + 1];
-            const uint32_t left[4] = {
-                turn(minus_back(even[0], even[1], h1[4 * m])), turn(minus_back(odd[0], odd[1], h1[4 * m + 2])),
-                turn(minus_back(even[2], even[3], h1[4 * m + 1])), turn(minus_back(odd[2], odd[3], h1[4 * m + 3]))};
-            mma16(d.first[m], left, b0, b1);
-        }
-    }
-    {
-        uint32_t right[NT * 2];
-#pragma unroll
-        for (int n = 0; n < NT; n++) {
-            right[2 * n] = turn(h1[n / 2 * 4 + n % 2 * 2]);
-            right[2 * n + 1] = turn(h1[n / 2 * 4 + n % 2 * 2 + 1]);
-        }
-#pragma unroll
-        for (int m = 0; m < KS; m++) {
-            const uint32_t left[4] = {turn(dz[4 * m]), turn(dz[4 * m + 2]), turn(dz[4 * m + 1]), turn(dz[4 * m + 3])};
-            mma16(d.LAST[m], left, ones, ones);
-#pragma unroll
-            for (int n = 0; n < NT; n++) mma16(d.w2[m][n], left, right[2 * n], right[2 * n + 1]);
-        }
     }
 }
 
@@ -351,8 +280,10 @@ extern "C" __global__ void __launch_bounds__(LEARN_THREADS, 1) learn(const Learn
     float *few = (float *)(scales + MAX_UPDATES);            /* [LEARN_WARPS, 8] */
     Order *orders = (Order *)(few + LEARN_WARPS * 8);        /* [MAX_EPOCHS] */
     Source *sources = (Source *)(orders + MAX_EPOCHS);       /* [2, TILE_CHUNKS] */
-    float2 *sum = (float2 *)(sources + 2 * TILE_CHUNKS);     /* [PAIRS] */
-    float *statistics_of_all = (float *)sum;                 /* [LEARN_WARPS, 6, 32], while there are tiles */
+    /* While there are tiles: [LEARN_WARPS, 6, 32] statistics, and what warps keep of theirs. Then, in the same place, sums. */
+    float *statistics_of_all = (float *)(sources + 2 * TILE_CHUNKS);
+    unsigned char *kept_of_all = (unsigned char *)(statistics_of_all + LEARN_WARPS * 6 * 32);
+    float2 *sum = (float2 *)statistics_of_all; /* [PAIRS] */
     const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32, g = lane / 4, t = lane % 4;
     /* Warps 2k and 2k + 1 take the same samples, one for the policy and one for the value; of the two warps of a scheduler,
        warp and warp + 4, one takes each. */
@@ -439,15 +370,16 @@ extern "C" __global__ void __launch_bounds__(LEARN_THREADS, 1) learn(const Learn
             }
             __syncwarp();
             const TileData *tile = mine + i % 2;
-            const uint32_t x0 = observed(tile->obs + g * OBS, t), x1 = observed(tile->obs + (g + 8) * OBS, t);
-            uint32_t h1[KS * 4], h2[KS * 4];
+            uint32_t x[X_WORDS];
+            Kept kept = kept_in(kept_of_all + warp * KEPT_BYTES);
             float y[4];
-            forward(net, lane, x0, x1, h1, h2, y);
+            observed(tile->obs + g * OBS, tile->obs + (g + 8) * OBS, t, x);
+            forward<true>(net, lane, x, kept, y);
             if (critic)
                 value_slopes(a, tile, g, t, share, y, last, statistics);
             else
                 policy_slopes(a, tile, g, t, scale.x, scale.y, share, log_std, y, last, statistics, d);
-            backward(net, lane, x0, x1, h1, h2, y, d);
+            backward(net, lane, tile, x, kept, y, d);
             __syncwarp();
         }
         if (!last && count > 0) fetch(update + 1, 0);
