@@ -1,13 +1,12 @@
 /* PPO wholly on the GPU for small networks: separate policy and value networks of two hidden layers of HID (32 or 64),
    products on tensor cores with sums in f32, f32 master weights. After normalise.cu: this text, then bf16.cu or tf32.cu, which
-   are a tile's way through a network and back, then kernels: collect.cu and learn.cu. Defined before this text, beside what adapter.cu asks for: HID OUT (logits, or numbers of an action) CONTINUOUS RELU
-   TILES (16-env tiles of a warp in `collect`) WARPS (of a block in `collect`) TOLD (envs whose episodes are told), the
-   offset of every tensor among the parameters: AW1 AB1 AW2 AB2 AW3 AB3 CW1 CB1 CW2 CB2 CW3 CB3 LOG_STD, and the sizes
-   that the last lines hold to those of algo/ppo/cuda.rs. Of the two PARTs, COLLECTING and LEARNING, each is compiled by itself, both at
-   the same time.
+   are a tile's way through a network and back, then kernels: collect.cu and learn.cu. Defined before this text, beside what
+   adapter.cu asks for: HID OUT (logits, or numbers of an action) CONTINUOUS RELU TILES (16-env tiles of a warp in `collect`)
+   WARPS (of a block in `collect`) TOLD (envs whose episodes are told) PASSES (products for one: 3 for f32), the offset of every
+   tensor among the parameters: AW1 AB1 AW2 AB2 AW3 AB3 CW1 CB1 CW2 CB2 CW3 CB3 LOG_STD, and the sizes that the last lines
+   hold to those of algo/ppo/cuda.rs. Of the two PARTs, COLLECTING and LEARNING, each is compiled by itself, both at the same time.
 
-   A tile is 16 samples, the rows of an mma. Fragments: lane = 4 * g + t holds rows g and g + 8, columns 2t and 2t + 1. The sums of
-   one layer are, packed, the left operand of the next. One column of an observation is 1, so that sums of gradients over
+   A tile is 16 samples, the rows of an mma. Fragments: lane = 4 * g + t holds rows g and g + 8, columns 2t and 2t + 1. One column of an observation is 1, so that sums of gradients over
    samples (biases) come with the products. Where they fit, the gradients of W1, b1, b2 and W3 share the eight columns of
    one product: registers are what limits `learn`. */
 static_assert(OBS <= 7 && OUT <= 7 && (HID == 32 || HID == 64), "shapes that these kernels serve");
@@ -30,6 +29,8 @@ static_assert(OBS <= 7 && OUT <= 7 && (HID == 32 || HID == 64), "shapes that the
 FN float activate(float x) {
 #if RELU
     return fmaxf(x, 0.0f);
+#elif PASSES == 3
+    return tanhf(x);
 #else
     float y;
     asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
