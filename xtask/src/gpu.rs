@@ -28,18 +28,25 @@ struct Speed {
     what: &'static str,
     words: &'static str,
     key: &'static str,
+    unit: &'static str,
     target: f64,
+    /// Whether less is better.
+    least: bool,
 }
 
 const fn raw(what: &'static str, words: &'static str, target: f64) -> Speed {
-    Speed { what, words, key: "steps_per_gpu_s", target }
+    Speed { what, words, key: "steps_per_gpu_s", unit: "steps/s", target, least: false }
 }
 
 const fn ppo(what: &'static str, words: &'static str, target: f64) -> Speed {
-    Speed { what, words, key: "sps", target }
+    Speed { what, words, key: "sps", unit: "steps/s", target, least: false }
 }
 
-const SPEEDS: [Speed; 11] = [
+const fn most(what: &'static str, words: &'static str, key: &'static str, unit: &'static str, target: f64) -> Speed {
+    Speed { what, words, key, unit, target, least: true }
+}
+
+const SPEEDS: [Speed; 16] = [
     raw("CartPole, 8,192 envs", "env cartpole --num-envs 8192", 20e9),
     raw("CartPole, 131,072 envs", "env cartpole --num-envs 131072", 100e9),
     raw("CartPole, 1,048,576 envs", "env cartpole --num-envs 1048576", 110e9),
@@ -51,7 +58,21 @@ const SPEEDS: [Speed; 11] = [
     ppo("PPO, 65,536 x 16", "ppo cartpole --num-envs 65536 --num-steps 16 --no-solve", 800e6),
     ppo("PPO, 8,192 x 32", "ppo cartpole --num-envs 8192 --num-steps 32 --no-solve", 550e6),
     ppo("PPO, 2,048 x 128", "ppo cartpole --num-envs 2048 --num-steps 128 --no-solve", 450e6),
+    ppo("PPO in tf32, 65,536 x 16", "ppo cartpole --precision tf32 --num-envs 65536 --num-steps 16 --no-solve", 250e6),
+    most(
+        "Time between kernels, PPO 65,536 x 16",
+        "ppo cartpole --num-envs 65536 --num-steps 16 --no-solve",
+        "other_share",
+        "of the time",
+        0.05,
+    ),
+    most("Mean last return of all envs 475 after start-up, seed 1", SOLVE_1, "all_envs_s", "s", 0.02),
+    most("Mean last return of all envs 475 after start-up, seed 2", SOLVE_2, "all_envs_s", "s", 0.02),
+    most("Mean last return of all envs 475 after start-up, seed 3", SOLVE_3, "all_envs_s", "s", 0.02),
 ];
+const SOLVE_1: &str = "ppo cartpole --num-envs 2048 --num-steps 64 --set ppo.learning_rate=2e-3 --set seed=1";
+const SOLVE_2: &str = "ppo cartpole --num-envs 2048 --num-steps 64 --set ppo.learning_rate=2e-3 --set seed=2";
+const SOLVE_3: &str = "ppo cartpole --num-envs 2048 --num-steps 64 --set ppo.learning_rate=2e-3 --set seed=3";
 
 /// A line of the table.
 #[derive(Clone, Debug, PartialEq)]
@@ -101,7 +122,12 @@ fn number(x: f64) -> String {
         size if size >= 1e6 => (x / 1e6, " M"),
         _ => (x, ""),
     };
-    format!("{scaled:.*}{unit}", if scaled.abs() >= 100.0 { 0 } else { 2 })
+    let digits = match scaled.abs() {
+        size if size >= 100.0 => 0,
+        size if size < 0.1 => 4,
+        _ => 2,
+    };
+    format!("{scaled:.digits$}{unit}")
 }
 
 /// What the words ask for.
@@ -224,7 +250,7 @@ fn measure(operant: &Path, speed: &Speed, seconds: &str) -> Verdict {
     command.arg("bench").args(speed.words.split(' '));
     command.args(["--device", "cuda", "--seconds", seconds, "--json"]);
     let measured = capture(&mut command).and_then(|json| read(&json, speed.key));
-    Verdict { what: speed.what.to_owned(), unit: "steps/s", target: speed.target, measured, least: false }
+    Verdict { what: speed.what.to_owned(), unit: speed.unit, target: speed.target, measured, least: speed.least }
 }
 
 fn read(json: &str, key: &str) -> Result<f64, String> {
@@ -276,7 +302,10 @@ mod tests {
             of(Err("broke".into()), true).json(),
             "{\"what\": \"x\", \"unit\": \"s\", \"target\": 3, \"measured\": null, \"met\": false}"
         );
-        assert_eq!([number(148.2e9), number(6.7e8), number(-83.4)], ["148 G", "670 M", "-83.40"]);
+        assert_eq!(
+            [number(148.2e9), number(6.7e8), number(-83.4), number(0.0103)],
+            ["148 G", "670 M", "-83.40", "0.0103"]
+        );
     }
 
     #[test]

@@ -53,7 +53,7 @@ pub(crate) struct Args {
     /// Where it runs: cpu, cuda, cuda:i, or auto: a GPU that has kernels for the run, else the CPU [default: auto].
     #[arg(long)]
     device: Option<String>,
-    /// What matrix products read: f32, bf16, f16 or auto.
+    /// What matrix products read: f32, tf32 (GPUs), bf16, f16 or auto.
     #[arg(long)]
     precision: Option<String>,
     /// What ends the run early: solved or steps (nothing).

@@ -7,7 +7,7 @@ use operant::config;
 use operant::device::cuda;
 use operant::env;
 use operant::lanes::Math;
-use operant::nn::Act;
+use operant::nn::{Act, Precision};
 use operant::run::{Config, Play, SHIPPED, Until, build_algorithm, build_env, build_pool, evaluate};
 
 const SERVED: [&str; 5] = ["cartpole", "mountaincar", "mountaincar_continuous", "pendulum", "acrobot"];
@@ -20,7 +20,7 @@ fn every_kernel_compiles() {
         let network = NetworkSettings { hidden: vec![[64, 32][i % 2]; 2], activation, ..NetworkSettings::default() };
         // One env for every architecture, the others for one each: compiling takes seconds.
         let archs = ["sm_90", "sm_80", "sm_120"];
-        for arch in if i == 0 { &archs[..] } else { &archs[i % 3..][..1] } {
+        for (j, arch) in if i == 0 { &archs[..] } else { &archs[i % 3..][..1] }.iter().enumerate() {
             let settings = ppo::Settings {
                 normalize_obs: i % 2 == 1 || i == 2,
                 normalize_reward: i > 0 && i < 4,
@@ -28,7 +28,9 @@ fn every_kernel_compiles() {
             };
             for part in [ppo::Part::Collecting, ppo::Part::Learning] {
                 let num_envs = [1024, 65_536][i % 2];
-                let source = ppo::cuda_source(env::find(name).unwrap(), &network, &settings, num_envs, part).unwrap();
+                let precision = [Precision::Bf16, Precision::Tf32, Precision::F32][(i + j) % 3];
+                let entry = env::find(name).unwrap();
+                let source = ppo::cuda_source(entry, &network, &settings, num_envs, precision, part).unwrap();
                 let cubin = cuda::compile(name, &source, arch, Math::Fast).unwrap();
                 assert!(cubin.starts_with(b"\x7fELF"), "{name} {arch} {part:?}");
             }
@@ -41,7 +43,7 @@ fn what_has_no_kernel_is_said() {
     let source = |name: &str, network: &NetworkSettings| {
         let settings = ppo::Settings::default();
         let entry = env::find(name).unwrap();
-        ppo::cuda_source(entry, network, &settings, 1024, ppo::Part::Learning).unwrap_err().to_string()
+        ppo::cuda_source(entry, network, &settings, 1024, Precision::Bf16, ppo::Part::Learning).unwrap_err().to_string()
     };
     let network = NetworkSettings::default();
     assert!(source("gridworld", &network).contains("env gridworld has no kernel"), "{}", source("gridworld", &network));

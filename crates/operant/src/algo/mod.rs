@@ -92,6 +92,8 @@ pub struct Report {
     pub ended: Vec<Ended>,
     /// The last episodes of the run.
     pub episodes: Episodes,
+    /// The mean of the last returns of all envs; NaN unless each has one and the algorithm knows them.
+    pub last_returns: f64,
     /// The envs are still easier than the run asks for: nothing counts as solved or best.
     pub preparing: bool,
     /// What the best checkpoint is chosen by where no episodes are played, if it is known this time; the larger the better.
@@ -120,6 +122,7 @@ impl Report {
             values: vec![f64::NAN; metrics],
             ended: Vec::with_capacity(SHOWN_EPISODES),
             episodes: Episodes::default(),
+            last_returns: f64::NAN,
             preparing: false,
             score: None,
             note: None,

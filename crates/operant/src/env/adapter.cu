@@ -2,7 +2,9 @@
    STATE OBS ACTIONS CHOICES (0 unless masked), LIMIT (0 for none), AUTORESET (one of the three below), DRAWS (whether a
    step draws random numbers), BLOCK (threads), the sizes of the arguments, ENV_STEP ENV_RESET ENV_OBSERVE ENV_LEGAL,
    random_action(dim, word). With FUNCTIONS_ONLY there are no kernels: other text goes on from here.
-   One thread per env. State lies in columns, [STATE + 6, pitch] words, so that a warp reads whole lines. */
+   One thread per env. State lies in columns, [STATE + 6, pitch] words, so that a warp reads whole lines; four more words hold
+   the seed of all envs, if they share one: reading it there spares most lines that only resets would read. Rows are stored
+   past the cache, which the state then keeps. */
 #define SAME_STEP 0
 #define NEXT_STEP 1
 #define DISABLED 2
@@ -13,6 +15,9 @@
 #define EPISODE (STATE + 2)
 #define PENDING (STATE + 3)
 #define SEED (STATE + 4)
+
+/* Whether all envs share a seed, and its two words. */
+#define SHARED_SEED(envs) ((envs).words + (size_t)(STATE + 6) * (envs).pitch)
 
 /* Episodes that ended: integers, so that the order of additions does not show. */
 struct Totals {
@@ -94,6 +99,12 @@ FN void store_state(const Envs &envs, uint32_t i, const int32_t *s) {
 
 FN int32_t load_own(const Envs &envs, int column, uint32_t i) { return envs.words[(size_t)column * envs.pitch + i]; }
 
+FN void load_seed(const Envs &envs, uint32_t i, int32_t *seed) {
+    const int32_t *shared = SHARED_SEED(envs);
+    seed[0] = shared[1], seed[1] = shared[2];
+    if (!shared[0]) seed[0] = load_own(envs, SEED, i), seed[1] = load_own(envs, SEED + 1, i);
+}
+
 FN void store_own(const Envs &envs, int column, uint32_t i, int32_t word) {
     envs.words[(size_t)column * envs.pitch + i] = word;
 }
@@ -112,11 +123,11 @@ FN int32_t load_action(const StepArgs &a, size_t k) {
    warp come here. */
 FN void store_obs(float *to, uint32_t at, int here, const float *obs) {
 #if OBS == 1
-    if (here) to[at] = obs[0];
+    if (here) __stcs(to + at, obs[0]);
 #elif OBS == 2
-    if (here) ((float2 *)to)[at] = make_float2(obs[0], obs[1]);
+    if (here) __stcs((float2 *)to + at, make_float2(obs[0], obs[1]));
 #elif OBS == 4
-    if (here) ((float4 *)to)[at] = make_float4(obs[0], obs[1], obs[2], obs[3]);
+    if (here) __stcs((float4 *)to + at, make_float4(obs[0], obs[1], obs[2], obs[3]));
 #elif OBS * BLOCK <= 12288
     __shared__ float staged[OBS * BLOCK];
     const uint32_t lane = threadIdx.x % 32;
@@ -129,7 +140,7 @@ FN void store_obs(float *to, uint32_t at, int here, const float *obs) {
     float *first = to + (size_t)(at - lane) * OBS;
 #pragma unroll
     for (int k = 0; k < OBS; k++)
-        if (k * 32 + lane < numbers) first[k * 32 + lane] = mine[k * 32 + lane];
+        if (k * 32 + lane < numbers) __stcs(first + k * 32 + lane, mine[k * 32 + lane]);
 #else
     if (here)
         for (int k = 0; k < OBS; k++) to[(size_t)at * OBS + k] = obs[k];
@@ -146,9 +157,9 @@ FN void store_legal(uint8_t *to, uint32_t at, const int32_t *s) {
 }
 
 FN void store_step(const Row &row, uint32_t at, const Step &step) {
-    row.reward[at] = step.reward;
-    row.terminated[at] = (uint8_t)step.terminated;
-    row.truncated[at] = (uint8_t)step.truncated;
+    __stcs(row.reward + at, step.reward);
+    __stcs(row.terminated + at, (uint8_t)step.terminated);
+    __stcs(row.truncated + at, (uint8_t)step.truncated);
 }
 
 /* The step proper. Tells whether the env is to be reset, and whether its episode ended. */
@@ -214,6 +225,11 @@ extern "C" __global__ void __launch_bounds__(BLOCK) reset(const ResetArgs a) {
     const int here = i < envs.count;
     int32_t s[STATE];
     float obs[OBS];
+    if (i == 0 && a.seeded == 1) {
+        int32_t *shared = SHARED_SEED(envs);
+        shared[0] = a.which == nullptr && a.seeds == nullptr;
+        shared[1] = (int32_t)a.seed, shared[2] = (int32_t)(a.seed >> 32);
+    }
     if (here) {
         if (a.seeded != 2 && (a.which == nullptr || a.which[i] != 0)) {
             int32_t seed[2] = {load_own(envs, SEED, i), load_own(envs, SEED + 1, i)};
@@ -262,8 +278,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) step(const StepArgs a) {
 #pragma unroll
         for (int k = 0; k < ACTIONS; k++) action[k] = load_action(a, (size_t)i * ACTIONS + k);
 #if DRAWS
-        own.seed[0] = load_own(envs, SEED, i);
-        own.seed[1] = load_own(envs, SEED + 1, i);
+        load_seed(envs, i, own.seed);
         own.episode = load_own(envs, EPISODE, i);
 #endif
 #if AUTORESET == NEXT_STEP
@@ -277,9 +292,9 @@ extern "C" __global__ void __launch_bounds__(BLOCK) step(const StepArgs a) {
             add_totals(envs, ended);
         }
         if (resets) {
-            const int32_t seed[2] = {load_own(envs, SEED, i), load_own(envs, SEED + 1, i)};
+            load_seed(envs, i, own.seed);
             const int32_t episode = load_own(envs, EPISODE, i) + 1;
-            ENV_RESET(seed, envs.first_env + i, episode, s);
+            ENV_RESET(own.seed, envs.first_env + i, episode, s);
             own.elapsed = 0;
             own.returned = 0.0f;
             store_own(envs, EPISODE, i, episode);

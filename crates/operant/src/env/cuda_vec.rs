@@ -13,6 +13,8 @@ use crate::error::{Error, Result};
 use crate::lanes::{Column, Columns, Kind, Math, Scalar};
 use std::sync::{Arc, OnceLock};
 
+/// Words of `SHARED_SEED` in `adapter.cu`; zeros: each env has its own.
+const SHARED_SEED: usize = 4;
 /// Slots of `Totals` in `adapter.cu`, of four words each.
 const TOTALS_SLOTS: usize = 1024;
 /// Units of a return in `Totals`.
@@ -142,7 +144,7 @@ pub struct CudaVec {
     /// N rounded up: words of a column.
     pitch: usize,
     first_env: u32,
-    /// `[columns, pitch]`
+    /// `[columns, pitch]`, then the seed of all envs, if they share one.
     words: Buffer<i32>,
     /// `[TOTALS_SLOTS, 4]`
     totals: Buffer<u64>,
@@ -187,7 +189,7 @@ impl CudaVec {
         let pitch = num_envs.next_multiple_of(64);
         let (lower, count) = ("num_envs", num_envs * E::ACTION_DIMS);
         Ok(Self {
-            words: Buffer::new(gpu, own.columns() * pitch, "env states", lower)?,
+            words: Buffer::new(gpu, own.columns() * pitch + SHARED_SEED, "env states", lower)?,
             totals: Buffer::new(gpu, TOTALS_SLOTS * 4, "episode statistics", lower)?,
             row: DeviceRow::new(gpu, &spec, num_envs, 1, true)?,
             fetched: RowBuf::new(&spec, num_envs),
@@ -408,7 +410,7 @@ impl CudaVec {
         }
     }
 
-    /// All words, `[columns, pitch]`.
+    /// All words, `[columns, pitch]` and the shared seed.
     fn fetch_words(&self) -> Result<Vec<i32>> {
         let mut words = vec![0; self.words.len()];
         self.words.download(0, &mut words)?;
@@ -471,6 +473,8 @@ impl VecEnv for CudaVec {
         for column in [self.own.pending(), self.own.returned()] {
             words[column * self.pitch..][..self.pitch].fill(0);
         }
+        // What was written may be of other seeds.
+        words[self.own.columns() * self.pitch] = 0;
         self.words.upload(&words)
     }
 

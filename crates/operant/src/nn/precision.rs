@@ -1,4 +1,4 @@
-//! What products read: f32, or operands rounded to bf16 or f16 with sums in f32.
+//! What products read: f32, or operands rounded to tf32, bf16 or f16 with sums in f32.
 
 use super::elementwise::{Unary, map_in_place};
 use crate::device::Aligned;
@@ -15,6 +15,8 @@ pub enum Precision {
     /// 32 bits throughout.
     #[default]
     F32,
+    /// Operands with 11 bits of mantissa and the range of f32, on a GPU.
+    Tf32,
     /// Operands with 8 bits of mantissa and the range of f32, on AMX tiles.
     Bf16,
     /// Operands with 11 bits of mantissa and a narrow range: losses are scaled. This CPU multiplies them as f32.
@@ -23,12 +25,13 @@ pub enum Precision {
 
 impl Precision {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::F32, Self::Bf16, Self::F16];
+    pub const ALL: [Self; 4] = [Self::F32, Self::Tf32, Self::Bf16, Self::F16];
 
     /// As written on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::F32 => "f32",
+            Self::Tf32 => "tf32",
             Self::Bf16 => "bf16",
             Self::F16 => "f16",
         }
@@ -47,6 +50,7 @@ impl Precision {
     /// What this CPU serves for a request, and why if that is something else.
     pub fn served(self) -> (Self, Option<&'static str>) {
         match self {
+            Self::Tf32 => (Self::F32, Some("tf32 was asked for, which only GPUs have: computing in f32")),
             Self::Bf16 if !amx::available() => {
                 (Self::F32, Some("bf16 was asked for, but this CPU has no AMX tiles: computing in f32"))
             }
@@ -61,7 +65,7 @@ impl FromStr for Precision {
     fn from_str(text: &str) -> Result<Self> {
         let found = Self::ALL.into_iter().find(|precision| precision.name() == text);
         let known = Self::ALL.map(Self::name);
-        found.ok_or_else(|| Error::unknown("precision", text, known, "f32, bf16, f16"))
+        found.ok_or_else(|| Error::unknown("precision", text, known, "f32, tf32, bf16, f16"))
     }
 }
 

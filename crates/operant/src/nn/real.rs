@@ -330,7 +330,7 @@ impl Real for f32 {
 
     fn left_scratch(compute: Compute, view: View) -> Scratch {
         match compute.precision {
-            Precision::F32 => Scratch::default(),
+            Precision::F32 | Precision::Tf32 => Scratch::default(),
             Precision::F16 => Scratch::real(view.rows * view.cols),
             // One chunk more: the last row is read in whole chunks from any column on.
             Precision::Bf16 => Scratch { real: 0, half: view.rows * view.cols.next_multiple_of(CHUNK) + CHUNK },
@@ -340,7 +340,7 @@ impl Real for f32 {
     #[inline]
     fn left_stride(compute: Compute, view: View) -> usize {
         match compute.precision {
-            Precision::F32 => view.stride,
+            Precision::F32 | Precision::Tf32 => view.stride,
             Precision::F16 => view.cols,
             Precision::Bf16 => view.cols.next_multiple_of(CHUNK),
         }
@@ -348,7 +348,7 @@ impl Real for f32 {
 
     fn left<'a>(compute: Compute, view: View, data: &'a [f32], room: Room<'a, f32>) -> Left<'a, f32> {
         match compute.precision {
-            Precision::F32 => Left::Real(data),
+            Precision::F32 | Precision::Tf32 => Left::Real(data),
             Precision::F16 => {
                 for (row, out) in room.real.chunks_exact_mut(view.cols.max(1)).take(view.rows).enumerate() {
                     round_to_f16(compute.backend, &data[row * view.stride..][..view.cols], out);
@@ -372,12 +372,12 @@ impl Real for f32 {
 
     #[inline]
     fn in_place(compute: Compute) -> bool {
-        compute.precision == Precision::F32
+        matches!(compute.precision, Precision::F32 | Precision::Tf32)
     }
 
     fn pieces_scratch(compute: Compute, len: usize) -> Scratch {
         match compute.precision {
-            Precision::F32 | Precision::F16 => Scratch::real(len),
+            Precision::F32 | Precision::Tf32 | Precision::F16 => Scratch::real(len),
             // Pieces are written and operands read in whole chunks.
             Precision::Bf16 => Scratch { real: 0, half: len + 2 * CHUNK },
         }
@@ -385,7 +385,7 @@ impl Real for f32 {
 
     fn stage_piece(compute: Compute, piece: &[f32], at: usize, room: &mut Room<f32>) {
         match compute.precision {
-            Precision::F32 => room.real[at..][..piece.len()].copy_from_slice(piece),
+            Precision::F32 | Precision::Tf32 => room.real[at..][..piece.len()].copy_from_slice(piece),
             Precision::F16 => round_to_f16(compute.backend, piece, &mut room.real[at..][..piece.len()]),
             Precision::Bf16 => amx::rows_to_bf16(1, piece.len(), piece, 0, &mut room.half[at..], 0),
         }
@@ -436,7 +436,7 @@ impl Real for f32 {
     fn outer_scratch(compute: Compute, shape: Outer) -> Scratch {
         let rows = shape.rows.next_multiple_of(CHUNK);
         match compute.precision {
-            Precision::F32 => Scratch::default(),
+            Precision::F32 | Precision::Tf32 => Scratch::default(),
             Precision::F16 => Scratch::real(shape.rows * (shape.m + shape.n)),
             Precision::Bf16 => {
                 Scratch { real: 0, half: shape.m * rows + CHUNK + amx::packed_len(1, shape.rows, shape.n) }
@@ -458,7 +458,7 @@ impl Real for f32 {
             c_row: s.c_row,
         };
         match compute.precision {
-            Precision::F32 => gemm::product(compute.backend, &p, a, b, gemm::Init::Accumulate, c),
+            Precision::F32 | Precision::Tf32 => gemm::product(compute.backend, &p, a, b, gemm::Init::Accumulate, c),
             Precision::F16 => {
                 let (left, right) = room.real.split_at_mut(s.rows * s.m);
                 for row in 0..s.rows {
@@ -499,7 +499,7 @@ impl Real for f32 {
 
     fn packed_len(compute: Compute, k_outer: usize, k_inner: usize, n: usize) -> Scratch {
         match compute.precision {
-            Precision::F32 | Precision::F16 => Scratch::real(gemm::packed_len(k_outer * k_inner, n)),
+            Precision::F32 | Precision::Tf32 | Precision::F16 => Scratch::real(gemm::packed_len(k_outer * k_inner, n)),
             Precision::Bf16 => Scratch { real: 0, half: amx::packed_len(k_outer, k_inner, n) },
         }
     }
@@ -515,7 +515,9 @@ impl Real for f32 {
         out: PackedMut<f32>,
     ) {
         match compute.precision {
-            Precision::F32 => gemm::pack(compute.backend, k_outer * k_inner, n, source, row, col, out.real),
+            Precision::F32 | Precision::Tf32 => {
+                gemm::pack(compute.backend, k_outer * k_inner, n, source, row, col, out.real)
+            }
             Precision::F16 => {
                 gemm::pack(compute.backend, k_outer * k_inner, n, source, row, col, out.real);
                 super::precision::round_to_f16_in_place(compute.backend, out.real);

@@ -158,14 +158,14 @@ fn multiply<R: Real>(
 /// Scratch of [`outer`].
 fn outer_scratch<R: Real>(compute: Compute, shape: Outer) -> Scratch {
     match compute.precision {
-        Precision::F32 => R::packed_len(compute, 1, shape.rows, shape.n),
+        Precision::F32 | Precision::Tf32 => R::packed_len(compute, 1, shape.rows, shape.n),
         _ => R::outer_scratch(compute, shape),
     }
 }
 
 /// [`Real::outer`] with B packed: its rows are often a power of two apart, and so fight for few lines of the nearest cache.
 fn outer<R: Real>(compute: Compute, s: Outer, a: &[R], b: &[R], room: Room<R>, c: &mut [R]) {
-    if compute.precision != Precision::F32 {
+    if !matches!(compute.precision, Precision::F32 | Precision::Tf32) {
         return R::outer(compute, s, a, b, room, c);
     }
     let packed = room.real;

@@ -23,7 +23,7 @@ pub struct Settings {
     pub until: Until,
     /// Threads; 0 for as many as the machine has.
     pub threads: usize,
-    /// What matrix products read: f32, bf16, f16, or auto for the fastest here.
+    /// What matrix products read: f32, tf32 (GPUs), bf16, f16, or auto for the fastest here.
     pub precision: String,
     /// Where the run lives: cpu, cuda, cuda:i, or auto: a GPU that has kernels for it, else the CPU.
     pub device: String,
@@ -298,7 +298,10 @@ mod tests {
         assert!(stride.contains("did you mean \"telemetry.gradient_stride\"?"), "{stride}");
         assert_eq!(message(&["gravity=3"]), "unknown key \"gravity\"; did you mean \"env.gravity\"?");
         assert_eq!(message(&["num_envs=0"]), "num_envs = 0: wanted 1..=16777216");
-        assert_eq!(message(&["precision=f31"]), "unknown precision \"f31\"; did you mean \"f32\"? (f32, bf16, f16)");
+        assert_eq!(
+            message(&["precision=f31"]),
+            "unknown precision \"f31\"; did you mean \"f32\"? (f32, tf32, bf16, f16)"
+        );
         assert_eq!(message(&["env.gravity=heavy"]), "env.gravity = \"heavy\": wanted a number, true or false");
         assert_eq!(message(&["ppo=1"]), "ppo = 1: wanted a table, as in [ppo]");
         assert_eq!(message(&["until=never"]), "until = \"never\": wanted solved or steps");

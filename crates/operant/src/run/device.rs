@@ -73,7 +73,7 @@ mod tests {
         }
         for (words, wanted) in [
             (&["device=cuda", "network.hidden=[256]"][..], "network.hidden"),
-            (&["device=cuda", "precision=f32"], "bf16"),
+            (&["device=cuda", "precision=f16"], "bf16"),
             (&["device=cuda", "ppo.popart=true"], "popart"),
         ] {
             let mut over = Table::new();

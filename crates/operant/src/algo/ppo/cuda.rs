@@ -1,8 +1,8 @@
 //! PPO wholly on a GPU, for envs over lanes and small networks: the kernels of `collect.cu` and `learn.cu` after those of
-//! the env.
+//! the env, with products in bf16 (`bf16.cu`), tf32, or three tf32 products for one of f32 (`tf32.cu`).
 //!
 //! An iteration is six launches (more while statistics of observations are young) and one copy of a few hundred numbers to
-//! the host. What it learns is what [`Ppo`](super::Ppo) learns, with other random numbers, bf16 products and statistics that
+//! the host. What it learns is what [`Ppo`](super::Ppo) learns, with other random numbers, its own products and statistics that
 //! are merged per launch; checkpoints of the two are the same.
 
 mod normalise;
@@ -16,7 +16,7 @@ use super::{METRICS, OptimizerName, Reported, Settings, State, from_bits, not_fi
 use crate::algo::{Curiosity, NetworkSettings};
 use crate::config::Table;
 use crate::data::{Running, Shuffle};
-use crate::device::cuda::{Buffer, DevicePtr, Event, Gpu, Kernel, Params as KernelParams};
+use crate::device::cuda::{Buffer, DevicePtr, Event, Gpu, HostBuffer, Kernel, Params as KernelParams};
 use crate::env::{self, AutoReset, EnvsPointers, RowBuf, Seeds, Spec, VecEnv, emit};
 use crate::error::{Error, Result};
 use crate::lanes::{Backend, Math};
@@ -42,6 +42,10 @@ const TOLD: usize = 128;
 const MOST: usize = 7;
 /// Envs from which on a warp of `collect` takes two tiles.
 const MANY_ENVS: usize = 32_768;
+/// Blocks of `evaluate` per multiprocessor.
+const EVALUATE_BLOCKS: u32 = 3;
+/// Sums that the last returns of all envs are added up in.
+const STANDING_SLOTS: usize = 64;
 
 /// `Rollout` of `collect.cu`.
 #[derive(Clone, Copy)]
@@ -100,6 +104,8 @@ struct EvaluateArgs {
 #[repr(C)]
 struct EstimateArgs {
     rollout: RolloutPointers,
+    finished: FinishedPointers,
+    standing: DevicePtr,
     envs: u32,
     steps: u32,
     gamma: f32,
@@ -145,6 +151,7 @@ struct TellArgs {
     envs: EnvsPointers,
     finished: FinishedPointers,
     report: DevicePtr,
+    standing: DevicePtr,
     told: DevicePtr,
 }
 
@@ -194,7 +201,10 @@ struct Buffers {
     statistics: Buffer<f32>,
     report: Buffer<f32>,
     barrier: Buffer<u32>,
-    told: Buffer<f32>,
+    /// Last returns of all envs, by [`STANDING_SLOTS`].
+    standing: Buffer<u64>,
+    /// Where the host reads what the GPU tells.
+    told: HostBuffer<f32>,
 }
 
 impl Buffers {
@@ -224,7 +234,8 @@ impl Buffers {
             statistics: small(blocks * STATISTICS, "statistics")?,
             report: small(STATISTICS, "a report")?,
             barrier: Buffer::new(gpu, 1, "a barrier", "num_envs")?,
-            told: small(STATISTICS + 3 * TOLD + 1, "a report")?,
+            standing: Buffer::new(gpu, 2 * STANDING_SLOTS, "returns of episodes", "num_envs")?,
+            told: HostBuffer::new(gpu, STATISTICS + 3 * TOLD + 3, "a report")?,
         })
     }
 
@@ -253,6 +264,7 @@ impl Buffers {
         self.length.zero()?;
         self.episodes.zero()?;
         self.report.zero()?;
+        self.standing.zero()?;
         self.barrier.zero()
     }
 }
@@ -294,6 +306,7 @@ pub fn cuda_source(
     network: &NetworkSettings,
     settings: &Settings,
     num_envs: usize,
+    precision: Precision,
     part: Part,
 ) -> Result<String> {
     let spec = entry.spec();
@@ -301,7 +314,7 @@ pub fn cuda_source(
     let text = entry.cuda_source(&[], &shape)?;
     let text = text.ok_or_else(|| unserved(&format!("env {}", spec.name)))?;
     let architecture = network.architecture(&spec, None)?;
-    let shape = Shape::new(&architecture, &spec, num_envs).map_err(|what| unserved(&what))?;
+    let shape = Shape::new(&architecture, &spec, num_envs, precision).map_err(|what| unserved(&what))?;
     shape.source(&text, &architecture.build()?.graph.params(0)?, settings, part)
 }
 
@@ -316,7 +329,7 @@ pub fn check_cuda(
     let settings = read(settings)?;
     settings.check(num_envs)?;
     check(&settings, num_envs, precision)?;
-    cuda_source(entry, network, &settings, num_envs, Part::Learning).map(drop)
+    cuda_source(entry, network, &settings, num_envs, precision, Part::Learning).map(drop)
 }
 
 fn unserved(what: &str) -> Error {
@@ -334,9 +347,8 @@ fn check(settings: &Settings, num_envs: usize, precision: Precision) -> Result<(
     if let Some((key, _)) = unserved_keys.iter().find(|(_, set)| *set) {
         return Err(unserved(&format!("ppo.{key}")));
     }
-    if precision != Precision::Bf16 {
-        let got = precision.name();
-        return Err(Error::Invalid(format!("precision = \"{got}\": on a GPU wanted bf16 (--precision bf16)")));
+    if precision == Precision::F16 {
+        return Err(Error::Invalid("precision = \"f16\": on a GPU wanted bf16, tf32 or f32 (--precision bf16)".into()));
     }
     if !num_envs.is_multiple_of(TILE) || !settings.minibatch_size.is_multiple_of(TILE) {
         return Err(Error::Invalid(format!(
@@ -366,7 +378,7 @@ impl PpoCuda {
         let architecture = network.architecture(&spec, None)?;
         let (net, head) = (architecture.build()?, Head::new(&spec));
         let params = net.graph.params(seed)?;
-        let shape = Shape::new(&architecture, &spec, n).map_err(|what| unserved(&what))?;
+        let shape = Shape::new(&architecture, &spec, n, precision).map_err(|what| unserved(&what))?;
         let Some(envs) = env.on_gpu() else { return Err(Error::Invalid("envs that are not on a GPU".into())) };
         let gpu = Arc::clone(envs.gpu());
         let (major, minor) = gpu.info().capability;
@@ -390,9 +402,9 @@ impl PpoCuda {
         let kernels = Kernels {
             prepare: module.kernel("prepare")?,
             collect: module.kernel("collect")?.with_shared(shape.collect_shared())?,
-            evaluate: module.kernel("evaluate")?.with_shared(2 * shape.net_bytes())?,
+            evaluate: module.kernel("evaluate")?.with_shared(shape.net_bytes())?,
             estimate: module.kernel("estimate")?,
-            learn: learning.kernel("learn")?.with_shared(shape.learn_shared(settings.update_epochs as usize))?,
+            learn: learning.kernel("learn")?.with_shared(shape.learn_shared())?,
             tell: module.kernel("tell")?,
         };
         let normaliser = Normaliser::new(&gpu, &module, &settings, shape.obs, [n, shape.collect_warps(n)])?;
@@ -410,7 +422,7 @@ impl PpoCuda {
             iteration: 0,
             updates: 0,
             barrier: 0,
-            told: vec![0.0; STATISTICS + 3 * TOLD + 1],
+            told: vec![0.0; STATISTICS + 3 * TOLD + 3],
             heard: vec![0; TOLD],
             ended: 0,
             settings,
@@ -520,8 +532,9 @@ impl PpoCuda {
             collect.first_step = collect.first_step.wrapping_add(collect.steps);
         }
         let evaluate = EvaluateArgs { rollout, image, rows: (t + 1) * n, unused: 0 };
-        kernels.evaluate.launch(2 * blocks, 256, &evaluate)?;
-        let estimate = EstimateArgs { rollout, envs: n, steps: t, gamma, lambda: settings.gae_lambda as f32 };
+        kernels.evaluate.launch(EVALUATE_BLOCKS * blocks, 256, &evaluate)?;
+        let (standing, lambda) = (buffers.standing.pointer(), settings.gae_lambda as f32);
+        let estimate = EstimateArgs { rollout, finished, standing, envs: n, steps: t, gamma, lambda };
         kernels.estimate.launch(n.div_ceil(64), 64, &estimate)?;
         self.marks[1].record()?;
         let (epochs, minibatches) = (settings.update_epochs, self.minibatches() as u32);
@@ -561,13 +574,15 @@ impl PpoCuda {
             orders,
         };
         kernels.learn.launch_together(blocks, 32 * LEARN_WARPS as u32, &learn)?;
-        let meetings = 3 * epochs * minibatches + u32::from(settings.norm_adv);
+        // The last step of Adam is waited for by the end of the launch.
+        let meetings = 3 * epochs * minibatches - 1 + u32::from(settings.norm_adv);
         self.barrier = self.barrier.wrapping_add(blocks.wrapping_mul(meetings));
         let told = buffers.told.pointer();
-        let tell = TellArgs { envs, finished, report: buffers.report.pointer(), told };
+        let tell = TellArgs { envs, finished, report: buffers.report.pointer(), standing, told };
         kernels.tell.launch(1, TOLD as u32, &tell)?;
         self.marks[2].record()?;
-        buffers.told.download(0, &mut self.told)?;
+        self.marks[2].wait()?;
+        buffers.told.read(&mut self.told);
         Ok([self.marks[1].seconds_since(&self.marks[0])?, self.marks[2].seconds_since(&self.marks[1])?])
     }
 
@@ -586,6 +601,8 @@ impl PpoCuda {
         if numbers[..7].iter().any(|x| !x.is_finite()) {
             report.diverged = Some(not_finite(&std::array::from_fn(|i| f64::from(numbers[i]))));
         }
+        let all_ended = envs[3 * TOLD + 1].to_bits() as usize == self.num_envs;
+        report.last_returns = if all_ended { f64::from(envs[3 * TOLD + 2]) } else { f64::NAN };
         let ended = envs[3 * TOLD].to_bits();
         let mut untold = ended.wrapping_sub(self.ended);
         self.ended = ended;

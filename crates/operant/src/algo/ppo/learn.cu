@@ -3,6 +3,24 @@
 
 /* STATISTICS: policy loss, value loss, entropy, -ln ratio, ratio - 1 - ln ratio, clipped, the gradient's norm; one unused. */
 
+/* ---- Order of samples: blocks of 16 envs of one step, by the steps of data/shuffle.rs ---- */
+
+struct Order {
+    uint32_t len, mask, shift, unused;
+    uint32_t factors[4], offsets[4];
+};
+FN uint32_t index_at(const Order &o, uint32_t place) {
+    uint32_t x = place;
+    do {
+#pragma unroll
+        for (int r = 0; r < 4; r++) {
+            x = (x * o.factors[r] + o.offsets[r]) & o.mask;
+            x ^= x >> o.shift;
+        }
+    } while (x >= o.len);
+    return x;
+}
+
 struct LearnArgs {
     Rollout rollout;
     NetWords *image;               /* [2] */
@@ -19,65 +37,49 @@ struct LearnArgs {
     Order orders[MAX_EPOCHS];
 };
 
-/* What a warp reads of 16 samples; the last column is the log-probability for the policy, the old value for the value. */
-struct TileData {
-    float obs[16 * OBS];
-    float action[16 * (CONTINUOUS ? OUT : 1)];
-    float advantage[16], old[16];
-};
-#define TILE_CHUNKS ((int)sizeof(TileData) / 16)
-
 #if PART != COLLECTING
 
-FN void fetch_tile(const LearnArgs &a, TileData *to, uint32_t block, int critic, int lane) {
+/* Where 16 bytes of a tile come from: those of tile 0, and how far those of the next are. */
+struct __align__(16) Source {
+    const unsigned char *first;
+    uint32_t step, unused;
+};
+FN Source source_of(const LearnArgs &a, int critic, int chunk) {
     const int obs_chunks = OBS * 4, action_chunks = CONTINUOUS ? OUT * 4 : 4;
+    const int j = chunk - obs_chunks, k = j - action_chunks;
+    if (j < 0) return {(const unsigned char *)a.rollout.obs + 16 * chunk, 16 * obs_chunks, 0};
+    if (k < 0) return {(const unsigned char *)a.rollout.action + 16 * j, 16 * action_chunks, 0};
+    if (k < 4) return {(const unsigned char *)a.rollout.advantage + 16 * k, 64, 0};
+    return {(const unsigned char *)(critic ? a.rollout.value : a.rollout.log_prob) + 16 * (k - 4), 64, 0};
+}
+FN void fetch_tile(const Source *sources, TileData *to, uint32_t tile, int lane) {
 #pragma unroll
     for (int first = 0; first < TILE_CHUNKS; first += 32) {
-        const int i = first + lane;
-        if (i < TILE_CHUNKS) {
-            const int j = i - obs_chunks, k = j - action_chunks;
-            const float4 *from = j < 0   ? (const float4 *)a.rollout.obs + (size_t)block * obs_chunks + i
-                                 : k < 0 ? (const float4 *)a.rollout.action + (size_t)block * action_chunks + j
-                                 : k < 4 ? (const float4 *)a.rollout.advantage + (size_t)block * 4 + k
-                                         : (const float4 *)(critic ? a.rollout.value : a.rollout.log_prob) + (size_t)block * 4 + k - 4;
-            const uint32_t at = (uint32_t)__cvta_generic_to_shared((float4 *)to + i);
-            asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
+        if (first + lane < TILE_CHUNKS) {
+            const Source source = sources[first + lane];
+            copy16((uint4 *)to + first + lane, source.first + (size_t)tile * source.step);
         }
     }
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-/* All blocks of the grid are here at once: a cooperative launch. */
-FN void wait_for_all(uint32_t *barrier, uint32_t &target) {
+/* A meeting of all blocks, which are here at once: a cooperative launch. What a block wrote before it came is seen by all
+   that waited. */
+FN void arrive(uint32_t *meeting) {
     __syncthreads();
+    if (threadIdx.x == 0) asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(meeting) : "memory");
+}
+FN void wait(uint32_t *meeting, uint32_t &target) {
     target += gridDim.x;
     if (threadIdx.x == 0) {
-        __threadfence();
-        atomicAdd(barrier, 1u);
-        while ((int32_t)(*(volatile uint32_t *)barrier - target) < 0) {}
-        __threadfence();
+        uint32_t here;
+        do {
+            asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(here) : "l"(meeting) : "memory");
+        } while ((int32_t)(here - target) < 0);
+        asm volatile("fence.acq_rel.gpu;" ::: "memory");
     }
     __syncthreads();
 }
-
-/* The gradients that a warp has added up. */
-struct Gradients {
-    float w2[KS][NT][4];
-    float first[KS][4]; /* W1, b1 */
-#if !SHARED_COLUMNS
-    float last[KS][4]; /* b2, W3 transposed */
-#endif
-    float b3[2];
-#if CONTINUOUS
-    float log_std[2];
-#endif
-};
-
-#if SHARED_COLUMNS
-#define LAST first
-#else
-#define LAST last
-#endif
 
 /* Over the four lanes of a row. */
 FN float quad_sum(float x) {
@@ -95,12 +97,22 @@ FN float quad_max(float x) {
     return fmaxf(x, __shfl_xor_sync(0xFFFFFFFFu, x, 2));
 }
 
+#define ROWS_APART (ONE_LANE && !CONTINUOUS)
+
 /* dy of the policy: `y` holds logits or means of two rows, and becomes the gradient. */
 FN void policy_slopes(const LearnArgs &a, const TileData *tile, int g, int t, float mean, float scale, float share, const float *log_std,
-                      float *y, float *statistics, Gradients &d) {
+                      float *y, bool counts, float *statistics, Gradients &d) {
+#if ROWS_APART
+    /* All outputs of two rows are in every fourth lane: its neighbour takes the second row. */
+    const bool second = t != FIRST_OUTPUT / 2;
+    const float u0 = __shfl_xor_sync(0xFFFFFFFFu, y[2], 1), u1 = __shfl_xor_sync(0xFFFFFFFFu, y[3], 1);
+    if (second) y[0] = u0, y[1] = u1;
+#else
+    const bool second = false;
+#endif
 #pragma unroll
-    for (int r = 0; r < 2; r++) {
-        const int at = g + 8 * r;
+    for (int r = 0; r < 2 - ROWS_APART; r++) {
+        const int at = g + 8 * (r + second);
         const float old = tile->old[at], advantage = (tile->advantage[at] - mean) * scale;
         float *u = y + 2 * r;
         float log_prob, entropy;
@@ -120,7 +132,7 @@ FN void policy_slopes(const LearnArgs &a, const TileData *tile, int g, int t, fl
         entropy = quad_sum(spread);
 #else
         const int action = bits(tile->action[at]);
-        const int first = 2 * t - FIRST_OUTPUT;
+        const int first = ROWS_APART ? 0 : 2 * t - FIRST_OUTPUT;
         const bool has0 = first >= 0 && first < OUT, has1 = first >= -1 && first + 1 < OUT;
         const float most = quad_max(fmaxf(has0 ? u[0] : -1e30f, has1 ? u[1] : -1e30f));
         float e0 = has0 ? __expf(u[0] - most) : 0.0f, e1 = has1 ? __expf(u[1] - most) : 0.0f;
@@ -133,7 +145,7 @@ FN void policy_slopes(const LearnArgs &a, const TileData *tile, int g, int t, fl
         const float limited = fminf(fmaxf(ratio, 1.0f - a.clip), 1.0f + a.clip);
         const float free_loss = -advantage * ratio, limited_loss = -advantage * limited;
         const float by_log_prob = free_loss >= limited_loss ? free_loss * share : 0.0f;
-        if (t == FIRST_OUTPUT / 2) {
+        if (counts && (t == FIRST_OUTPUT / 2 || (ROWS_APART && t == (FIRST_OUTPUT / 2 ^ 1)))) {
             statistics[0] += fmaxf(free_loss, limited_loss);
             statistics[64] += entropy;
             statistics[96] -= log_ratio;
@@ -153,10 +165,14 @@ FN void policy_slopes(const LearnArgs &a, const TileData *tile, int g, int t, fl
         u[1] = has1 ? by_log_prob * ((action == first + 1 ? 1.0f : 0.0f) - p1) + by_entropy * p1 * (l1 + entropy) : 0.0f;
 #endif
     }
+#if ROWS_APART
+    y[2] = __shfl_xor_sync(0xFFFFFFFFu, y[0], 1), y[3] = __shfl_xor_sync(0xFFFFFFFFu, y[1], 1);
+    if (second) y[0] = y[1] = y[2] = y[3] = 0.0f;
+#endif
 }
 
 /* dy of the value: one column, in one lane of four. */
-FN void value_slopes(const LearnArgs &a, const TileData *tile, int g, int t, float share, float *y, float *statistics) {
+FN void value_slopes(const LearnArgs &a, const TileData *tile, int g, int t, float share, float *y, bool counts, float *statistics) {
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         const float old = tile->old[g + 8 * r], returns = tile->advantage[g + 8 * r] + old;
@@ -165,78 +181,14 @@ FN void value_slopes(const LearnArgs &a, const TileData *tile, int g, int t, flo
         const float near = old + fminf(fmaxf(moved, -a.clip), a.clip) - returns;
         float squared = error * error, by_value = error;
         if (a.clip_value && near * near > squared) squared = near * near, by_value = fabsf(moved) <= a.clip ? near : 0.0f;
-        if (t == FIRST_OUTPUT / 2) statistics[32] += 0.5f * squared;
+        if (counts && t == FIRST_OUTPUT / 2) statistics[32] += 0.5f * squared;
         y[2 * r] = y[2 * r + 1] = 0.0f;
         if (t == FIRST_OUTPUT / 2) y[2 * r + FIRST_OUTPUT % 2] = by_value * a.value * share;
     }
 }
 
-/* The way back: from dy to the gradients of all weights. */
-FN void backward(const NetWords *net, int lane, uint32_t x0, uint32_t x1, const uint32_t *h1, const uint32_t *h2,
-                 const float *dy, Gradients &d) {
-    const uint32_t dy0 = pack2(dy[0], dy[1]), dy1 = pack2(dy[2], dy[3]);
-    d.b3[0] += dy[0] + dy[2];
-    d.b3[1] += dy[1] + dy[3];
-    const uint32_t ones = lane / 4 == B2_COLUMN ? BF16_ONES : 0u;
-    uint32_t dz[KS * 4];
-#pragma unroll
-    for (int n = 0; n < NT; n++) {
-        float c[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-        mma8(c, dy0, dy1, net->w3_back[n * 32 + lane]);
-        const int at = n / 2 * 4 + n % 2 * 2;
-        dz[at] = pack2(c[0] * slope(low_of(h2[at])), c[1] * slope(high_of(h2[at])));
-        dz[at + 1] = pack2(c[2] * slope(low_of(h2[at + 1])), c[3] * slope(high_of(h2[at + 1])));
-    }
-    {
-    const uint32_t b0 = turn(x0), b1 = turn(x1);
-#pragma unroll
-    for (int m = 0; m < KS; m++) {
-        uint32_t dh[4];
-        float c[4] = {0.0f, 0.0f, 0.0f, 0.0f}, c_next[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-#pragma unroll
-        for (int j = 0; j < KS / 2; j++) {
-            const uint4 w = net->w2_back[(2 * m * (KS / 2) + j) * 32 + lane];
-            const uint4 w_next = net->w2_back[((2 * m + 1) * (KS / 2) + j) * 32 + lane];
-            mma16(c, dz + 8 * j, w.x, w.y);
-            mma16(c_next, dz + 8 * j, w_next.x, w_next.y);
-            mma16(c, dz + 8 * j + 4, w.z, w.w);
-            mma16(c_next, dz + 8 * j + 4, w_next.z, w_next.w);
-        }
-        dh[0] = pack2(c[0] * slope(low_of(h1[4 * m])), c[1] * slope(high_of(h1[4 * m])));
-        dh[1] = pack2(c[2] * slope(low_of(h1[4 * m + 1])), c[3] * slope(high_of(h1[4 * m + 1])));
-        dh[2] = pack2(c_next[0] * slope(low_of(h1[4 * m + 2])), c_next[1] * slope(high_of(h1[4 * m + 2])));
-        dh[3] = pack2(c_next[2] * slope(low_of(h1[4 * m + 3])), c_next[3] * slope(high_of(h1[4 * m + 3])));
-        const uint32_t left[4] = {turn(dh[0]), turn(dh[2]), turn(dh[1]), turn(dh[3])};
-        mma16(d.first[m], left, b0, b1);
-    }
-    }
-    {
-        const uint32_t b0 = turn(dy0), b1 = turn(dy1);
-#pragma unroll
-        for (int m = 0; m < KS; m++) {
-            const uint32_t left[4] = {turn(h2[4 * m]), turn(h2[4 * m + 2]), turn(h2[4 * m + 1]), turn(h2[4 * m + 3])};
-            mma16(d.LAST[m], left, b0, b1);
-        }
-    }
-    {
-        uint32_t right[NT * 2];
-#pragma unroll
-        for (int n = 0; n < NT; n++) {
-            right[2 * n] = turn(h1[n / 2 * 4 + n % 2 * 2]);
-            right[2 * n + 1] = turn(h1[n / 2 * 4 + n % 2 * 2 + 1]);
-        }
-#pragma unroll
-        for (int m = 0; m < KS; m++) {
-            const uint32_t left[4] = {turn(dz[4 * m]), turn(dz[4 * m + 2]), turn(dz[4 * m + 1]), turn(dz[4 * m + 3])};
-            mma16(d.LAST[m], left, ones, ones);
-#pragma unroll
-            for (int n = 0; n < NT; n++) mma16(d.w2[m][n], left, right[2 * n], right[2 * n + 1]);
-        }
-    }
-}
-
 /* Stores a warp's gradients, or adds them to what is there, by groups. */
-template <bool ADD> FN void add_gradients(float2 *sum, int critic, int lane, Gradients &d) {
+template <bool ADD> FN void add_gradients(float2 *sum, int lane, Gradients &d) {
     const int g = lane / 4;
     auto add = [&](int group, float x, float y) {
         float2 *to = sum + group * 32 + lane;
@@ -272,78 +224,124 @@ template <bool ADD> FN void add_gradients(float2 *sum, int critic, int lane, Gra
     add(GROUPS - 1, rest[0], rest[1]);
 }
 
-/* Sums of the advantages of every minibatch: a block takes its share of each. In f64: advantages that hardly differ have
-   squares that hardly differ. */
-FN void sum_advantages(const LearnArgs &a, const Order *orders, double2 *few, uint32_t of_minibatch) {
-    const int thread = threadIdx.x, lane = thread % 32;
+/* Sums of the advantages of every minibatch: a block takes its share of each, a warp some minibatches. In f64: advantages
+   that hardly differ have squares that hardly differ. */
+FN void sum_advantages(const LearnArgs &a, const Order *orders, uint32_t of_minibatch) {
+    const int lane = threadIdx.x % 32;
 #pragma unroll 1
-    for (uint32_t update = 0; update < a.epochs * a.minibatches; update++) {
+    for (uint32_t update = threadIdx.x / 32; update < a.epochs * a.minibatches; update += LEARN_WARPS) {
         const Order &order = orders[update / a.minibatches];
         const uint32_t first = update % a.minibatches * of_minibatch;
         double total = 0.0, squares = 0.0;
-        for (uint32_t place = blockIdx.x * (8 * LEARN_WARPS) + thread / 4; place < of_minibatch;
-             place += gridDim.x * (8 * LEARN_WARPS)) {
-            const float4 x = ((const float4 *)a.rollout.advantage)[(size_t)index_at(order, first + place) * 4 + thread % 4];
-            total += (double)x.x + x.y + ((double)x.z + x.w);
-            squares += (double)x.x * x.x + (double)x.y * x.y + ((double)x.z * x.z + (double)x.w * x.w);
+#pragma unroll 1
+        for (uint32_t place = blockIdx.x * 8 + lane / 4; place < of_minibatch; place += gridDim.x * 8 * 4) {
+            float4 read[4];
+#pragma unroll
+            for (int k = 0; k < 4; k++) {
+                const uint32_t at = place + gridDim.x * 8 * k;
+                read[k] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+                if (at < of_minibatch) read[k] = ((const float4 *)a.rollout.advantage)[(size_t)index_at(order, first + at) * 4 + lane % 4];
+            }
+#pragma unroll
+            for (int k = 0; k < 4; k++) {
+                const float4 x = read[k];
+                total += (double)x.x + x.y + ((double)x.z + x.w);
+                squares += (double)x.x * x.x + (double)x.y * x.y + ((double)x.z * x.z + (double)x.w * x.w);
+            }
         }
 #pragma unroll
         for (int other = 16; other > 0; other /= 2) {
             total += __shfl_xor_sync(0xFFFFFFFFu, total, other);
             squares += __shfl_xor_sync(0xFFFFFFFFu, squares, other);
         }
-        if (lane == 0) few[update * LEARN_WARPS + thread / 32] = make_double2(total, squares);
-    }
-    __syncthreads();
-    for (uint32_t update = thread; update < a.epochs * a.minibatches; update += 32 * LEARN_WARPS) {
-        double2 sum = few[update * LEARN_WARPS];
-        for (int w = 1; w < LEARN_WARPS; w++) sum.x += few[update * LEARN_WARPS + w].x, sum.y += few[update * LEARN_WARPS + w].y;
-        __stcg(&a.sums[update * gridDim.x + blockIdx.x], sum);
+        if (lane == 0) __stcg(&a.sums[update * gridDim.x + blockIdx.x], make_double2(total, squares));
     }
 }
 
-extern "C" __global__ void __launch_bounds__(32 * LEARN_WARPS, 1) learn(const LearnArgs a) {
+FN float warp_sum(float x) {
+#pragma unroll
+    for (int other = 16; other > 0; other /= 2) x += __shfl_xor_sync(0xFFFFFFFFu, x, other);
+    return x;
+}
+
+#define LEARN_THREADS (32 * LEARN_WARPS)
+/* Pairs of numbers of both networks, in an order that all blocks share. */
+#define PAIRS (2 * GROUPS * 32)
+static_assert(LEARN_WARPS == 8, "sums of a block are made in two rounds");
+
+extern "C" __global__ void __launch_bounds__(LEARN_THREADS, 1) learn(const LearnArgs a) {
     extern __shared__ __align__(16) unsigned char memory[];
+    /* Weights while there are tiles, then a second place for sums. */
     NetWords *nets = (NetWords *)memory;
-    TileData *tiles = (TileData *)(nets + 2);                /* [LEARN_WARPS, 2] */
-    Order *orders = (Order *)(tiles + 2 * LEARN_WARPS);                    /* [epochs] */
-    float *statistics_of_all = (float *)(orders + a.epochs);               /* [LEARN_WARPS, 6, 32] */
-    float2 *scales = (float2 *)(statistics_of_all + LEARN_WARPS * 6 * 32); /* [MAX_UPDATES]: mean and 1 / deviation of advantages */
-    /* Last, because sums of advantages, before there are gradients, may take more room than those. */
-    float2 *sum = scales + MAX_UPDATES;  /* [2, GROUPS, 32] */
-    float2 *few = sum + 2 * GROUPS * 32; /* [LEARN_WARPS, 32] */
+    float2 *other_sum = (float2 *)memory; /* [PAIRS] */
+    const int room = 2 * sizeof(NetWords) > PAIRS * sizeof(float2) ? 2 * sizeof(NetWords) : PAIRS * sizeof(float2);
+    TileData *tiles = (TileData *)(memory + room);           /* [LEARN_WARPS, 2] */
+    float4 *scales = (float4 *)(tiles + 2 * LEARN_WARPS);    /* [MAX_UPDATES]: see there */
+    float *few = (float *)(scales + MAX_UPDATES);            /* [LEARN_WARPS, 8] */
+    Order *orders = (Order *)(few + LEARN_WARPS * 8);        /* [MAX_EPOCHS] */
+    Source *sources = (Source *)(orders + MAX_EPOCHS);       /* [2, TILE_CHUNKS] */
+    /* While there are tiles: [LEARN_WARPS, 6, 32] statistics, and what warps keep of theirs. Then, in the same place, sums. */
+    float *statistics_of_all = (float *)(sources + 2 * TILE_CHUNKS);
+    unsigned char *kept_of_all = (unsigned char *)(statistics_of_all + LEARN_WARPS * 6 * 32);
+    float2 *sum = (float2 *)statistics_of_all; /* [PAIRS] */
     const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32, g = lane / 4, t = lane % 4;
-    const int critic = warp % 2;
+    /* Warps 2k and 2k + 1 take the same samples, one for the policy and one for the value; of the two warps of a scheduler,
+       warp and warp + 4, one takes each. */
+    const int critic = (warp ^ warp / 4) % 2;
     const NetWords *net = nets + critic;
-    const uint32_t of_minibatch = a.envs / 16 * a.steps / a.minibatches;
+    const uint32_t of_minibatch = a.envs / 16 * a.steps / a.minibatches, updates = a.epochs * a.minibatches;
     const float share = 1.0f / (float)(of_minibatch * 16);
     uint32_t target = a.barrier_start;
-    for (uint32_t i = thread; i < a.epochs * (sizeof(Order) / 4); i += 32 * LEARN_WARPS)
+    for (uint32_t i = thread; i < a.epochs * (sizeof(Order) / 4); i += LEARN_THREADS)
         ((uint32_t *)orders)[i] = ((const uint32_t *)a.orders)[i];
+    for (int i = thread; i < 2 * TILE_CHUNKS; i += LEARN_THREADS) sources[i] = source_of(a, i / TILE_CHUNKS, i % TILE_CHUNKS);
     __syncthreads();
-    if (a.normalise) {
-        sum_advantages(a, orders, (double2 *)sum, of_minibatch);
-        wait_for_all(a.barrier, target);
-        for (uint32_t update = warp; update < a.epochs * a.minibatches; update += LEARN_WARPS) {
-            double x = 0.0, y = 0.0;
-            for (uint32_t b = lane; b < gridDim.x; b += 32) {
-                const double2 part = __ldcg(&a.sums[update * gridDim.x + b]);
-                x += part.x, y += part.y;
-            }
-#pragma unroll
-            for (int other = 16; other > 0; other /= 2) {
-                x += __shfl_xor_sync(0xFFFFFFFFu, x, other);
-                y += __shfl_xor_sync(0xFFFFFFFFu, y, other);
-            }
-            const double count = (double)of_minibatch * 16.0;
-            const float deviation = sqrtf((float)fmax((y - x * x / count) / (count - 1.0), 0.0));
-            if (lane == 0) scales[update] = make_float2((float)(x / count), 1.0f / (deviation + 1e-8f));
+
+    /* Tiles of a minibatch: one is fetched while the one before it is worked on, the first before the last minibatch has ended.
+       Of the next 32, each lane knows where one lies. */
+    const uint32_t stride = gridDim.x * (LEARN_WARPS / 2), begin = blockIdx.x * (LEARN_WARPS / 2) + warp / 2;
+    const uint32_t count = begin < of_minibatch ? (of_minibatch - begin - 1) / stride + 1 : 0;
+    TileData *mine = tiles + 2 * warp;
+    uint32_t known = 0;
+    auto fetch = [&](uint32_t update, uint32_t i) {
+        if (i % 32 == 0) {
+            const uint32_t place = min(begin + (i + lane) * stride, of_minibatch - 1);
+            known = index_at(orders[update / a.minibatches], update % a.minibatches * of_minibatch + place);
         }
-        __syncthreads();
+        fetch_tile(sources + critic * TILE_CHUNKS, mine + i % 2, __shfl_sync(0xFFFFFFFFu, known, i % 32), lane);
+    };
+    if (count > 0) fetch(0, 0);
+
+    if (a.normalise) {
+        sum_advantages(a, orders, of_minibatch);
+        arrive(a.barrier);
+        wait(a.barrier, target);
     }
+    /* Of each minibatch: mean and 1 / deviation of advantages, and what makes up for Adam's moments having begun as 0. */
+    for (uint32_t update = warp; update < updates; update += LEARN_WARPS) {
+        double x = 0.0, y = 0.0;
+        for (uint32_t b = lane; a.normalise && b < gridDim.x; b += 32) {
+            const double2 part = __ldcg(&a.sums[update * gridDim.x + b]);
+            x += part.x, y += part.y;
+        }
+#pragma unroll
+        for (int other = 16; other > 0; other /= 2) {
+            x += __shfl_xor_sync(0xFFFFFFFFu, x, other);
+            y += __shfl_xor_sync(0xFFFFFFFFu, y, other);
+        }
+        const double samples = (double)of_minibatch * 16.0;
+        const float deviation = sqrtf((float)fmax((y - x * x / samples) / (samples - 1.0), 0.0));
+        const float step = (float)(a.adam_step + update + 1);
+        const float bias1 = -1.0f / expm1f(step * logf(a.beta1)), bias2 = -1.0f / expm1f(step * logf(a.beta2));
+        if (lane == 0) scales[update] = make_float4((float)(x / samples), a.normalise ? 1.0f / (deviation + 1e-8f) : 1.0f, bias1, bias2);
+    }
+    /* The pairs that this block adds up over all blocks and steps with Adam: eights, because rows of weights are packed in twos. */
+    const uint32_t per_block = (PAIRS / 8 + gridDim.x - 1) / gridDim.x * 8, first_pair = min(blockIdx.x * per_block, PAIRS);
+    const uint32_t pairs = min(per_block, PAIRS - first_pair), parts = max(2 * LEARN_THREADS / per_block, 1u);
 #pragma unroll 1
-    for (uint32_t update = 0; update < a.epochs * a.minibatches; update++) {
-        load_image(nets, a.image, thread, 32 * LEARN_WARPS);
+    for (uint32_t update = 0; update < updates; update++) {
+        const bool last = update + 1 == updates;
+        load_image(nets, a.image, 2, thread, LEARN_THREADS);
 #if CONTINUOUS
         float log_std[2];
 #pragma unroll
@@ -354,129 +352,145 @@ extern "C" __global__ void __launch_bounds__(32 * LEARN_WARPS, 1) learn(const Le
 #else
         const float *log_std = nullptr;
 #endif
-        const float mean = a.normalise ? scales[update].x : 0.0f, scale = a.normalise ? scales[update].y : 1.0f;
-        __syncthreads();
-
-        /* Tiles: warps 2k and 2k + 1 take the same samples, one for the policy and one for the value. A tile is fetched while
-           the one before it is worked on; of the next 32, each lane knows where one lies. */
-        Gradients d = {};
         /* In memory, a number per lane: registers are scarce. */
         float *statistics = statistics_of_all + warp * 6 * 32 + lane;
 #pragma unroll
         for (int k = 0; k < 6; k++) statistics[k * 32] = 0.0f;
-        {
-            const Order &order = orders[update / a.minibatches];
-            const uint32_t first = update % a.minibatches * of_minibatch, stride = gridDim.x * (LEARN_WARPS / 2);
-            const uint32_t begin = blockIdx.x * (LEARN_WARPS / 2) + warp / 2;
-            const uint32_t count = begin < of_minibatch ? (of_minibatch - begin - 1) / stride + 1 : 0;
-            TileData *mine = tiles + 2 * warp;
-            uint32_t known = 0;
+        __syncthreads();
+        const float4 scale = scales[update];
+
+        Gradients d = {};
 #pragma unroll 1
-            for (uint32_t i = 0; i <= count; i++) {
-                if (i < count) {
-                    if (i % 32 == 0) known = index_at(order, first + min(begin + (i + lane) * stride, of_minibatch - 1));
-                    fetch_tile(a, mine + i % 2, __shfl_sync(0xFFFFFFFFu, known, i % 32), critic, lane);
-                    if (i == 0) continue;
-                    asm volatile("cp.async.wait_group 1;" ::: "memory");
-                } else {
-                    if (i == 0) break;
-                    asm volatile("cp.async.wait_group 0;" ::: "memory");
-                }
-                __syncwarp();
-                const TileData *tile = mine + (i - 1) % 2;
-                const uint32_t x0 = observed(tile->obs + g * OBS, t), x1 = observed(tile->obs + (g + 8) * OBS, t);
-                uint32_t h1[KS * 4], h2[KS * 4];
-                float y[4];
-                forward(net, lane, x0, x1, h1, h2, y);
-                if (critic)
-                    value_slopes(a, tile, g, t, share, y, statistics);
-                else
-                    policy_slopes(a, tile, g, t, mean, scale, share, log_std, y, statistics, d);
-                backward(net, lane, x0, x1, h1, h2, y, d);
-                __syncwarp();
+        for (uint32_t i = 0; i < count; i++) {
+            if (i + 1 < count) {
+                fetch(update, i + 1);
+                asm volatile("cp.async.wait_group 1;" ::: "memory");
+            } else {
+                asm volatile("cp.async.wait_group 0;" ::: "memory");
+            }
+            __syncwarp();
+            const TileData *tile = mine + i % 2;
+            uint32_t x[X_WORDS];
+            Kept kept = kept_in(kept_of_all + warp * KEPT_BYTES);
+            float y[4];
+            observed(tile->obs + g * OBS, tile->obs + (g + 8) * OBS, t, x);
+            forward<true>(net, lane, x, kept, y);
+            if (critic)
+                value_slopes(a, tile, g, t, share, y, last, statistics);
+            else
+                policy_slopes(a, tile, g, t, scale.x, scale.y, share, log_std, y, last, statistics, d);
+            backward(net, lane, tile, x, kept, y, d);
+            __syncwarp();
+        }
+        if (!last && count > 0) fetch(update + 1, 0);
+        if (last) {
+#pragma unroll
+            for (int k = 0; k < 6; k++) {
+                const float x = warp_sum(statistics[k * 32]);
+                if (lane == 0) few[warp * 8 + k] = x;
             }
         }
 
-        /* Sums of the block, in the order of warps, then of the grid, in the order of blocks. */
-        if (warp / 2 == 0) add_gradients<false>(sum + critic * GROUPS * 32, critic, lane, d);
-#pragma unroll 1
-        for (int turn_of = 1; turn_of < LEARN_WARPS / 2; turn_of++) {
-            __syncthreads();
-            if (warp / 2 == turn_of) add_gradients<true>(sum + critic * GROUPS * 32, critic, lane, d);
-        }
-#pragma unroll
-        for (int k = 0; k < 6; k++) {
-            float x = statistics[k * 32];
-#pragma unroll
-            for (int other = 16; other > 0; other /= 2) x += __shfl_xor_sync(0xFFFFFFFFu, x, other);
-            if (lane == 0) ((float *)few)[warp * 8 + k] = x;
-        }
+        /* Sums of the block, of four warps for each network in an order that does not change, then of the grid. */
         __syncthreads();
-        for (int i = thread; i < GROUPS * 32; i += 32 * LEARN_WARPS)
-            __stcg((float4 *)(a.partial + (size_t)blockIdx.x * 2 * GROUPS * 32) + i, ((float4 *)sum)[i]);
-        if (thread < 6) {
+        float2 *to = (warp / 2 % 2 ? other_sum : sum) + critic * GROUPS * 32;
+        if (warp < 4) add_gradients<false>(to, lane, d);
+        __syncthreads();
+        if (warp >= 4) add_gradients<true>(to, lane, d);
+        __syncthreads();
+        for (int i = thread; i < PAIRS / 2; i += LEARN_THREADS) {
+            float4 x = ((float4 *)sum)[i];
+            const float4 y = ((float4 *)other_sum)[i];
+            x.x += y.x, x.y += y.y, x.z += y.z, x.w += y.w;
+            __stcg((float4 *)(a.partial + (size_t)blockIdx.x * PAIRS) + i, x);
+        }
+        if (last && thread < 6) {
             float x = 0.0f;
-            for (int w = 0; w < LEARN_WARPS; w++) x += ((float *)few)[w * 8 + thread];
+            for (int w = 0; w < LEARN_WARPS; w++) x += few[w * 8 + thread];
             __stcg(&a.statistics[blockIdx.x * STATISTICS + thread], x);
         }
-        wait_for_all(a.barrier, target);
+        arrive(a.barrier);
+        wait(a.barrier, target);
 
-        /* Each block adds up some groups over all blocks. */
-        float own_squares = 0.0f;
-        int turn_of = 0;
-        for (uint32_t group = blockIdx.x; group < 2 * GROUPS; group += gridDim.x, turn_of++) {
-            float2 x = make_float2(0.0f, 0.0f);
-            for (uint32_t b = warp; b < gridDim.x; b += LEARN_WARPS) {
-                const float2 part = __ldcg(&a.partial[((size_t)b * 2 * GROUPS + group) * 32 + lane]);
-                x.x += part.x, x.y += part.y;
-            }
-            few[warp * 32 + lane] = x;
-            __syncthreads();
-            if (warp == 0) {
-                for (int w = 1; w < LEARN_WARPS; w++) x.x += few[w * 32 + lane].x, x.y += few[w * 32 + lane].y;
-                /* Columns without a parameter hold products of no meaning. */
-                if (place_of(group / GROUPS, group % GROUPS, lane, 0) < 0) x.x = 0.0f;
-                if (place_of(group / GROUPS, group % GROUPS, lane, 1) < 0) x.y = 0.0f;
-                sum[turn_of * 32 + lane] = x;
-                own_squares += x.x * x.x + x.y * x.y;
-            }
-            __syncthreads();
-        }
-        if (warp == 0) {
+        /* Each block adds up some pairs over all blocks: two at a time, in parts, whose sums lie in `sum`. */
+        for (uint32_t i = thread; i < pairs / 2 * parts; i += LEARN_THREADS) {
+            const float4 *from = (const float4 *)(a.partial + first_pair) + i % (pairs / 2);
+            float4 x = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+#pragma unroll 1
+            for (uint32_t block = i / (pairs / 2); block < gridDim.x; block += 12 * parts) {
+                float4 read[12];
 #pragma unroll
-            for (int other = 16; other > 0; other /= 2) own_squares += __shfl_xor_sync(0xFFFFFFFFu, own_squares, other);
-            if (lane == 0) __stcg(&a.squares[blockIdx.x], own_squares);
-        }
-        wait_for_all(a.barrier, target);
-        if (warp == 0) {
-            float all = 0.0f;
-            for (uint32_t b = lane; b < gridDim.x; b += 32) all += __ldcg(&a.squares[b]);
-#pragma unroll
-            for (int other = 16; other > 0; other /= 2) all += __shfl_xor_sync(0xFFFFFFFFu, all, other);
-            const float norm = sqrtf(all);
-            const float shorter = a.max_norm > 0.0f && norm > a.max_norm ? a.max_norm / (norm + 1e-6f) : 1.0f;
-            const float step = (float)(a.adam_step + update + 1);
-            const float first_bias = -1.0f / expm1f(step * logf(a.beta1)), second_bias = -1.0f / expm1f(step * logf(a.beta2));
-            turn_of = 0;
-            for (uint32_t group = blockIdx.x; group < 2 * GROUPS; group += gridDim.x, turn_of++) {
-                const float2 gradients = sum[turn_of * 32 + lane];
-                float weights[2];
-#pragma unroll
-                for (int k = 0; k < 2; k++) {
-                    const int i = place_of(group / GROUPS, group % GROUPS, lane, k);
-                    weights[k] = 0.0f;
-                    if (i >= 0) {
-                        const float gradient = (k == 0 ? gradients.x : gradients.y) * shorter;
-                        const float m = a.beta1 * a.mean[i] + (1.0f - a.beta1) * gradient;
-                        const float v = a.beta2 * a.square[i] + (1.0f - a.beta2) * gradient * gradient;
-                        a.mean[i] = m, a.square[i] = v;
-                        weights[k] = a.params[i] - a.learning_rate * m * first_bias / (sqrtf(v * second_bias) + a.eps);
-                        __stcg(&a.params[i], weights[k]);
-                    }
+                for (int k = 0; k < 12; k++) {
+                    const uint32_t b = block + k * parts;
+                    read[k] = b < gridDim.x ? __ldcg(from + (size_t)b * (PAIRS / 2)) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
                 }
-                store_words(a.image + group / GROUPS, group / GROUPS, group % GROUPS, lane, weights[0], weights[1]);
+#pragma unroll
+                for (int k = 0; k < 12; k++) x.x += read[k].x, x.y += read[k].y, x.z += read[k].z, x.w += read[k].w;
             }
-            if (blockIdx.x == 0 && update + 1 == a.epochs * a.minibatches) {
+            ((float4 *)sum)[i] = x;
+        }
+        __syncthreads();
+        float squares = 0.0f;
+        for (uint32_t p = thread; p < pairs; p += LEARN_THREADS) {
+            const uint32_t pair = first_pair + p, group = pair / 32;
+            float2 x = sum[p];
+            for (uint32_t part = 1; part < parts; part++) x.x += sum[part * pairs + p].x, x.y += sum[part * pairs + p].y;
+            /* Columns without a parameter hold products of no meaning. */
+            if (place_of(group / GROUPS, group % GROUPS, pair % 32, 0) < 0) x.x = 0.0f;
+            if (place_of(group / GROUPS, group % GROUPS, pair % 32, 1) < 0) x.y = 0.0f;
+            sum[p] = x;
+            squares += x.x * x.x + x.y * x.y;
+        }
+        squares = warp_sum(squares);
+        if (lane == 0) few[warp] = squares;
+        __syncthreads();
+        if (thread == 0) {
+            for (int w = 1; w < LEARN_WARPS; w++) squares += few[w];
+            __stcg(&a.squares[blockIdx.x], squares);
+        }
+        arrive(a.barrier);
+        bool waited = false;
+#pragma unroll 1
+        for (uint32_t p = thread; p - lane < pairs || !waited; p += LEARN_THREADS) {
+            /* All that does not ask for the norm comes before the wait. */
+            const bool counts = p < pairs;
+            const uint32_t pair = first_pair + (counts ? p : 0), group = pair / 32;
+            float weights[2], mean[2], square[2];
+            int place[2];
+#pragma unroll
+            for (int k = 0; k < 2; k++) {
+                place[k] = counts ? place_of(group / GROUPS, group % GROUPS, pair % 32, k) : -1;
+                weights[k] = mean[k] = square[k] = 0.0f;
+                if (place[k] >= 0) weights[k] = a.params[place[k]], mean[k] = a.mean[place[k]], square[k] = a.square[place[k]];
+            }
+            if (!waited) wait(a.barrier, target);
+            waited = true;
+            if (p - lane >= pairs) break;
+            float all = 0.0f;
+#pragma unroll 1
+            for (uint32_t b = lane; b < gridDim.x; b += 32 * 6) {
+                float read[6];
+#pragma unroll
+                for (int k = 0; k < 6; k++) read[k] = b + 32 * k < gridDim.x ? __ldcg(&a.squares[b + 32 * k]) : 0.0f;
+#pragma unroll
+                for (int k = 0; k < 6; k++) all += read[k];
+            }
+            const float norm = sqrtf(warp_sum(all));
+            const float shorter = a.max_norm > 0.0f && norm > a.max_norm ? a.max_norm / (norm + 1e-6f) : 1.0f;
+            const float2 gradients = sum[counts ? p : 0];
+#pragma unroll
+            for (int k = 0; k < 2; k++) {
+                if (place[k] >= 0) {
+                    const float gradient = (k == 0 ? gradients.x : gradients.y) * shorter;
+                    const float m = a.beta1 * mean[k] + (1.0f - a.beta1) * gradient;
+                    const float v = a.beta2 * square[k] + (1.0f - a.beta2) * gradient * gradient;
+                    a.mean[place[k]] = m, a.square[place[k]] = v;
+                    weights[k] -= a.learning_rate * m * scale.z / (sqrtf(v * scale.w) + a.eps);
+                    __stcg(&a.params[place[k]], weights[k]);
+                }
+            }
+            store_words(a.image + group / GROUPS, group / GROUPS, group % GROUPS, pair % 32, weights[0], weights[1], counts);
+            if (last && blockIdx.x == 0 && warp == 0) {
                 if (lane < 6) {
                     float x = 0.0f;
                     for (uint32_t b = 0; b < gridDim.x; b++) x += __ldcg(&a.statistics[b * STATISTICS + lane]);
@@ -485,7 +499,10 @@ extern "C" __global__ void __launch_bounds__(32 * LEARN_WARPS, 1) learn(const Le
                 if (lane == 6) a.report[lane] = norm;
             }
         }
-        wait_for_all(a.barrier, target);
+        if (!last) {
+            arrive(a.barrier);
+            wait(a.barrier, target);
+        }
     }
 }
 
@@ -497,8 +514,9 @@ struct TellArgs {
     Envs envs;
     Finished finished;
     const float *report; /* [STATISTICS] */
-    /* [STATISTICS + 3 * TOLD + 1]: the report, then returns, lengths and counts of the first envs, then how many episodes
-       ended in all envs, modulo 2^32 */
+    Standing *standing;  /* [STANDING_SLOTS], which become 0 */
+    /* [STATISTICS + 3 * TOLD + 3]: the report, then returns, lengths and counts of the first envs, then how many episodes
+       ended in all envs, modulo 2^32, how many envs have ended one, and the mean of their last returns */
     float *told;
 };
 
@@ -514,6 +532,21 @@ extern "C" __global__ void __launch_bounds__(TOLD) tell(const TellArgs a) {
     atomicAdd(&ended, own);
     __syncthreads();
     if (i == 0) told[3 * TOLD] = from_bits((int32_t)ended);
+    if (i < 32) {
+        int64_t returned = 0;
+        uint64_t envs = 0;
+        for (int slot = i; slot < STANDING_SLOTS; slot += 32) {
+            returned += a.standing[slot].returned, envs += a.standing[slot].envs;
+            a.standing[slot] = {0, 0};
+        }
+#pragma unroll
+        for (int other = 16; other > 0; other /= 2) {
+            returned += __shfl_xor_sync(0xFFFFFFFFu, returned, other);
+            envs += __shfl_xor_sync(0xFFFFFFFFu, envs, other);
+        }
+        if (i == 0) told[3 * TOLD + 1] = from_bits((int32_t)envs);
+        if (i == 0) told[3 * TOLD + 2] = envs > 0 ? (float)((double)returned / 1048576.0 / (double)envs) : 0.0f;
+    }
     if (i < STATISTICS) a.told[i] = a.report[i];
     if (i < a.envs.count) {
         told[i] = a.finished.returned[i];

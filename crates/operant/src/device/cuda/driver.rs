@@ -83,6 +83,9 @@ functions! {
         cuMemGetInfo_v2(*mut usize, *mut usize);
         cuMemAlloc_v2(*mut u64, usize);
         cuMemFree_v2(u64);
+        cuMemHostAlloc(*mut *mut c_void, usize, c_uint);
+        cuMemHostGetDevicePointer_v2(*mut u64, *mut c_void, c_uint);
+        cuMemFreeHost(*mut c_void);
         cuMemcpyHtoDAsync_v2(u64, *const c_void, usize, Handle);
         cuMemcpyDtoHAsync_v2(*mut c_void, u64, usize, Handle);
         cuMemsetD8Async(u64, u8, usize, Handle);

@@ -149,6 +149,63 @@ impl<T> Drop for Buffer<T> {
     }
 }
 
+/// `len` elements in the host's memory that kernels write: a few numbers come to the host without a copy.
+#[derive(Debug)]
+pub struct HostBuffer<T> {
+    gpu: Arc<Gpu>,
+    host: *mut T,
+    pointer: DevicePtr,
+    len: usize,
+}
+
+// SAFETY: the memory is this buffer's alone, and any thread may read it.
+unsafe impl<T: Send> Send for HostBuffer<T> {}
+
+impl<T: Element> HostBuffer<T> {
+    /// Zeroed memory for `len` elements; `what` it is is for the message if there is none.
+    pub fn new(gpu: &Arc<Gpu>, len: usize, what: &str) -> Result<Self> {
+        /// Kernels may use it.
+        const MAPPED: u32 = 2;
+        gpu.bind()?;
+        let (mut host, mut address) = (std::ptr::null_mut(), 0);
+        // SAFETY: the pointer is live.
+        let status = unsafe { (gpu.driver.call.cuMemHostAlloc)(&mut host, (len * size_of::<T>()).max(1), MAPPED) };
+        gpu.driver.check(&format!("allocate {what} in the host's memory"), status)?;
+        let mut buffer = Self { gpu: gpu.clone(), host: host.cast(), pointer: DevicePtr::NONE, len };
+        // SAFETY: the memory has that many elements, of which zeroed bits are a value.
+        unsafe { std::ptr::write_bytes(buffer.host, 0, len) };
+        // SAFETY: the memory was allocated for this; the pointer is live.
+        let status = unsafe { (gpu.driver.call.cuMemHostGetDevicePointer_v2)(&mut address, host, 0) };
+        gpu.driver.check(&format!("find {what} in the host's memory"), status)?;
+        buffer.pointer = DevicePtr(address);
+        Ok(buffer)
+    }
+
+    /// Where kernels write it.
+    pub fn pointer(&self) -> DevicePtr {
+        self.pointer
+    }
+
+    /// Copies its front. The caller has waited for the kernels that write it.
+    pub fn read(&self, to: &mut [T]) {
+        assert!(to.len() <= self.len, "{} elements of {}", to.len(), self.len);
+        for (i, to) in to.iter_mut().enumerate() {
+            // SAFETY: it has so many elements; volatile, because the compiler does not know who writes them.
+            *to = unsafe { self.host.add(i).read_volatile() };
+        }
+    }
+}
+
+impl<T> Drop for HostBuffer<T> {
+    fn drop(&mut self) {
+        // Kernels that write it may be under way.
+        if self.gpu.bind().is_ok() && self.gpu.synchronize().is_ok() {
+            // SAFETY: it was allocated once and is not used again.
+            let _ = unsafe { (self.gpu.driver.call.cuMemFreeHost)(self.host.cast()) };
+        }
+    }
+}
+
 /// Bytes as people read them.
 pub(super) fn size(bytes: usize) -> String {
     let bytes = bytes as f64;

@@ -22,6 +22,6 @@ mod report;
 pub use gpu::{Gpu, GpuInfo, Kernel, Module, Params};
 pub use graph::{Event, Graph};
 pub use library::add_folder;
-pub use memory::{Buffer, DevicePtr, Element};
+pub use memory::{Buffer, DevicePtr, Element, HostBuffer};
 pub use nvrtc::compile;
 pub use report::{Part, Report};

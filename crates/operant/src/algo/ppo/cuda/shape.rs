@@ -13,6 +13,7 @@ pub(super) struct Shape {
     pub(super) relu: bool,
     pub(super) tiles: usize,
     pub(super) warps: usize,
+    pub(super) precision: Precision,
 }
 
 /// Kernels that are compiled by themselves.
@@ -26,7 +27,12 @@ pub enum Part {
 
 impl Shape {
     /// The shape of a network for an env, or what of it has no kernel.
-    pub(super) fn new(architecture: &Architecture, spec: &Spec, num_envs: usize) -> Result<Self, String> {
+    pub(super) fn new(
+        architecture: &Architecture,
+        spec: &Spec,
+        num_envs: usize,
+        precision: Precision,
+    ) -> Result<Self, String> {
         let Architecture::ActorCritic { inputs, hidden, actions, activation, continuous, memory, image } = architecture
         else {
             return Err("a network that is not an actor and a critic".into());
@@ -57,13 +63,25 @@ impl Shape {
             relu: *activation == Act::Relu,
             tiles: if many { 2 } else { 1 },
             warps: if many { 16 } else { 4 },
+            precision,
         })
     }
 
     /// Bytes of `NetWords`.
     pub(super) fn net_bytes(&self) -> usize {
-        let (tiles, steps) = (self.hidden / 8, self.hidden / 16);
-        tiles * steps / 2 * 32 * 16 * 2 + steps / 2 * 32 * 16 + tiles * 32 * 4 * 2 + (self.hidden * 2 + 8) * 4
+        let tiles = self.hidden / 8;
+        // W2 twice, W3 twice and W1, each over whole tiles of eight columns; b2 twice and b3.
+        (2 * tiles * tiles * 64 + 3 * tiles * 64) * self.operand_bytes() + (self.hidden * 2 + 8) * 4
+    }
+
+    /// Bytes of a number that products read.
+    fn operand_bytes(&self) -> usize {
+        if self.precision == Precision::Bf16 { 2 } else { 4 }
+    }
+
+    /// Bytes that a warp of `learn` keeps of a tile in shared memory, as in `KEPT_BYTES`.
+    fn kept_bytes(&self) -> usize {
+        if self.precision == Precision::Bf16 { 0 } else { (3 * TILE * (self.hidden + 8) + TILE * 8) * 4 }
     }
 
     /// Numbers of an action as the rollout holds them.
@@ -84,20 +102,19 @@ impl Shape {
     }
 
     pub(super) fn collect_shared(&self) -> usize {
-        2 * self.net_bytes() + self.warps * TILE * self.tiles * (4 + 9) * 4
+        2 * self.net_bytes() + self.warps * TILE * self.tiles * (2 * self.operand_bytes() + 9) * 4
     }
 
-    pub(super) fn learn_shared(&self, epochs: usize) -> usize {
-        // Gradients, or before that two f64 per warp and update.
-        let sums = (2 * self.groups() * 32 * 8).max(MAX_UPDATES * LEARN_WARPS * 16);
-        let few = LEARN_WARPS * 32 * 8;
-        2 * self.net_bytes()
+    /// Bytes that `learn` lays out: weights or sums, tiles, scales, a few numbers, orders, sources of tiles, what tiles need or sums.
+    pub(super) fn learn_shared(&self) -> usize {
+        let sums = 2 * self.groups() * 32 * 8;
+        (2 * self.net_bytes()).max(sums)
             + 2 * LEARN_WARPS * self.tile_bytes()
-            + sums
-            + few
-            + epochs * 48
-            + LEARN_WARPS * 6 * 32 * 4
-            + MAX_UPDATES * 8
+            + MAX_UPDATES * 16
+            + LEARN_WARPS * 8 * 4
+            + MAX_EPOCHS * 48
+            + 2 * self.tile_bytes()
+            + sums.max(LEARN_WARPS * (6 * 32 * 4 + self.kept_bytes()))
     }
 
     /// Warps of `collect` that have envs.
@@ -149,7 +166,15 @@ impl Shape {
         }
         let log_std = if self.continuous { offset("log_std")? } else { 0 };
         let _ = writeln!(text, "#define LOG_STD {log_std}");
+        let (product, passes) = match self.precision {
+            Precision::Bf16 | Precision::F16 => (include_str!("../bf16.cu"), 1),
+            Precision::Tf32 => (include_str!("../tf32.cu"), 1),
+            Precision::F32 => (include_str!("../tf32.cu"), 3),
+        };
+        let _ = writeln!(text, "#define PASSES {passes}");
         text.push_str(include_str!("../normalise.cu"));
+        text.push_str(include_str!("../network.cu"));
+        text.push_str(product);
         text.push_str(include_str!("../collect.cu"));
         text.push_str(include_str!("../learn.cu"));
         Ok(text)
