@@ -34,6 +34,12 @@ pub(crate) struct Args {
     device: String,
     #[command(flatten)]
     solve: SolveArgs,
+    /// Who a game is played against: random, solver (connect4: from openings that the first player wins), or another run.
+    #[arg(long, value_name = "WHO")]
+    against: Option<String>,
+    /// Games to play.
+    #[arg(long, value_parser = count::<usize>, allow_negative_numbers = true)]
+    games: Option<usize>,
     #[command(flatten)]
     versus: VersusArgs,
     /// Print one JSON object.
@@ -82,11 +88,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
     if let Some(network) = parts.get("network.safetensors") {
         let run = run.display().to_string();
-        let of = versus::Of { run, checkpoint: &name, config: &config, network, seed: args.seed, json: args.json };
+        let (against, games) = (args.against.as_deref(), args.games);
+        let (seed, json) = (args.seed, args.json);
+        let of = versus::Of { run, checkpoint: &name, config: &config, network, against, games, seed, json };
         return versus::run(&args.versus, &of);
     }
-    if args.versus.asked() {
-        let next = "--against, --games and --simulations are for runs that learned a game";
+    if args.against.is_some() || args.games.is_some() {
+        let next = "--against and --games are for runs that learned a game";
         return Err(Failure::Usage(format!("{} learned no game: {next}", run.display())));
     }
     if args.solve.asked() {

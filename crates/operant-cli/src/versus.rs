@@ -16,12 +16,6 @@ use std::time::Instant;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct VersusArgs {
-    /// Who a game is played against: random, solver (connect4: from openings that the first player wins), or another run.
-    #[arg(long, value_name = "WHO")]
-    against: Option<String>,
-    /// Games to play.
-    #[arg(long, value_parser = count::<usize>, allow_negative_numbers = true)]
-    games: Option<usize>,
     /// Simulations per decision [default: those that it was trained with].
     #[arg(long, value_parser = count::<usize>, allow_negative_numbers = true)]
     simulations: Option<usize>,
@@ -30,19 +24,15 @@ pub(crate) struct VersusArgs {
     opening: usize,
 }
 
-impl VersusArgs {
-    /// Whether something was asked for that only a game answers.
-    pub(crate) fn asked(&self) -> bool {
-        self.against.is_some() || self.games.is_some() || self.simulations.is_some()
-    }
-}
-
 /// What is known of the run.
 pub(crate) struct Of<'a> {
     pub(crate) run: String,
     pub(crate) checkpoint: &'a str,
     pub(crate) config: &'a Config,
     pub(crate) network: &'a [u8],
+    /// Who a game is played against: random, solver (connect4) or another run.
+    pub(crate) against: Option<&'a str>,
+    pub(crate) games: Option<usize>,
     pub(crate) seed: u64,
     pub(crate) json: bool,
 }
@@ -51,13 +41,13 @@ pub(crate) struct Of<'a> {
 const GAMES: usize = 200;
 
 pub(crate) fn run(args: &VersusArgs, of: &Of<'_>) -> Result<(), Failure> {
-    if args.games == Some(0) {
+    if of.games == Some(0) {
         return Err(Failure::Usage("--games 0: wanted at least 1".into()));
     }
     match of.config.env.as_str() {
         Connect4::NAME => versus::<Connect4>(args, of, |args, of| {
             let mut perfect = Perfect::default();
-            let openings = won_openings(args.games.unwrap_or(GAMES), args.opening.max(2), of.seed, &mut perfect.solver);
+            let openings = won_openings(of.games.unwrap_or(GAMES), args.opening.max(2), of.seed, &mut perfect.solver);
             Some((Box::new(perfect), openings))
         }),
         Twenty48::NAME => versus::<Twenty48>(args, of, |_, _| None),
@@ -70,7 +60,7 @@ pub(crate) fn run(args: &VersusArgs, of: &Of<'_>) -> Result<(), Failure> {
 type Match<G> = (Box<dyn Player<G>>, Vec<Pairing<G>>);
 
 fn settings(config: &Config, args: &VersusArgs) -> Result<mcts::Settings, Failure> {
-    let own: alphazero::Settings = operant::config::read(&config.own, "alphazero")?;
+    let own = alphazero::read(&config.own)?;
     let simulations = args.simulations.unwrap_or(own.search.simulations);
     let leaves = own.search.leaves.min((simulations / 8).max(1));
     Ok(mcts::Settings { simulations, leaves, noise: 0.0, ..own.search })
@@ -85,8 +75,8 @@ fn versus<G: Game>(
     let own = settings(of.config, args)?;
     let options = Options { precision: of.config.precision().map_err(failed)?, ..Options::default() };
     let mut searcher = Searcher::<G>::new(of.network, &own, &options)?;
-    let against = args.against.as_deref().unwrap_or(if G::PLAYERS == 1 { "nobody" } else { "random" });
-    let games = args.games.unwrap_or(GAMES);
+    let against = of.against.unwrap_or(if G::PLAYERS == 1 { "nobody" } else { "random" });
+    let games = of.games.unwrap_or(GAMES);
     let (mut opponent, pairings): Match<G> = match against {
         "random" | "nobody" => (Box::new(Random::default()), from_start::<G>(games, of.seed)),
         "solver" => perfect(args, of)

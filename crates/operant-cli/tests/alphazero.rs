@@ -92,6 +92,8 @@ fn searches_are_measured() {
     }
     let words = ["bench", "selfplay", "connect4", "--simulations", "16", "--leaves", "2", "--games", "16"];
     let report = json(&[&words[..], &["--blocks", "1", "--seconds", "0.5", "--json"]].concat());
-    assert!(report["games_per_cpu_min"].as_f64().unwrap() > 0.0 && report["evals_per_decision"].as_f64().unwrap() <= 17.0);
+    assert!(
+        report["games_per_cpu_min"].as_f64().unwrap() > 0.0 && report["evals_per_decision"].as_f64().unwrap() <= 17.0
+    );
     assert!(failure(&["bench", "search", "--simulations", "8", "--leaves", "8"], 2).contains("an eighth of 8"));
 }
