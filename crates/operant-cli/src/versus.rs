@@ -58,7 +58,7 @@ pub(crate) fn run(args: &MatchArgs, of: &Of<'_>) -> Result<(), Failure> {
 type Match<G> = (Box<dyn Player<G>>, Vec<Pairing<G>>);
 
 fn settings(config: &Config, args: &MatchArgs) -> Result<mcts::Settings, Failure> {
-    let own: alphazero::Settings = operant::config::read(&config.own, "alphazero")?;
+    let own = alphazero::read(&config.own)?;
     let simulations = args.simulations.unwrap_or(own.search.simulations);
     let leaves = own.search.leaves.min((simulations / 8).max(1));
     Ok(mcts::Settings { simulations, leaves, noise: 0.0, ..own.search })
@@ -105,27 +105,23 @@ fn versus<G: Game>(
     let spread = points.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (played - 1.0).max(1.0);
     let error = (spread / played).sqrt();
     let share = |fits: fn(f64) -> bool| points.iter().filter(|x| fits(**x)).count() as f64 / played;
-    let (won, lost) = (share(|x| x > 0.0), share(|x| x < 0.0));
+    let (won, drawn, lost) = (share(|x| x > 0.0), share(|x| x == 0.0), share(|x| x < 0.0));
     let moves = results.iter().map(|(_, moves)| f64::from(*moves)).sum::<f64>() / played;
     if of.json {
         let object = json!({
             "run": of.run, "checkpoint": of.checkpoint, "game": G::NAME, "against": against, "games": results.len(),
             "simulations": own.simulations, "seed": of.seed, "mean_points": mean, "standard_error": error,
-            "won": won, "drawn": 1.0 - won - lost, "lost": lost, "mean_moves": moves, "seconds": seconds,
+            "won": won, "drawn": drawn, "lost": lost, "mean_moves": moves, "seconds": seconds,
         });
         return print(&format!("{object}\n"));
     }
-    let outcome = match G::PLAYERS {
-        1 => String::new(),
-        _ => format!(
-            "won {:.1} %, drawn {:.1} %, lost {:.1} %\n",
-            100.0 * won,
-            100.0 * (1.0 - won - lost).max(0.0),
-            100.0 * lost
-        ),
+    let outcome = format!("won {:.1} %, drawn {:.1} %, lost {:.1} %\n", 100.0 * won, 100.0 * drawn, 100.0 * lost);
+    let (outcome, whom) = match G::PLAYERS {
+        1 => Default::default(),
+        _ => (outcome, format!(" against {against}")),
     };
     print(&format!(
-        "{outcome}points {mean:.3} ± {error:.3} (standard error) over {} games against {against}, {moves:.1} moves each\n\
+        "{outcome}points {mean:.3} ± {error:.3} (standard error) over {} games{whom}, {moves:.1} moves each\n\
          {} simulations per decision, seed {}, {seconds:.1} s, checkpoint {}\n",
         results.len(),
         own.simulations,

@@ -26,7 +26,7 @@ fn value(algorithm: &dyn Algorithm, report: &Report, name: &str) -> f64 {
 /// Mean points against random play of a search with so few simulations that the network decides.
 fn against_random(algorithm: &dyn Algorithm, games: usize) -> f32 {
     let network = &algorithm.save().unwrap()["network.safetensors"];
-    let settings = mcts::Settings { simulations: 8, ..mcts::Settings::default() };
+    let settings = mcts::Settings { simulations: 16, ..mcts::Settings::default() };
     let mut searcher = Searcher::<Connect4>::new(network, &settings, &Options::default()).unwrap();
     let results = play(&mut searcher, &mut Random::default(), &from_start::<Connect4>(games, 5), 5);
     results.iter().map(|(points, _)| points).sum::<f32>() / games as f32

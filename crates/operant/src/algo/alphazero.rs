@@ -11,7 +11,7 @@ mod samples;
 mod settings;
 mod table;
 
-pub use settings::Settings;
+pub use settings::{Settings, read};
 
 use super::{Algorithm, Build, Ended, Entry, Parts, Phase, Policy, Report, part};
 use crate::config;
@@ -36,7 +36,7 @@ pub const ENTRY: Entry = Entry {
     name: "alphazero",
     summary: "self-play by tree search over a network that learns from it (connect4, 2048, backgammon)",
     defaults: config::defaults::<Settings>,
-    resolve: |table| Ok(config::to_table(&settings::read(table)?)),
+    resolve: |table| Ok(config::to_table(&read(table)?)),
     may_change: &[
         "moves",
         "drawn_moves",
@@ -131,7 +131,7 @@ pub struct AlphaZero<G: Game> {
 impl<G: Game> AlphaZero<G> {
     /// Builds everything that the run will ever allocate.
     fn new(build: Build) -> Result<Self> {
-        let settings = settings::read(&build.settings)?;
+        let settings = read(&build.settings)?;
         settings.check()?;
         if build.precision == Precision::F16 {
             return Err(Error::Invalid("precision = f16 for alphazero: wanted f32 or bf16".into()));

@@ -38,7 +38,7 @@ impl Named for super::connect4::Connect4 {
 
 impl Named for super::twenty48::Twenty48 {
     const ID: &'static str = "operant/2048-v0";
-    const SUMMARY: &'static str = "slide and merge tiles; rewards are points of merges, in units of 10,000";
+    const SUMMARY: &'static str = "slide and merge tiles; rewards are points of merges, in thousands";
     const REFERENCE: &'static str = "G. Cirulli, 2048, 2014";
 }
 
@@ -138,6 +138,9 @@ impl<G: Named> HostEnv for Solo<G> {
 
     fn step(&mut self, action: HostAction<'_>, rng: &mut HostRng) -> (f32, bool) {
         let index = action.index(0);
+        if G::turn(&self.state) != Turn::Decision {
+            return (0.0, true);
+        }
         let (first, halved) = {
             let mut room = self.room.borrow_mut();
             let (room, found) = &mut *room;
@@ -160,7 +163,12 @@ impl<G: Named> HostEnv for Solo<G> {
     }
 
     fn legal(&self, legal: &mut [u8]) {
-        legal.fill(0);
+        // Where the game is over nothing matters any more.
+        let over = G::turn(&self.state) != Turn::Decision;
+        legal.fill(u8::from(over));
+        if over {
+            return;
+        }
         let mut room = self.room.borrow_mut();
         let (room, found) = &mut *room;
         G::actions(&self.state, room, found);

@@ -5,7 +5,7 @@ use super::game::{Game, Heads, Turn, mix};
 use crate::error::{Error, Result};
 
 /// Points of the game that count as one point of value.
-pub const POINTS: f32 = 10_000.0;
+pub const POINTS: f32 = 1_000.0;
 const SIDE: usize = 4;
 const CELLS: usize = SIDE * SIDE;
 /// Planes of an observation: one per exponent.

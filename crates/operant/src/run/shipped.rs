@@ -13,7 +13,8 @@ shipped! {
     "dqn":
         "cartpole" "mountaincar" "gridworld" "cube2" "cube3" "probe_identity" "probe_delayed" "probe_truncation" "probe_masked";
     "ppo":
-        "cartpole" "mountaincar" "mountaincar_continuous" "pendulum" "acrobot" "gridworld" "growth" "cube2" "cube3"
+        "cartpole" "mountaincar" "mountaincar_continuous" "pendulum" "acrobot" "gridworld" "growth" "cube2" "cube3" "connect4"
+        "2048" "backgammon"
         "probe_identity" "probe_delayed" "probe_truncation" "probe_masked" "probe_memory";
     "alphazero":
         "connect4" "2048" "backgammon";

@@ -182,22 +182,24 @@ impl Solver {
 
     /// A column that nothing is better than: the soonest win, else a draw, else the latest loss; drawn from equals.
     pub fn best(&mut self, board: Board, rng: &mut HostRng) -> usize {
-        let mut best = [0; COLUMNS];
-        let (mut count, mut most) = (0, i32::MIN);
-        for c in (0..COLUMNS).filter(|&c| board.open(c)) {
+        let score = self.score(board);
+        let first = rng.below(COLUMNS as u32) as usize;
+        let columns = (first..first + COLUMNS).map(|c| c % COLUMNS).filter(|&c| board.open(c));
+        let mut last = 0;
+        for c in columns {
+            last = c;
             let after = board.put(c);
-            let score = match crate::env::connect4::four(after.other()) {
-                true => (CELLS + 1 - board.stones() as i32) / 2,
-                false => -self.score(after),
+            let reached = match crate::env::connect4::four(after.other()) {
+                true => true,
+                false if after.stones() as i32 == CELLS => score <= 0,
+                // The other wins at once: a score that only the worst board has.
+                false if Self::wins_now(after) => score <= -(CELLS + 1 - after.stones() as i32) / 2,
+                false => -self.look(after, -score, 1 - score) >= score,
             };
-            if score > most {
-                (count, most) = (0, score);
-            }
-            if score == most {
-                best[count] = c;
-                count += 1;
+            if reached {
+                return c;
             }
         }
-        best[rng.below(count as u32) as usize]
+        last
     }
 }

@@ -1,6 +1,6 @@
 //! The `[alphazero]` table.
 
-use crate::config::{self, Table};
+use crate::config::{self, Table, Value};
 use crate::error::{Error, Result};
 use crate::search::mcts;
 use serde::{Deserialize, Serialize};
@@ -46,7 +46,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            search: mcts::Settings { simulations: 200, noise: 0.25, ..mcts::Settings::default() },
+            search: mcts::Settings::default(),
             moves: 16,
             drawn_moves: 12,
             temperature: 0.0,
@@ -66,8 +66,20 @@ impl Default for Settings {
     }
 }
 
-pub(super) fn read(table: &Table) -> Result<Settings> {
-    config::read(table, "alphazero")
+/// Settings of a table, in which `search` is a table of its own.
+pub fn read(table: &Table) -> Result<Settings> {
+    let mut table = table.clone();
+    let search = match table.remove("search") {
+        None => Table::new(),
+        Some(Value::Table(search)) => search,
+        Some(other) => {
+            return Err(Error::Invalid(format!(
+                "alphazero.search = {other}: wanted a table, as in [alphazero.search]"
+            )));
+        }
+    };
+    let settings = config::read(&table, "alphazero")?;
+    Ok(Settings { search: config::read(&search, "alphazero.search")?, ..settings })
 }
 
 impl Settings {
