@@ -8,6 +8,7 @@ mod curriculum;
 pub mod davi;
 pub mod dqn;
 mod gradients;
+mod phase;
 mod policy;
 mod policy_values;
 mod popart;
@@ -18,6 +19,7 @@ pub mod td;
 
 pub use curiosity::Curiosity;
 pub use curriculum::Settings as CurriculumSettings;
+pub use phase::Phase;
 pub use policy::{ActionsMut, Actor, EncoderName, Head, MemoryName, NetworkSettings, OBS_LIMIT, Policy};
 pub use policy_values::{PolicyValues, Rewards};
 
@@ -40,47 +42,6 @@ pub struct Ended {
     pub total: f32,
     /// Steps.
     pub length: i32,
-}
-
-/// What the main thread does in an iteration; what is further in is part of the last one further out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
-    /// All of it.
-    Iteration,
-    /// Playing, and what comes before learning.
-    Collect,
-    /// Envs stepping.
-    Env,
-    /// Drawing actions.
-    Sample,
-    /// Rewards for what is new.
-    Curiosity,
-    /// Advantages.
-    Estimate,
-    /// Epochs of minibatches.
-    Learn,
-    /// Gathering a minibatch.
-    Gather,
-    /// A step of the optimiser.
-    Optimize,
-    /// Telemetry, checkpoints.
-    Other,
-}
-
-impl Phase {
-    /// All of them, in the order of their numbers: name, and how far in.
-    pub const ALL: [(Self, &'static str, usize); 10] = [
-        (Self::Iteration, "iteration", 0),
-        (Self::Collect, "collect", 1),
-        (Self::Env, "env", 2),
-        (Self::Sample, "sample", 2),
-        (Self::Curiosity, "curiosity", 2),
-        (Self::Estimate, "estimate", 2),
-        (Self::Learn, "learn", 1),
-        (Self::Gather, "gather", 2),
-        (Self::Optimize, "optimizer", 2),
-        (Self::Other, "other", 1),
-    ];
 }
 
 /// What an iteration tells the loop. Kept from one to the next, so that nothing is allocated.
