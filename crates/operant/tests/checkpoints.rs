@@ -91,9 +91,14 @@ fn one_part_is_read_without_the_others() {
     let checkpoints = Checkpoints::new(&run, 9);
     let parts = Parts::from([("run.json".into(), b"{}".to_vec()), ("replay.bin".into(), vec![7; 100])]);
     let name = checkpoints.save(1, Mark::default(), &parts).unwrap();
-    fs::remove_file(checkpoints.path(&name).join("replay.bin")).unwrap();
+    let replay = checkpoints.path(&name).join("replay.bin");
+    fs::write(&replay, [8; 100]).unwrap();
     assert_eq!(checkpoints.load_part(&name, "run.json").unwrap(), b"{}");
-    assert!(checkpoints.load(&name).unwrap_err().to_string().contains("is damaged: replay.bin: "));
+    assert!(checkpoints.load(&name).unwrap_err().to_string().contains("is damaged: replay.bin has another checksum"));
+    fs::write(&replay, [7; 50]).unwrap();
+    let message = checkpoints.load_part(&name, "run.json").unwrap_err().to_string();
+    assert!(message.contains("replay.bin has 50 bytes, wanted 100"), "{message}");
+    fs::write(&replay, [7; 100]).unwrap();
     assert!(checkpoints.load_part(&name, "run.toml").unwrap_err().to_string().contains("it has no run.toml"));
     fs::write(checkpoints.path(&name).join("run.json"), "[]").unwrap();
     assert!(checkpoints.load_part(&name, "run.json").unwrap_err().to_string().contains("another checksum"));
