@@ -40,11 +40,10 @@ fn saved(td: &dyn Algorithm) -> Parts {
 
 #[test]
 fn self_play_learns_to_beat_random_play() {
-    let words =
-        ["network.hidden=[40]", "num_envs=128", "td.batch_size=256", "precision=f32", "threads=1", "steps=400000"];
+    let words = ["network.hidden=[40]", "num_envs=128", "precision=f32", "threads=1", "steps=150000"];
     let mut td = build("backgammon", &words).unwrap();
     let mut report = Report::new(td.metrics().len());
-    let iterations = 400_000 / td.steps_per_iteration() as usize;
+    let iterations = 150_000 / td.steps_per_iteration() as usize;
     iterate(td.as_mut(), &mut report, iterations);
     let (net, weights) = BackgammonFile::from_bytes(&saved(&*td)["backgammon.safetensors"]).unwrap();
     let evaluator = Evaluator::new(&net, &weights, &Options::default()).unwrap();

@@ -1,7 +1,7 @@
 //! GNU Backgammon as an opponent and as a judge: its own process, spoken to by a socket or by commands.
 
 use crate::output::Failure;
-use operant::env::backgammon::{BAR, Plays, Position, Record, to_mat};
+use operant::env::backgammon::{BAR, Plays, Position, Record, Side, to_mat};
 use operant::lanes::rng::HostRng;
 use operant::search::backgammon::Player;
 use operant::{Error, Result};
@@ -124,11 +124,43 @@ impl Player for Gnubg {
         self.stream.get_mut().write_all(fibs(position, dice).as_bytes()).map_err(lost)?;
         let mut reply = String::new();
         self.stream.read_line(&mut reply).map_err(lost)?;
-        let play = plays
-            .named(position, reply.trim())
-            .map_err(|error| Error::Invalid(format!("gnubg's reply to {} with {dice:?}: {error}", position.id())))?;
-        Ok(plays.iter().position(|other| other == play).expect("one of these plays"))
+        let wrong = |what: &str| {
+            let (id, reply) = (position.id(), reply.trim());
+            Error::Invalid(format!("gnubg's reply \"{reply}\" to {id} with {dice:?} is {what}"))
+        };
+        let after = follow(position, &reply).ok_or_else(|| wrong("no play"))?;
+        plays.iter().position(|play| play.result(position) == after).ok_or_else(|| wrong("not legal"))
     }
+}
+
+/// The position after steps such as `25/20 20/14* 6/0`, one for each die, for the opponent. Hits follow from the board: a reply does not show all.
+fn follow(position: Position, reply: &str) -> Option<Position> {
+    let counts = |side: Side| std::array::from_fn(|place| side.count(place));
+    let (mut mine, mut theirs): ([u8; BAR + 1], [u8; BAR + 1]) = (counts(position.mover), counts(position.other));
+    for word in reply.split_whitespace() {
+        let (way, times) = match word.split_once('(') {
+            Some((way, times)) => (way, times.strip_suffix(')')?.parse().ok()?),
+            None => (word, 1),
+        };
+        let places: Vec<usize> = way
+            .split('/')
+            .map(|name| match name.trim_end_matches('*') {
+                "bar" => Some(BAR),
+                "off" => Some(0),
+                place => place.parse().ok().filter(|place| *place <= BAR),
+            })
+            .collect::<Option<_>>()?;
+        for step in (0..times).flat_map(|_| places.windows(2)) {
+            let [from, to] = [step[0], step[1]];
+            mine[from] = mine[from].checked_sub(1)?;
+            mine[to] += 1;
+            if to > 0 && theirs[BAR - to] == 1 {
+                theirs[BAR - to] = 0;
+                theirs[BAR] += 1;
+            }
+        }
+    }
+    Some(Position { mover: Side::new(&theirs)?, other: Side::new(&mine)? })
 }
 
 /// What an analysis found.
@@ -209,6 +241,28 @@ mod tests {
         assert!(fibs(position, [6, 5]).starts_with("board:operant:gnubg:0:0:0:-1:"), "{}", fibs(position, [6, 5]));
         let swapped = fibs(position.swapped(), [6, 5]);
         assert!(swapped.contains(":1:1:6:5:"), "its bar is the last place: {swapped}");
+    }
+
+    #[test]
+    fn replies_are_followed_with_the_hits_that_they_do_not_show() {
+        let mut plays = Plays::default();
+        // The opponent has blots on the mover's 18 and 14; one checker on the bar.
+        let side = |list: &[(usize, u8)]| {
+            let mut counts = [0; BAR + 1];
+            list.iter().for_each(|&(place, count)| counts[place] = count);
+            Side::new(&counts).unwrap()
+        };
+        let position = Position { mover: side(&[(BAR, 1), (24, 2), (6, 5)]), other: side(&[(7, 1), (11, 1), (6, 4)]) };
+        for (dice, reply, named) in [
+            ([2, 5], "25/23 23/18", "bar/23 23/18*"),
+            ([6, 1], "bar/24 24/18", "bar/24 24/18*"),
+            ([5, 5], "25/20 20/15 6/1(2)", "bar/15 6/1(2)"),
+        ] {
+            plays.find(position, dice);
+            let after = follow(position, reply).unwrap();
+            assert_eq!(after, plays.named(position, named).unwrap().result(position), "{reply}");
+        }
+        assert_eq!(follow(position, "13/7"), None);
     }
 
     #[test]

@@ -53,14 +53,14 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             turns: 16,
-            batch_size: 512,
+            batch_size: 128,
             replay: 65_536,
             reuse: 2.0,
-            lambda: 0.7,
+            lambda: 0.95,
             lambda_until: 0.6,
             learning_rate: 1.5e-3,
             anneal_lr: true,
-            ema: 0.999,
+            ema: 0.998,
             max_grad_norm: 0.0,
             adam_eps: 1e-8,
         }
@@ -336,7 +336,9 @@ impl Learner {
             let result = self.plan.train(&self.params, rows, &feeds, 1.0, Gradients::Replace);
             let begun = report.spans.begin();
             let step = self.optimizer.step(&mut self.params, self.plan.gradients(), learning_rate);
-            self.average.update(&self.params, ema);
+            // Short at first: the average of a few steps is not yet a good one.
+            let share = (1.0 + self.updates as f64) / (10.0 + self.updates as f64);
+            self.average.update(&self.params, ema.min(share));
             report.spans.end(Phase::Optimize as usize, begun);
             if !result.finite || !step.finite {
                 let what = if result.finite { "the gradient" } else { "the loss" };

@@ -101,9 +101,18 @@ impl BackgammonNet {
 
     /// First weights of both networks.
     pub fn params(&self, seed: u64) -> Result<Weights> {
-        Ok([self.build(Kind::Contact)?.0.params(seed)?, self.build(Kind::Race)?.0.params(seed.wrapping_add(1))?])
+        let mut weights =
+            [self.build(Kind::Contact)?.0.params(seed)?, self.build(Kind::Race)?.0.params(seed.wrapping_add(1))?];
+        for (params, kind) in weights.iter_mut().zip(Kind::ALL) {
+            params.set(&format!("{}.outcome.bias", kind.name()), &FIRST_GUESS)?;
+        }
+        Ok(weights)
     }
 }
+
+/// Logits of how games between good players end: half are won, a quarter of those with a gammon, one in a hundred games with a backgammon. Values
+/// spread backwards from the ends of games; what begins near the truth has not so far to go.
+const FIRST_GUESS: [f32; OUTCOMES] = [0.0, -1.95, -4.6, -1.95, -4.6];
 
 /// Weights of both networks, by [`Kind`].
 pub type Weights = [Params; 2];
