@@ -85,13 +85,14 @@ enum Reported {
 }
 
 const METRICS: &[Metric] = &[
-    Metric::new("loss/policy", "cross-entropy of the policy with what searches made of it, over decisions", ""),
-    Metric::new("loss/value", "cost of the value against what games came to", ""),
+    Metric::new("loss/policy", "cross-entropy of the policy with what searches made of it, over decisions", "")
+        .headline(),
+    Metric::new("loss/value", "cost of the value against what games came to", "").headline(),
     Metric::new("grad_norm", "norm of the gradient before clipping", ""),
     Metric::new("learning_rate", "step size of the optimiser", ""),
     Metric::new("games", "games that ended in the iteration", ""),
-    Metric::new("games_per_min", "games that ended per minute", "1/min"),
-    Metric::new("evals_per_s", "states that the network valued for searches per second", "1/s"),
+    Metric::new("games_per_min", "games that ended per minute", "1/min").headline(),
+    Metric::new("evals_per_s", "states that the network valued for searches per second", "1/s").headline(),
     Metric::new("evals", "states that the network valued per decision", ""),
     Metric::new("tree_reuse", "share of simulations that trees were left with by the search before", ""),
     Metric::new("tree_hits", "share of simulations that ended at a state the tree had already", ""),

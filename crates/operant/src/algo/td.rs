@@ -118,9 +118,9 @@ enum Reported {
 const METRICS: &[Metric] = &[
     Metric::new("loss/contact", "cross-entropy of five outcomes, positions with contact", ""),
     Metric::new("loss/race", "cross-entropy of five outcomes, races", ""),
-    Metric::new("equity_error", "mean difference of a position's equity to its target", "points"),
-    Metric::new("games", "games that ended", ""),
-    Metric::new("games_per_min", "games that ended in a minute", "1/min"),
+    Metric::new("equity_error", "mean difference of a position's equity to its target", "points").headline(),
+    Metric::new("games", "games that ended", "").headline(),
+    Metric::new("games_per_min", "games that ended in a minute", "1/min").headline(),
     Metric::new("gammons", "share of games that ended with a gammon or a backgammon", ""),
     Metric::new("backgammons", "share of games that ended with a backgammon", ""),
     Metric::new("evaluations", "positions valued per second of playing", "1/s"),
