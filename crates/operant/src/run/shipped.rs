@@ -13,7 +13,7 @@ shipped! {
     "dqn":
         "cartpole" "mountaincar" "gridworld" "probe_identity" "probe_delayed" "probe_truncation" "probe_masked";
     "ppo":
-        "cartpole" "mountaincar" "mountaincar_continuous" "pendulum" "acrobot" "gridworld" "cube2" "cube3"
+        "cartpole" "mountaincar" "mountaincar_continuous" "pendulum" "acrobot" "gridworld" "cube2" "cube3" "backgammon"
         "probe_identity" "probe_delayed" "probe_truncation" "probe_masked" "probe_memory";
     "davi":
         "cube2" "cube3";
