@@ -22,7 +22,7 @@ fn iterate(algorithm: &mut dyn Algorithm, report: &mut Report, times: usize) {
 }
 
 /// Settings under which everything that a checkpoint holds matters.
-const EVERYTHING: [(&str, &str, &[&str]); 17] = [
+const EVERYTHING: [(&str, &str, &[&str]); 18] = [
     ("ppo", "pendulum", &["ppo.popart=true", "ppo.curiosity=icm", "ppo.update_epochs=2"]),
     ("ppo", "mountaincar", &["ppo.curiosity=rnd", "ppo.anneal_clip=true", "ppo.anneal_ent=true"]),
     ("ppo", "cartpole", &["num_envs=48", "ppo.num_steps=32", "ppo.minibatch_size=512"]),
@@ -97,6 +97,11 @@ const EVERYTHING: [(&str, &str, &[&str]); 17] = [
         "davi",
         "cube2",
         &["network.hidden=[32]", "davi.batch_size=64", "davi.target_interval=3", "davi.held_out=0.1", "num_envs=1"],
+    ),
+    (
+        "td",
+        "backgammon",
+        &["network.hidden=[16]", "num_envs=96", "td.turns=24", "td.batch_size=64", "td.replay=1024", "precision=f32"],
     ),
     (
         "dqn",

@@ -107,7 +107,6 @@ enum Reported {
     LossRace,
     EquityError,
     Games,
-    GamesPerMinute,
     Gammons,
     Backgammons,
     Evaluations,
@@ -120,10 +119,9 @@ const METRICS: &[Metric] = &[
     Metric::new("loss/race", "cross-entropy of five outcomes, races", ""),
     Metric::new("equity_error", "mean difference of a position's equity to its target", "points").headline(),
     Metric::new("games", "games that ended", "").headline(),
-    Metric::new("games_per_min", "games that ended in a minute", "1/min").headline(),
     Metric::new("gammons", "share of games that ended with a gammon or a backgammon", ""),
     Metric::new("backgammons", "share of games that ended with a backgammon", ""),
-    Metric::new("evaluations", "positions valued per second of playing", "1/s"),
+    Metric::new("evaluations", "positions valued per turn", ""),
     Metric::new("lambda", "weight of what came later in a target", ""),
     Metric::new("learning_rate", "step size of the optimiser", ""),
 ];
@@ -494,10 +492,9 @@ impl Algorithm for Td {
         set(Reported::LossRace, race.sums[0] / race.sums[2]);
         set(Reported::EquityError, (contact.sums[1] + race.sums[1]) / (contact.sums[2] + race.sums[2]));
         set(Reported::Games, self.games as f64);
-        set(Reported::GamesPerMinute, games as f64 / (learned - start).as_secs_f64() * 60.0);
         set(Reported::Gammons, (ends[2] + ends[3]) as f64 / games as f64);
         set(Reported::Backgammons, ends[3] as f64 / games as f64);
-        set(Reported::Evaluations, evaluations as f64 / (played - start).as_secs_f64());
+        set(Reported::Evaluations, evaluations as f64 / self.steps_per_iteration() as f64);
         set(Reported::Lambda, lambda);
         set(Reported::LearningRate, f64::from(learning_rate));
         report.seconds = [(played - start).as_secs_f64(), (learned - played).as_secs_f64()];
