@@ -73,16 +73,24 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     report.begin();
     algorithm.iterate(&mut report);
     let (start, cpu, allocated) = (Instant::now(), device::cpu_seconds(), alloc::allocations());
-    let (mut iterations, mut sums) = (0_u32, [0.0; 5]);
+    // Some iterations have nothing to say of the learner.
+    let (mut iterations, mut sums, mut counts) = (0_u32, [0.0; 5], [0.0; 5]);
     while start.elapsed().as_secs_f64() < args.seconds {
         report.begin();
         algorithm.iterate(&mut report);
         iterations += 1;
-        sums.iter_mut().zip(places).for_each(|(sum, place)| *sum += report.values[place]);
+        for ((sum, count), place) in sums.iter_mut().zip(&mut counts).zip(places) {
+            let value = report.values[place];
+            if value.is_finite() {
+                *sum += value;
+                *count += 1.0;
+            }
+        }
     }
     let (wall, cpu) = (start.elapsed().as_secs_f64(), device::cpu_seconds() - cpu);
     let allocations = (alloc::allocations() - allocated) as f64 / f64::from(iterations);
-    let [evals, forced, reuse, depth, hidden] = sums.map(|sum| sum / f64::from(iterations));
+    let mean = |i: usize| sums[i] / counts[i];
+    let [evals, forced, reuse, depth, hidden] = [0, 1, 2, 3, 4].map(mean);
     let decisions = f64::from(iterations) * algorithm.steps_per_iteration() as f64;
     let moves_per_game = report.episodes.mean_length();
     // Games under way count for what was played of them.
