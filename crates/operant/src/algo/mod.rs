@@ -18,7 +18,7 @@ pub use policy::{ActionsMut, Actor, EncoderName, Head, MemoryName, NetworkSettin
 use crate::config::Table;
 use crate::data::Episodes;
 use crate::device::{CpuPool, Spans};
-use crate::env::VecEnv;
+use crate::env::{Told, VecEnv};
 use crate::error::{Error, Result};
 use crate::nn::{Plan, Precision};
 use crate::telemetry::Metric;
@@ -84,6 +84,8 @@ pub struct Report {
     pub values: Vec<f64>,
     /// Episodes that ended in this iteration; those beyond the capacity are counted in `episodes` only.
     pub ended: Vec<Ended>,
+    /// Events of envs in this iteration.
+    pub told: Vec<Told>,
     /// The last episodes of the run.
     pub episodes: Episodes,
     /// The envs are still easier than the run asks for: nothing counts as solved or best.
@@ -109,6 +111,7 @@ impl Report {
         Self {
             values: vec![f64::NAN; metrics],
             ended: Vec::with_capacity(SHOWN_EPISODES),
+            told: Vec::new(),
             episodes: Episodes::default(),
             preparing: false,
             seconds: [0.0; 2],
@@ -123,6 +126,7 @@ impl Report {
     pub fn begin(&mut self) {
         self.values.fill(f64::NAN);
         self.ended.clear();
+        self.told.clear();
         (self.seconds, self.env_seconds) = ([0.0; 2], 0.0);
     }
 
