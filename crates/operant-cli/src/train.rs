@@ -69,6 +69,9 @@ pub(crate) struct Args {
     /// or chrome://tracing), and a table at the end.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     profile: Option<u64>,
+    /// Folder of a task's files, for growth with env.task=cifar10 [default: $OPERANT_TASK_DATA, else data].
+    #[arg(long, value_name = "DIR")]
+    task_data: Option<PathBuf>,
     /// Print the resolved settings and stop.
     #[arg(long)]
     dry_run: bool,
@@ -188,6 +191,9 @@ fn new_folder(config: &Config, more: &str) -> PathBuf {
 pub(crate) fn run(args: &Args, started: Instant) -> Result<ExitCode, Failure> {
     let interrupt = Interrupt::listen(args.monitor)?;
     let stop = interrupt.flag();
+    if let Some(folder) = &args.task_data {
+        operant::env::growth::set_task_data(folder);
+    }
     if args.monitor && !std::io::stdout().is_terminal() {
         return Err(Failure::Usage("--monitor needs a terminal; try operant monitor --plain beside the run".into()));
     }

@@ -26,7 +26,7 @@ pub use policy_values::{PolicyValues, Rewards};
 use crate::config::Table;
 use crate::data::Episodes;
 use crate::device::{CpuPool, Spans};
-use crate::env::VecEnv;
+use crate::env::{Told, VecEnv};
 use crate::error::{Error, Result};
 use crate::nn::{Plan, Precision};
 use crate::telemetry::Metric;
@@ -51,6 +51,8 @@ pub struct Report {
     pub values: Vec<f64>,
     /// Episodes that ended in this iteration; those beyond the capacity are counted in `episodes` only.
     pub ended: Vec<Ended>,
+    /// Events of envs in this iteration.
+    pub told: Vec<Told>,
     /// The last episodes of the run.
     pub episodes: Episodes,
     /// The mean of the last returns of all envs; NaN unless each has one and the algorithm knows them.
@@ -82,6 +84,7 @@ impl Report {
         Self {
             values: vec![f64::NAN; metrics],
             ended: Vec::with_capacity(SHOWN_EPISODES),
+            told: Vec::new(),
             episodes: Episodes::default(),
             last_returns: f64::NAN,
             preparing: false,
@@ -99,6 +102,7 @@ impl Report {
     pub fn begin(&mut self) {
         self.values.fill(f64::NAN);
         self.ended.clear();
+        self.told.clear();
         (self.seconds, self.env_seconds, self.score) = ([0.0; 2], 0.0, None);
     }
 

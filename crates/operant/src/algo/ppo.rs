@@ -364,6 +364,7 @@ impl Ppo {
             }
             self.after_step(t, report);
         }
+        self.env.take_told(&mut report.told);
         self.actor.forward(&self.params, n, &self.rollout.obs[steps * n * obs..]);
         self.rollout.value[steps * n..].copy_from_slice(self.actor.values());
         if let Some(popart) = &self.popart {

@@ -2,7 +2,8 @@
 
 use super::pace::{MAX_PARTS, Pace};
 use super::{
-    Actions, AutoReset, Canvas, HostAction, HostEnv, Options, Param, Row, Seeds, Spec, VecEnv, check_columns, saved,
+    Actions, AutoReset, Canvas, HostAction, HostEnv, Options, Param, Row, Seeds, Spec, Told, VecEnv, check_columns,
+    saved,
 };
 use crate::device::CpuPool;
 use crate::error::Result;
@@ -34,6 +35,8 @@ struct Slot<E> {
     returned: f32,
     /// The next step resets.
     pending: bool,
+    /// Events that nobody has asked for yet.
+    told: Vec<Told>,
 }
 
 impl<E: HostEnv> Slot<E> {
@@ -66,7 +69,7 @@ impl<E: HostEnv> HostVec<E> {
         env.validate()?;
         let mut columns = env.columns();
         columns.push(Column { name: "elapsed", kind: Kind::I32 });
-        let slot = Slot { env, seed: 0, episode: 0, elapsed: 0, returned: 0.0, pending: false };
+        let slot = Slot { env, seed: 0, episode: 0, elapsed: 0, returned: 0.0, pending: false, told: Vec::new() };
         Ok(Self {
             columns,
             first_env: options.first_env,
@@ -120,6 +123,7 @@ fn step_part<E: HostEnv>(part: &mut Part<'_, E>, spec: &Spec, first_env: u32, au
         slot.elapsed = slot.elapsed.saturating_add(1).min(i32::MAX as u32);
         let mut rng = HostRng::new(slot.seed, number, slot.episode, slot.elapsed);
         let (reward, terminated) = slot.env.step(HostAction { actions: part.actions, first: i * dims }, &mut rng);
+        slot.env.tell(&mut slot.told);
         let truncated = spec.time_limit.is_some_and(|limit| slot.elapsed >= limit);
         slot.returned += reward;
         (out.reward[i], out.terminated[i], out.truncated[i]) = (reward, u8::from(terminated), u8::from(truncated));
@@ -197,6 +201,12 @@ impl<E: HostEnv> VecEnv for HostVec<E> {
                 step_part(part, spec, first_env, autoreset);
             }
         });
+    }
+
+    fn take_told(&mut self, told: &mut Vec<Told>) {
+        for (i, slot) in self.slots.iter_mut().enumerate() {
+            told.extend(slot.told.drain(..).map(|(kind, text)| (kind, format!("env {i}: {text}"))));
+        }
     }
 
     fn observe(&self, mut out: Row<'_>) {

@@ -65,6 +65,7 @@ use crate::error::{Error, Result};
 use crate::lanes::rng::HostRng;
 use crate::lanes::{Backend, Block, Column, Columns, Lanes, Rng, Scalar};
 use crate::nn::nets::Image;
+use crate::telemetry::EventKind;
 use std::sync::Arc;
 
 /// An action in every lane.
@@ -164,11 +165,16 @@ pub trait HostEnv: Params + Clone + Default + Send + 'static {
     fn load_rest(&mut self, bytes: &[u8]) -> Result<()> {
         if bytes.is_empty() { Ok(()) } else { Err(Error::Saved("saved state holds more than this env has".into())) }
     }
+    /// Adds what happened in the last step and belongs among a run's events.
+    fn tell(&self, _told: &mut Vec<Told>) {}
     /// A picture of the state, if the env draws one.
     fn draw(&self) -> Option<Canvas> {
         None
     }
 }
+
+/// An event of an env, in words.
+pub type Told = (EventKind, String);
 
 /// The action of one host env.
 #[derive(Clone, Copy, Debug)]
@@ -273,6 +279,8 @@ pub trait VecEnv: Send {
     fn failure(&self) -> Option<String> {
         None
     }
+    /// Moves the events of all steps since the last call to `told`.
+    fn take_told(&mut self, _told: &mut Vec<Told>) {}
     /// Writes `obs` and `legal` of the states as they are.
     fn observe(&self, out: Row<'_>);
     /// The columns of the state, and after them `elapsed`, the steps since the episode began.

@@ -530,6 +530,9 @@ impl Run {
                 length: ended.length as u64,
             });
         }
+        for (kind, text) in self.report.told.drain(..) {
+            board.event(kind, steps, text);
+        }
         board.sample(steps, seconds);
     }
 

@@ -28,12 +28,18 @@ pub enum EventKind {
     Cleared(Rule),
     /// A sink failed; the run goes on without it.
     SinkFailed,
+    /// A seed of a growing network went from one stage of its life to another.
+    Lifecycle,
+    /// A host network was set back to its last good weights.
+    Rollback,
+    /// An episode of growth ended: what grew, and what it reached.
+    Outcome,
     /// Anything else worth a line.
     Note,
 }
 
 impl EventKind {
-    const PLAIN: [(Self, &str); 9] = [
+    const PLAIN: [(Self, &str); 12] = [
         (Self::Started, "started"),
         (Self::Resumed, "resumed"),
         (Self::Checkpoint, "checkpoint"),
@@ -42,6 +48,9 @@ impl EventKind {
         (Self::Finished, "finished"),
         (Self::Diverged, "diverged"),
         (Self::SinkFailed, "sink_failed"),
+        (Self::Lifecycle, "lifecycle"),
+        (Self::Rollback, "rollback"),
+        (Self::Outcome, "outcome"),
         (Self::Note, "note"),
     ];
 

@@ -1,6 +1,6 @@
 //! One episode: a host in training, its slots, and what a controller's choice does to them.
 
-use super::alpha::{Curve, Mode};
+use super::alpha::Curve;
 use super::attribution;
 use super::governor::{Governor, Panic};
 use super::lifecycle::{Gates, Op, Slot, Stage, allowed};
@@ -529,8 +529,9 @@ impl Episode {
         (0..self.state.slots.len()).filter(|&slot| self.state.slots[slot].alpha.value > 0.0).collect()
     }
 
-    /// Whether α of a slot stays where it is.
-    pub fn holds(&self, slot: usize) -> bool {
-        self.state.slots[slot].alpha.mode == Mode::Hold
+    /// Makes the host's weights infinite, as an accident would: for tests of the governor.
+    #[doc(hidden)]
+    pub fn poison(&mut self) {
+        self.net.params_mut().get_mut("host.head.bias").expect("every host has a head").fill(f32::INFINITY);
     }
 }

@@ -21,13 +21,14 @@ pub use lifecycle::{Gates, Measured, Op, Slot, Stage, allowed};
 pub use reward::{Epoch, Kind, Ledger, Parts, REWARDS, attribution as counted, potential};
 pub use task::{CLASSES, Key, Samples, TASKS, Task, set_task_data};
 
-use super::{ActionSpace, Channel, HostAction, HostEnv, Param, Params, Spec};
+use super::{ActionSpace, Channel, HostAction, HostEnv, Param, Params, Spec, Told};
 use crate::error::Result;
 use crate::lanes::Column;
 use crate::lanes::rng::HostRng;
 use crate::nn::Method;
 use crate::nn::grow::{Blueprint, HOSTS, Host, Training};
 use crate::params;
+use crate::telemetry::EventKind;
 use episode::HISTORY;
 
 /// Names of hosts, in the order of their numbers.
@@ -70,6 +71,8 @@ params! {
         val_samples: u32 = 256, 1.0..=10000.0, "";
         /// pixels along each side of synthetic images
         side: u32 = 8, 4.0..=64.0, "pixels";
+        /// patterns of each synthetic class
+        modes: u32 = 2, 1.0..=1000.0, "";
         /// which of the possible synthetic tasks
         task_seed: u32 = 0, 0.0..=4294967295.0, "";
         /// samples of a minibatch
@@ -102,8 +105,8 @@ impl Params for Growth {
 
 impl Settings {
     fn key(&self) -> Key {
-        let Self { task, side, train_samples: train, val_samples: validation, task_seed: seed, .. } = *self;
-        Key { task, side, train, validation, seed }
+        let Self { task, side, train_samples: train, val_samples: validation, modes, task_seed: seed, .. } = *self;
+        Key { task, side, train, validation, modes, seed }
     }
 
     fn host(&self) -> Host {
@@ -322,6 +325,28 @@ impl HostEnv for Growth {
         // Where nothing can germinate the choice is without effect; one is left, so that no head is empty.
         if !blueprints.contains(&1) {
             blueprints[Blueprint::ConvSmall.index()] = 1;
+        }
+    }
+
+    /// Changes of stages, rollbacks, and at the end what was reached.
+    fn tell(&self, told: &mut Vec<Told>) {
+        let Some(episode) = &self.episode else { return };
+        let state = &episode.state;
+        for happened in &state.happened {
+            told.push(match happened {
+                Happened::Stage { slot, from, to, blueprint } => {
+                    let what = blueprint.map_or("", |number| Blueprint::ALL[number].1);
+                    let text = format!("epoch {}, slot {slot}: {} to {} {what}", state.epoch, from.name(), to.name());
+                    (EventKind::Lifecycle, text.trim_end().to_owned())
+                }
+                Happened::Rollback(panic) => (EventKind::Rollback, format!("epoch {}: {}", state.epoch, panic.name())),
+            });
+        }
+        if state.epoch >= self.settings.epochs {
+            let fossils = state.slots.iter().filter(|slot| slot.stage == Stage::Fossilised).count();
+            let (accuracy, parameters) = (episode.accuracy(), episode.seed_parameters());
+            let text = format!("accuracy {accuracy:.1} %, {fossils} fossils, {parameters} parameters of seeds");
+            told.push((EventKind::Outcome, text));
         }
     }
 

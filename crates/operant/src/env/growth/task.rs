@@ -24,7 +24,9 @@ pub struct Key {
     pub train: u32,
     /// Samples to validate on.
     pub validation: u32,
-    /// Which of the possible synthetic tasks, or which samples of files.
+    /// Patterns of each synthetic class: the more, the wider a host must be to know them.
+    pub modes: u32,
+    /// Which of the possible synthetic tasks.
     pub seed: u32,
 }
 
@@ -74,26 +76,24 @@ impl Task {
     }
 }
 
-/// Patterns that each class consists of: many more than a small host can tell apart.
-const MODES: usize = 6;
 /// Side of the coarse grid that a pattern is drawn on.
 const GRID: usize = 4;
 /// Standard deviation of the noise on a pixel; patterns have 1.
 const NOISE: f32 = 0.5;
 
-/// Images that show one of [`MODES`] smooth patterns of their class, moved by up to a quarter of the side in both
+/// Images that show one of several smooth patterns of their class, moved by up to a quarter of the side in both
 /// directions (around the edges), perhaps with its sign turned, under noise. No colour, place or sign tells a class by
 /// itself, so that it takes wide layers behind each other to know all of them.
 fn synthetic(key: Key) -> Task {
     let side = key.side as usize;
-    let pixels = side * side * CHANNELS;
+    let (pixels, modes) = (side * side * CHANNELS, key.modes as usize);
     let mut rng = HostRng::new(u64::from(key.seed), 0, 0, 1);
-    let patterns: Vec<Vec<f32>> = (0..CLASSES * MODES).map(|_| pattern(side, &mut rng)).collect();
+    let patterns: Vec<Vec<f32>> = (0..CLASSES * modes).map(|_| pattern(side, &mut rng)).collect();
     let mut samples = |count: u32| {
         let mut images = Vec::with_capacity(count as usize * pixels);
         let mut targets = Vec::with_capacity(count as usize);
         for _ in 0..count {
-            let which = rng.below((CLASSES * MODES) as u32) as usize;
+            let which = rng.below((CLASSES * modes) as u32) as usize;
             let reach = (side / 2) as u32;
             let [down, right] = [(); 2].map(|()| rng.below(reach) as usize);
             let sign = if rng.below(2) == 0 { 1.0 } else { -1.0 };

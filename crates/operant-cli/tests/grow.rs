@@ -1,0 +1,107 @@
+//! `operant grow` and runs of growth, as a user types them.
+
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+fn operant(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_operant")).args(arguments).output().unwrap()
+}
+
+fn json(arguments: &[&str]) -> Value {
+    let output = operant(arguments);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn folder(name: &str) -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = std::fs::remove_dir_all(&folder);
+    folder
+}
+
+/// Settings with which an epoch takes about a millisecond.
+const SMALL: &[&str] = &[
+    "--set",
+    "env.host=minimal",
+    "--set",
+    "env.epochs=20",
+    "--set",
+    "env.train_samples=64",
+    "--set",
+    "env.val_samples=64",
+    "--set",
+    "env.min_epochs=1",
+];
+
+#[test]
+fn the_heuristic_repeats_with_its_seed() {
+    let play = |controller: &str, seed: &str| {
+        json(&[&["grow", controller, "--episodes", "2", "--seed", seed, "--json"], SMALL].concat())
+    };
+    let without_time = |mut report: Value| {
+        for episode in report["episodes"].as_array_mut().unwrap() {
+            episode["cpu_s"] = Value::Null;
+        }
+        report
+    };
+    let first = without_time(play("heuristic", "3"));
+    assert_eq!(first, without_time(play("heuristic", "3")));
+    assert_ne!(first["mean_accuracy"], play("heuristic", "4")["mean_accuracy"]);
+    let episode = &first["episodes"][0];
+    assert_eq!(episode["epochs"], 20);
+    assert!(!episode["events"].as_array().unwrap().is_empty());
+    let alone = play("host", "3");
+    assert_eq!((&alone["mean_seed_parameters"], &alone["mean_fossils"]), (&0.0.into(), &0.0.into()));
+    assert_eq!(alone["episodes"][0]["events"].as_array().unwrap().len(), 0);
+}
+
+#[test]
+fn a_controller_trains_tells_its_events_and_can_be_played() {
+    let run = folder("growth-run");
+    let path = run.to_str().unwrap();
+    let words = ["train", "ppo", "growth", "--steps", "640", "--threads", "1", "--json", "--run-dir", path];
+    let small = [SMALL, &["--set", "ppo.num_steps=20", "--set", "ppo.minibatch_size=80"]].concat();
+    let summary = json(&[&words[..], &small].concat());
+    assert_eq!(summary["steps"], 640);
+    let settings = std::fs::read_to_string(run.join("run.toml")).unwrap();
+    assert!(settings.contains("host = \"minimal\""), "choices are kept by name: {settings}");
+    let events = std::fs::read_to_string(run.join("events.jsonl")).unwrap();
+    let kinds: Vec<String> = events
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["kind"].as_str().unwrap().to_owned())
+        .collect();
+    // 640 steps are 32 episodes of 20 epochs.
+    assert_eq!(kinds.iter().filter(|kind| *kind == "outcome").count(), 32);
+    assert!(kinds.iter().any(|kind| kind == "lifecycle"), "{kinds:?}");
+    let played = json(&["grow", "policy", path, "--episodes", "2", "--json"]);
+    assert_eq!(played["episodes"].as_array().unwrap().len(), 2);
+    let other = operant(&["grow", "policy", path, "--set", "env.host=deep"]);
+    assert!(String::from_utf8_lossy(&other.stderr).contains("leave env.host as it was"));
+}
+
+#[test]
+fn mistakes_are_named() {
+    let message = |words: &[&str]| {
+        let output = operant(words);
+        assert!(!output.status.success() && output.stdout.is_empty());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let host = message(&["grow", "host", "--set", "env.host=basline"]);
+    assert!(host.contains("did you mean \"baseline\"?"), "{host}");
+    assert!(message(&["grow", "host", "--set", "epochs=3"]).contains("env.epochs"));
+    assert!(message(&["grow", "host", "--episodes", "0"]).contains("at least 1"));
+    let missing = folder("no-cifar");
+    let words = ["--set", "env.task=cifar10", "--set", "env.side=32", "--task-data", missing.to_str().unwrap()];
+    for verb in [&["grow", "host"][..], &["train", "ppo", "growth", "--json"]] {
+        let text = message(&[verb, &words].concat());
+        assert!(text.contains("data_batch_1.bin") && text.contains("cifar10_synthetic"), "{text}");
+    }
+    assert!(message(&["grow", "host", "--set", "env.task=cifar10"]).contains("cifar10 has 32"));
+}
+
+#[test]
+fn speed_is_measured() {
+    let report = json(&["grow", "speed", "--side", "8", "--batch", "16", "--seconds", "0.02", "--json"]);
+    assert!(report["train_samples_per_s"].as_f64().unwrap() > 0.0 && report["host"] == "baseline");
+}
