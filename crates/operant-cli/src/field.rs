@@ -290,7 +290,8 @@ fn visualize(folder: &Path, k: u32, out: &Path, every: u32, zoom: u32) -> Result
         if t > 0 {
             rollout.step();
         }
-        if if ending == "gif" { t % every == 0 } else { t == s.steps } {
+        let shown = if ending == "gif" { t % every == 0 } else { t == s.steps };
+        if shown {
             frames.push(panels.draw(rollout.state()));
         }
     }

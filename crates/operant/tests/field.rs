@@ -180,7 +180,6 @@ fn every_parameter_acts() {
     // Scale, schedule and correlation act whatever the noise is.
     for noise in NoiseLaw::ALL {
         let plain = Operator { noise, ..base.clone() };
-        let wanted = rolled(&plain, convex, 3);
         for (what, changed) in [
             ("correlation", Operator { correlation: 0.0, ..plain.clone() }),
             ("correlation", Operator { correlation: 0.2, ..plain.clone() }),
@@ -192,7 +191,6 @@ fn every_parameter_acts() {
             let apart = distance(&rolled(&changed, convex, 8), &rolled(&plain, convex, 8));
             assert!(apart > least, "{what} does not act on {noise:?}: {apart}");
         }
-        assert!(!wanted.is_empty());
     }
     acts("correlation", Operator { correlation: 0.15, ..base.clone() });
     let of = |update| rolled(&base, update, 3);
@@ -379,9 +377,9 @@ fn assert_gaussian_spectrum(power: &[f64], n: usize, length: f64, with_mean: boo
     let total: f64 = (0..n * n).map(wanted).sum();
     // Rings of modes with the same |k|², so that few draws suffice.
     let mut rings: BTreeMap<u64, (f64, f64)> = BTreeMap::new();
-    for i in 0..n * n {
+    for (i, power) in power.iter().enumerate() {
         let ring = rings.entry((k2(i) * 1e9) as u64).or_default();
-        *ring = (ring.0 + power[i], ring.1 + wanted(i) / total);
+        *ring = (ring.0 + power, ring.1 + wanted(i) / total);
     }
     for (k, (got, wanted)) in rings.into_iter().filter(|(_, (_, wanted))| *wanted > 0.01) {
         assert!((got / wanted - 1.0).abs() < tolerance, "k² {k}: {got} for {wanted}");

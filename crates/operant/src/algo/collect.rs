@@ -185,7 +185,7 @@ impl Collection {
         if s.frames_every == 0 || s.trajectory_every == 0 || s.per_shard == 0 || s.per_shard > 65_536 {
             return fail("frames_every, trajectory_every: wanted at least 1; per_shard: wanted 1..=65536".into());
         }
-        if !(s.length_scale > 0.0 && s.length_scale <= 1.0) || !(s.variance > 0.0 && s.variance.is_finite()) {
+        if !(s.length_scale > 0.0 && s.length_scale <= 1.0 && s.variance > 0.0 && s.variance.is_finite()) {
             return fail("wanted a length_scale above 0 and up to 1, and a variance above 0".into());
         }
         if !(s.clamp >= 0.0 && s.clamp.is_finite()) {

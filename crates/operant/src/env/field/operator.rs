@@ -165,7 +165,7 @@ impl Builder<'_> {
             Norm::Instance => self.g.instance_norm(&name, x, NormOptions::default()),
             Norm::Layer => self.g.group_norm(&name, x, 1, NormOptions::default()),
             Norm::Group => {
-                let groups = (1..=8).rev().find(|groups| channels % groups == 0).unwrap_or(1);
+                let groups = (1..=8).rev().find(|groups| channels.is_multiple_of(*groups)).unwrap_or(1);
                 self.g.group_norm(&name, x, groups, NormOptions::default())
             }
             Norm::Batch => {
@@ -218,7 +218,9 @@ impl Operator {
         if self.channels == 0 || self.layers == 0 || self.base_channels == 0 {
             return fail("wanted at least one channel and one layer".into());
         }
-        if !(0.0..1.0).contains(&self.dropout) || !(self.noise_scale >= 0.0) || !(0.0..=1.0).contains(&self.correlation)
+        if !(0.0..1.0).contains(&self.dropout)
+            || !(0.0..f32::INFINITY).contains(&self.noise_scale)
+            || !(0.0..=1.0).contains(&self.correlation)
         {
             return fail(
                 "wanted a dropout of 0 to below 1, a noise scale of 0 or more, a correlation of 0 to 1".into(),

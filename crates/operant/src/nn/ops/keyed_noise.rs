@@ -161,9 +161,9 @@ impl Unary for ToLaplace {
     fn apply<L: Lanes>(self, z: L::F) -> L::F {
         let x = z.abs() * std::f32::consts::FRAC_1_SQRT_2;
         let t = L::F::from(1.0) / x.mul_add(0.5, 1.0);
-        let p = t.mul_add(0.170_872_77, -0.822_152_23).mul_add(t, 1.488_515_9).mul_add(t, -1.135_203_98);
-        let p = p.mul_add(t, 0.278_868_07).mul_add(t, -0.186_288_06).mul_add(t, 0.096_784_18);
-        let p = p.mul_add(t, 0.374_091_96).mul_add(t, 1.000_023_68).mul_add(t, -1.265_512_23);
+        let p = t.mul_add(0.170_872_76, -0.822_152_26).mul_add(t, 1.488_515_9).mul_add(t, -1.135_204);
+        let p = p.mul_add(t, 0.278_868_08).mul_add(t, -0.186_288_06).mul_add(t, 0.096_784_18);
+        let p = p.mul_add(t, 0.374_091_95).mul_add(t, 1.000_023_7).mul_add(t, -1.265_512_2);
         // Rounding may leave the middle a little below 0.
         let size = (x.mul_add(x, -p) - t.log()).max(0.0);
         select(z.lt(0.0), -size, size)
@@ -174,30 +174,30 @@ impl Unary for ToLaplace {
 /// function", 2003), relative error below 1.2e-9.
 fn quantile(p: f64) -> f64 {
     const A: [f64; 6] = [
-        -3.969683028665376e+01,
-        2.209460984245205e+02,
-        -2.759285104469687e+02,
-        1.383577518672690e+02,
-        -3.066479806614716e+01,
-        2.506628277459239e+00,
+        -39.69683028665376,
+        220.9460984245205,
+        -275.9285104469687,
+        138.357751867269,
+        -30.66479806614716,
+        2.506628277459239,
     ];
     const B: [f64; 5] = [
-        -5.447609879822406e+01,
-        1.615858368580409e+02,
-        -1.556989798598866e+02,
-        6.680131188771972e+01,
-        -1.328068155288572e+01,
+        -54.47609879822406,
+        161.5858368580409,
+        -155.6989798598866,
+        66.80131188771972,
+        -13.28068155288572,
     ];
     const C: [f64; 6] = [
-        -7.784894002430293e-03,
-        -3.223964580411365e-01,
-        -2.400758277161838e+00,
-        -2.549732539343734e+00,
-        4.374664141464968e+00,
-        2.938163982698783e+00,
+        -0.007784894002430293,
+        -0.3223964580411365,
+        -2.400758277161838,
+        -2.549732539343734,
+        4.374664141464968,
+        2.938163982698783,
     ];
     const D: [f64; 4] =
-        [7.784695709041462e-03, 3.224671290700398e-01, 2.445134137142996e+00, 3.754408661907416e+00];
+        [0.007784695709041462, 0.3224671290700398, 2.445134137142996, 3.754408661907416];
     let horner = |c: &[f64], x: f64| c.iter().fold(0.0, |sum, c| sum * x + c);
     let tail = |p: f64| {
         let q = (-2.0 * p.ln()).sqrt();
@@ -245,8 +245,7 @@ fn apply<R: Real, L: Vectors<R>>(law: NoiseLaw, scale: f32, additive: bool, z: &
 fn row<R: Real, L: Vectors<R>>(
     op: &KeyedNoise,
     sizes: [usize; 3],
-    (draws, realisation): (Draws, usize),
-    scale: f32,
+    ((draws, realisation), scale): ((Draws, usize), f32),
     additive: bool,
     x: &[R],
     y: &mut [R],
@@ -339,7 +338,7 @@ impl Op for KeyedNoise {
             let from = stream(&c.ints[1][i * KEY_WORDS..][..KEY_WORDS], self.layer);
             let scale = c.x[2][i].wide() as f32;
             let (x, y) = (&c.x[0][i * len..][..len], &mut c.y[0][i * len..][..len]);
-            row::<R, L>(self, sizes, from, scale, true, x, y, c.room.again());
+            row::<R, L>(self, sizes, (from, scale), true, x, y, c.room.again());
         }
     }
 
@@ -350,7 +349,7 @@ impl Op for KeyedNoise {
             let from = stream(&c.ints[1][i * KEY_WORDS..][..KEY_WORDS], self.layer);
             let scale = c.x[2][i].wide() as f32;
             let (x, y) = (&c.dy[0][i * len..][..len], &mut c.dx[0][i * len..][..len]);
-            row::<R, L>(self, sizes, from, scale, false, x, y, c.room.again());
+            row::<R, L>(self, sizes, (from, scale), false, x, y, c.room.again());
         }
     }
 

@@ -101,8 +101,8 @@ pub(super) fn features(x: &[f64], fft: &mut Fft) -> [f64; FAMILY.features.len()]
     // Σ −p ln p with p = P/ΣP is ln ΣP − Σ P ln P / ΣP.
     let entropy = if sum > 0.0 { (sum.ln() - p_log_p / sum) / count.ln() } else { 0.0 };
     let (mut sx, mut sy, mut sxx, mut sxy) = (0.0, 0.0, 0.0, 0.0);
-    for k in 1..=n / 2 {
-        let (lx, ly) = ((k as f64).ln(), (radial[k] / f64::from(radial_count[k])).max(1e-30).ln());
+    for (k, (power, count)) in radial.iter().zip(&radial_count).enumerate().take(n / 2 + 1).skip(1) {
+        let (lx, ly) = ((k as f64).ln(), (power / f64::from(*count)).max(1e-30).ln());
         sx += lx;
         sy += ly;
         sxx += lx * lx;
