@@ -6,9 +6,10 @@ use super::alpha::{Alpha, Curve, Mode};
 use serde::{Deserialize, Serialize};
 
 /// Where a slot is in the life of its seed; numbers are those of observations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Stage {
     /// Nothing is here.
+    #[default]
     Dormant = 1,
     /// A seed was put here; it trains from the next epoch on.
     Germinated = 2,
@@ -201,12 +202,6 @@ pub struct Slot {
     pub first_curve: Option<Curve>,
     /// What is known of the seed.
     pub measured: Measured,
-}
-
-impl Default for Stage {
-    fn default() -> Self {
-        Self::Dormant
-    }
 }
 
 impl Slot {
