@@ -82,10 +82,16 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         ];
         let word = words.iter().find(|(_, given)| *given);
         word.map_or(Ok(()), |(word, _)| {
-            let next = "--count, --depth and --search say which states are solved, and how";
-            Err(Failure::Usage(format!("{word} is for playing episodes; here states are solved by search: {next}")))
+            let next = "--count, --depth and --search say which states of a puzzle are solved, --against and --games who plays whom";
+            Err(Failure::Usage(format!("{word} is for playing episodes of an env: {next}")))
         })
     };
+    if parts.contains_key(backgammon::PART) || parts.contains_key("network.safetensors") {
+        refuse_words_of_play()?;
+        if let Some(word) = args.solve.given().first() {
+            return Err(Failure::Usage(format!("{word} is for puzzles; {} learned a game", run.display())));
+        }
+    }
     if let Some(bytes) = parts.get(backgammon::PART) {
         let of = backgammon::Of { run: run.display().to_string(), checkpoint: &name, seed: args.seed, json: args.json };
         return backgammon::judge(&args.matches, bytes, &of);

@@ -37,15 +37,14 @@ pub(crate) fn run(args: &MatchArgs, of: &Of<'_>) -> Result<(), Failure> {
     if args.games == Some(0) {
         return Err(Failure::Usage("--games 0: wanted at least 1".into()));
     }
+    if let Some(moves) = args.opening.filter(|moves| !(2..=20).contains(moves) || moves % 2 == 1) {
+        return Err(Failure::Usage(format!("--opening {moves}: wanted an even number from 2 to 20")));
+    }
     match of.config.env.as_str() {
         Connect4::NAME => versus::<Connect4>(args, of, |args, of| {
             let mut perfect = Perfect::default();
-            let openings = won_openings(
-                args.games.unwrap_or(GAMES),
-                args.opening.unwrap_or(8).max(2),
-                of.seed,
-                &mut perfect.solver,
-            );
+            let (games, moves) = (args.games.unwrap_or(GAMES), args.opening.unwrap_or(8));
+            let openings = won_openings(games, moves, of.seed, &mut perfect.solver);
             Some((Box::new(perfect), openings))
         }),
         Twenty48::NAME => versus::<Twenty48>(args, of, |_, _| None),
@@ -76,6 +75,12 @@ fn versus<G: Game>(
     let against = args.against.as_deref().unwrap_or(if G::PLAYERS == 1 { "nobody" } else { "random" });
     let games = args.games.unwrap_or(GAMES);
     let (mut opponent, pairings): Match<G> = match against {
+        "nobody" if G::PLAYERS > 1 => {
+            return Err(Failure::Usage(format!(
+                "--against nobody: {} has two players; wanted random or a run",
+                G::NAME
+            )));
+        }
         "random" | "nobody" => (Box::new(Random::default()), from_start::<G>(games, of.seed)),
         "solver" => perfect(args, of)
             .ok_or_else(|| Failure::Usage(format!("--against solver: {} has none; wanted random or a run", G::NAME)))?,
@@ -95,6 +100,13 @@ fn versus<G: Game>(
             (Box::new(other), from_start::<G>(games, of.seed))
         }
     };
+    if pairings.len() < games {
+        let next = "fewer --games, or another --opening";
+        return Err(Failure::Run(format!(
+            "only {} of {games} openings were found that are won; {next}",
+            pairings.len()
+        )));
+    }
     let begun = Instant::now();
     let results = play(&mut searcher, opponent.as_mut(), &pairings, of.seed);
     let seconds = begun.elapsed().as_secs_f64();
@@ -103,7 +115,8 @@ fn versus<G: Game>(
     let points: Vec<f64> = results.iter().map(|(points, _)| f64::from(*points) * unit).collect();
     let mean = points.iter().sum::<f64>() / played;
     let spread = points.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (played - 1.0).max(1.0);
-    let error = (spread / played).sqrt();
+    // One game has no spread.
+    let error = if played > 1.0 { (spread / played).sqrt() } else { f64::NAN };
     let share = |fits: fn(f64) -> bool| points.iter().filter(|x| fits(**x)).count() as f64 / played;
     let (won, drawn, lost) = (share(|x| x > 0.0), share(|x| x == 0.0), share(|x| x < 0.0));
     let moves = results.iter().map(|(_, moves)| f64::from(*moves)).sum::<f64>() / played;

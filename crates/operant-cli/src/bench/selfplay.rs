@@ -1,4 +1,5 @@
-//! `operant bench selfplay`: games per minute of self-play by search over a network, learning included.
+//! `operant bench selfplay`: games per minute of self-play by search over a network, with learning if `--learn` says so. Games begin together, so a short
+//! measurement sees the short ones end: its mean length is theirs, decisions per second are not touched by that.
 
 use super::game::GameName;
 use crate::output::{Failure, count, grouped, print};

@@ -38,7 +38,6 @@ pub const ENTRY: Entry = Entry {
     defaults: config::defaults::<Settings>,
     resolve: |table| Ok(config::to_table(&read(table)?)),
     may_change: &[
-        "moves",
         "drawn_moves",
         "temperature",
         "learning_starts",

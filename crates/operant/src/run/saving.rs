@@ -109,10 +109,12 @@ impl Run {
         (every > 0 && iterations >= every) || passed(every_s) || (passed(improved_s) && better())
     }
 
-    /// What the best checkpoint is chosen by, if it counts now: the mean return of enough episodes, or the algorithm's own score.
+    /// What the best checkpoint is chosen by, if it counts now: the mean return of enough episodes, or the algorithm's own score. Games against
+    /// itself say nothing of how well a network plays.
     fn standing(&self) -> Option<f64> {
         let episodes = &self.report.episodes;
-        let counts = episodes.is_full() && !self.report.preparing;
+        let own_words = self.algorithm.metrics().iter().any(|metric| metric.headline);
+        let counts = episodes.is_full() && !self.report.preparing && !own_words;
         self.report.score.or_else(|| counts.then(|| episodes.mean_return()))
     }
 

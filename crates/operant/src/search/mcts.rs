@@ -20,7 +20,7 @@ use crate::lanes::rng::HostRng;
 /// A leaf that waits, at the end of a path.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
-    /// The node; before chance, with all its outcomes valued, they are the `rows` nodes after it.
+    /// The node; before chance, where all outcomes are valued, its children give so many `rows`.
     node: u32,
     rows: u32,
     /// End of its path.
@@ -51,8 +51,8 @@ pub struct Mcts<G: Game> {
     found: Vec<G::Action>,
     chances: Vec<f32>,
     moved: Vec<u32>,
-    /// Paths of waiting leaves, one after another: node and edge.
-    path: Vec<(u32, u32)>,
+    /// Paths of waiting leaves, one after another: node, edge, and what was added to the edge's sum on the way down.
+    path: Vec<(u32, u32, f32)>,
     waiting: Vec<Waiting>,
     /// Middle and half of the range of values, in which bounds are compared.
     middle: f32,
@@ -213,7 +213,9 @@ impl<G: Game> Mcts<G> {
             if self.waiting.is_empty() {
                 self.add_root(out);
             }
-            return out.len() - before;
+            if !self.waiting.is_empty() {
+                return out.len() - before;
+            }
         }
         while self.waiting.len() < self.settings.leaves && self.begun < self.target && !self.full {
             match self.simulate(&exact, out) {
@@ -231,24 +233,38 @@ impl<G: Game> Mcts<G> {
     fn add_root(&mut self, out: &mut Vec<G::State>) {
         let state = self.tree.states[0];
         if G::turn(&state) == Turn::Chance && self.settings.chance == ChanceMode::Exact {
-            let rows = self.add_outcomes(0, &state, out);
-            self.waiting.push(Waiting { node: 0, rows, path_end: 0 });
+            match self.add_outcomes(0, &state, out) {
+                0 => {
+                    let value = self.expectation(0);
+                    self.settle(0, value);
+                }
+                rows => self.waiting.push(Waiting { node: 0, rows, path_end: 0 }),
+            }
         } else {
             out.push(state);
             self.waiting.push(Waiting { node: 0, rows: 0, path_end: 0 });
         }
     }
 
-    /// All outcomes of chance as nodes right after `node`, each with its state in `out`. The tree has room.
+    /// All outcomes of chance as nodes right after `node`, each with its state in `out` unless it ends the game; tells how many are there.
+    /// The tree has room.
     fn add_outcomes(&mut self, node: u32, state: &G::State, out: &mut Vec<G::State>) -> u32 {
-        let count = self.add_chance_edges(node, state);
-        let range = self.tree.edges_of(node);
-        for (outcome, edge) in range.enumerate() {
+        self.add_chance_edges(node, state);
+        let before = out.len();
+        for (outcome, edge) in self.tree.edges_of(node).enumerate() {
             let next = G::happened(state, outcome);
-            self.tree.child[edge] = self.tree.push(next, Kind::New, sign::<G>(&next));
-            out.push(next);
+            let over = G::turn(&next) == Turn::Over;
+            let child = self.tree.push(next, if over { Kind::Known } else { Kind::New }, sign::<G>(&next));
+            self.tree.child[edge] = child;
+            if over {
+                let value = G::settled(&next);
+                self.tree.values[child as usize] = value;
+                (self.tree.edge_visits[edge], self.tree.edge_sums[edge]) = (1.0, value);
+            } else {
+                out.push(next);
+            }
         }
-        count as u32
+        (out.len() - before) as u32
     }
 
     fn add_chance_edges(&mut self, node: u32, state: &G::State) -> usize {
@@ -279,12 +295,16 @@ impl<G: Game> Mcts<G> {
                 }
                 Kind::Decision if node == 0 && !self.schedule.is_empty() => self.select_scheduled(),
                 Kind::Decision => self.select(node),
+                // Its outcomes wait for their values.
+                Kind::Chance if self.settings.chance == ChanceMode::Exact && self.tree.visits[node as usize] == 0.0 => {
+                    return self.give_up(first);
+                }
                 Kind::Chance => self.draw(node),
             };
-            self.tree.visits[node as usize] += 1.0;
+            let added = self.under_way(node, edge);
             self.tree.edge_visits[edge] += 1.0;
-            self.tree.edge_sums[edge] += self.under_way(node);
-            self.path.push((node, edge as u32));
+            self.tree.edge_sums[edge] += added;
+            self.path.push((node, edge as u32, added));
             let child = self.tree.child[edge];
             if child != NONE {
                 node = child;
@@ -321,8 +341,14 @@ impl<G: Game> Mcts<G> {
             let mut rows = 0;
             if turn == Turn::Chance && self.settings.chance == ChanceMode::Exact {
                 rows = self.add_outcomes(next, &state, out);
+                if rows == 0 {
+                    let value = self.expectation(next);
+                    self.settle(next, value);
+                    return self.end(first, value);
+                }
             } else if turn == Turn::Chance && !self.settings.afterstates {
                 self.add_chance_edges(next, &state);
+                self.tree.values[next as usize] = G::settled(&state);
                 node = next;
                 continue;
             } else {
@@ -335,12 +361,17 @@ impl<G: Game> Mcts<G> {
 
     /// What a simulation under way adds to the sum of a decision's edge, to keep others from following it.
     #[inline]
-    fn under_way(&self, node: u32) -> f32 {
-        let counts = self.settings.leaves > 1 && self.tree.kinds[node as usize] == Kind::Decision && G::RANGE.is_some();
-        if counts {
-            self.tree.signs[node as usize] * (self.middle - self.half * self.settings.virtual_loss)
-        } else {
-            0.0
+    fn under_way(&self, node: u32, edge: usize) -> f32 {
+        if self.settings.leaves == 1 || self.tree.kinds[node as usize] != Kind::Decision {
+            return 0.0;
+        }
+        let lost = self.tree.signs[node as usize] * self.half * self.settings.virtual_loss;
+        let visits = self.tree.edge_visits[edge];
+        match G::RANGE {
+            Some(_) => self.tree.signs[node as usize] * self.middle - lost,
+            // Points on the board are no measure of a loss: what the action was worth so far is.
+            None if visits > 0.0 => self.tree.edge_sums[edge] / visits - lost,
+            None => self.tree.mean(node) - lost,
         }
     }
 
@@ -354,10 +385,9 @@ impl<G: Game> Mcts<G> {
     /// Takes the newest path back.
     fn give_up(&mut self, first: usize) -> Went {
         for at in first..self.path.len() {
-            let (node, edge) = self.path[at];
-            self.tree.visits[node as usize] -= 1.0;
+            let (_, edge, added) = self.path[at];
             self.tree.edge_visits[edge as usize] -= 1.0;
-            self.tree.edge_sums[edge as usize] -= self.under_way(node);
+            self.tree.edge_sums[edge as usize] -= added;
         }
         self.path.truncate(first);
         Went::Collided
@@ -369,21 +399,22 @@ impl<G: Game> Mcts<G> {
         self.counters.deepest = self.counters.deepest.max((end - first) as u64);
         self.meet(value);
         for at in (first..end).rev() {
-            let (node, edge) = self.path[at];
-            self.tree.edge_sums[edge as usize] += value - self.under_way(node);
+            let (node, edge, added) = self.path[at];
+            self.tree.edge_sums[edge as usize] += value - added;
             if self.settings.chance == ChanceMode::Exact && self.tree.kinds[node as usize] == Kind::Chance {
                 value = self.expectation(node);
             }
+            // Here, not on the way down: a node's mean is that of values that came, whatever is still under way.
+            self.tree.visits[node as usize] += 1.0;
             self.tree.sums[node as usize] += value;
         }
     }
 
-    /// Σ p·(mean of the outcome), over outcomes that can happen.
+    /// Σ p·(mean of the outcome), where all outcomes have nodes.
     fn expectation(&self, node: u32) -> f32 {
         let range = self.tree.edges_of(node);
-        let (p, n) = (&self.tree.prior[range.clone()], &self.tree.edge_visits[range.clone()]);
-        let terms = p.iter().zip(n).zip(&self.tree.edge_sums[range]);
-        terms.filter(|((_, n), _)| **n > 0.0).map(|((p, n), sum)| p * sum / n).sum()
+        let outcomes = self.tree.prior[range.clone()].iter().zip(&self.tree.child[range]);
+        outcomes.map(|(p, &child)| p * self.tree.mean(child)).sum()
     }
 
     /// Where a game has no range, values met so far are its range.
@@ -411,15 +442,17 @@ impl<G: Game> Mcts<G> {
                     row += 1;
                     self.expand(node, answer.values[row - 1], logits(row - 1))
                 }
-                rows => {
-                    let range = self.tree.edges_of(node);
-                    for (outcome, edge) in range.enumerate() {
+                _ => {
+                    for edge in self.tree.edges_of(node) {
                         let child = self.tree.child[edge];
-                        let value = self.expand(child, answer.values[row + outcome], logits(row + outcome));
+                        if self.tree.kinds[child as usize] != Kind::New {
+                            continue;
+                        }
+                        let value = self.expand(child, answer.values[row], logits(row));
                         self.tree.edge_visits[edge] = 1.0;
                         self.tree.edge_sums[edge] = value;
+                        row += 1;
                     }
-                    row += rows as usize;
                     let value = self.expectation(node);
                     self.settle(node, value)
                 }

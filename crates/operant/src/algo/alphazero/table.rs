@@ -217,7 +217,12 @@ impl<G: Game> Place<G> {
         if over || self.moves as usize >= settings.most_moves {
             let points = if over { G::settled(&self.state) } else { self.mcts.value() };
             let finished = Finished { place: self.number, points, moves: self.moves };
-            self.label(points, settings.td_lambda);
+            if over || G::HEADS == 1 {
+                self.label(points, settings.td_lambda);
+            } else {
+                // Chances of several outcomes can't be had from points: a game that was cut says nothing.
+                self.history.clear();
+            }
             self.game += 1;
             self.moves = 0;
             let mut dice = HostRng::new(seed ^ DICE, self.number, self.game, 0);

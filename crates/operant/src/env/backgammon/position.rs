@@ -138,11 +138,6 @@ impl Position {
         Self { mover: self.other, other: self.mover }
     }
 
-    /// Whether both sides can be as they are: no point is shared.
-    pub fn possible(self) -> bool {
-        (1..BAR).all(|point| self.mover.count(point) == 0 || self.other.count(BAR - point) == 0)
-    }
-
     /// What the opponent has won, if it has borne off all checkers.
     pub fn lost(self) -> Option<Points> {
         won(self.other, self.mover)
