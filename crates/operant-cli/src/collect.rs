@@ -89,7 +89,15 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     if args.dry_run {
         return dry_run(&collection, threads, args.json);
     }
+    let _lock = Shards::lock(&args.out)?;
     let mut store = if args.resume { Shards::open(&args.out)? } else { collection.create(&args.out)? };
+    let (served, made_in) = (collection.precision().0.name(), store.notes().get("precision"));
+    if let Some(made_in) = made_in.filter(|made_in| *made_in != served) {
+        return Err(Failure::Run(format!(
+            "{} was made in {made_in}, which this machine serves as {served}: go on where it was begun",
+            args.out.display()
+        )));
+    }
     let stop = Arc::new(AtomicBool::new(false));
     let handler = Arc::clone(&stop);
     let ask = move || {

@@ -108,7 +108,10 @@ fn take<'a>(table: &Table, known: &'a Table, prefix: &str, inner: &str, given: &
             return Err(unknown_key(&path, key, known.keys().map(String::as_str), prefix));
         };
         match (value, default) {
-            (Value::Table(value), Value::Table(default)) => take(value, default, &path, &inner, given)?,
+            // An empty table is one whose keys are not known here; who reads it checks them.
+            (Value::Table(value), Value::Table(default)) if !default.is_empty() => {
+                take(value, default, &path, &inner, given)?;
+            }
             _ => given.push(Given { value: convert(value, default, &path)?, path, inner, default }),
         }
     }

@@ -5,7 +5,7 @@
 //! records behind.
 
 use crate::config::{self, Table, Value};
-use crate::data::shards::{ArraySpec, Dtype, Layout, Record, Shards, half_bits};
+use crate::data::shards::{ArraySpec, Dtype, Layout, Record, Shards, half_bits, write_whole};
 use crate::data::{Evenness, Sobol, mix};
 use crate::device::{self, CpuPool};
 use crate::env::field::features::{self, Describer, FRAME_LEN, METRICS, TRAJECTORY_LEN};
@@ -317,7 +317,7 @@ impl Collection {
         Ok(Some(out))
     }
 
-    /// Bytes of stored fields per operator of a grid.
+    /// Times at which fields are stored.
     fn kept(&self) -> usize {
         (self.settings.steps / self.settings.trajectory_every) as usize + 1
     }
@@ -426,14 +426,11 @@ impl Collection {
             ("version".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
         ]);
         std::fs::create_dir_all(folder).map_err(|error| Error::io("make", folder, &error))?;
-        let store = Shards::create(folder, self.layout(), &attributes, notes)?;
-        let write = |name: &str, text: String| {
-            let path = folder.join(name);
-            std::fs::write(&path, text).map_err(|error| Error::io("write", &path, &error))
-        };
-        write(SETTINGS, config_text(&self.settings))?;
-        write("splits.json", self.splits().to_string())?;
-        Ok(store)
+        // Before the manifest, which makes the folder a store: one that is there can be gone on with.
+        Shards::check_free(folder)?;
+        write_whole(&folder.join(SETTINGS), config_text(&self.settings).as_bytes())?;
+        write_whole(&folder.join("splits.json"), self.splits().to_string().as_bytes())?;
+        Shards::create(folder, self.layout(), &attributes, notes)
     }
 
     /// Which operators are for training, validation and test: by a shuffle of the seed.
@@ -541,7 +538,8 @@ fn judged(metrics: &[Vec<[f64; METRICS.len()]>]) -> u8 {
     let mut found = 0;
     let last = |rows: &[[f64; METRICS.len()]]| rows[rows.len() - (rows.len() / 10).max(1)..].to_vec();
     let ends: Vec<_> = metrics.iter().flat_map(|rows| last(rows)).collect();
-    if metrics.iter().flatten().flatten().any(|x| !x.is_finite()) {
+    // As they are stored: a number that f32 can't hold is lost.
+    if metrics.iter().flatten().flatten().any(|x| !(*x as f32).is_finite()) {
         return flags::NOT_FINITE;
     }
     // Entropy of a frame is 0 if it is constant.

@@ -221,7 +221,7 @@ pub fn half_bits(x: f32) -> u16 {
     sign | ((rounded - 0x3800_0000) >> 13) as u16
 }
 
-fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
+pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).map_err(|error| Error::io("make", folder, &error))?;
     }
@@ -294,11 +294,7 @@ fn unpack(bytes: &[u8], what: &str) -> Result<Record> {
 impl Shards {
     /// A new store. Refuses a folder that has one.
     pub fn create(folder: &Path, layout: Layout, attributes: &Value, notes: BTreeMap<String, String>) -> Result<Self> {
-        if folder.join(MANIFEST).exists() {
-            let text =
-                format!("{} holds a store already; go on with --resume, or name another folder", folder.display());
-            return Err(Error::Invalid(text));
-        }
+        Self::check_free(folder)?;
         let root = json!({"zarr_format": 3, "node_type": "group", "attributes": attributes});
         for array in &layout.arrays {
             let text = array.metadata(layout.count, layout.per_shard);
@@ -310,6 +306,30 @@ impl Shards {
         let store = Self { folder: folder.to_owned(), manifest, done };
         store.write_manifest()?;
         Ok(store)
+    }
+
+    /// Refuses a folder that is a store.
+    pub fn check_free(folder: &Path) -> Result<()> {
+        if folder.join(MANIFEST).exists() {
+            let text =
+                format!("{} holds a store already; go on with --resume, or name another folder", folder.display());
+            return Err(Error::Invalid(text));
+        }
+        Ok(())
+    }
+
+    /// Keeps other writers of a folder away for as long as the file is held.
+    pub fn lock(folder: &Path) -> Result<File> {
+        fs::create_dir_all(folder).map_err(|error| Error::io("make", folder, &error))?;
+        let path = folder.join("collect.lock");
+        let file = File::create(&path).map_err(|error| Error::io("write", &path, &error))?;
+        match file.try_lock() {
+            Err(fs::TryLockError::WouldBlock) => {
+                Err(Error::Io(format!("another process writes to {}; wait for it, or stop it", folder.display())))
+            }
+            // Some file systems have no locks.
+            _ => Ok(file),
+        }
     }
 
     /// A store as it was left, whole or not.
@@ -339,7 +359,9 @@ impl Shards {
             done.iter_mut().skip(first).take(manifest.layout.per_shard).for_each(|done| *done = true);
         }
         for (record, done) in done.iter_mut().enumerate() {
-            *done |= pending_path(folder, record).exists();
+            let path = pending_path(folder, record);
+            // A damaged one counts as not made, so that whoever goes on makes it again.
+            *done |= path.exists() && read_whole(&path).is_ok_and(|bytes| unpack(&bytes, "").is_ok());
         }
         Ok(Self { folder: folder.to_owned(), manifest, done })
     }

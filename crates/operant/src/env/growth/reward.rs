@@ -116,8 +116,6 @@ pub struct Ledger {
 
 /// Weight of a point of attribution.
 const ATTRIBUTION: f32 = 0.1;
-/// Steepness of the discount where accuracy fell since germination.
-const DISCOUNT_STEEPNESS: f32 = 3.0;
 /// Share of attribution of a seed germinated at once, and the epoch from which on it is whole.
 const TIMING: (f32, f32) = (0.4, 10.0);
 /// Contribution over improvement above which a seed is suspected to have made itself needed, and what each unit costs.
@@ -206,10 +204,8 @@ impl Epoch<'_> {
     fn of_slot(&self, slot: &Slot, born: u32) -> f32 {
         let Some(c) = slot.measured.contribution else { return 0.0 };
         let p = slot.measured.improvement.unwrap_or(0.0);
-        let discount = if p < 0.0 { 1.0 / (1.0 + (-DISCOUNT_STEEPNESS * p).exp()) } else { 1.0 };
         let timing = (TIMING.0 + (1.0 - TIMING.0) * born as f32 / TIMING.1).min(1.0);
         let counted = attribution(c, p);
-        let counted = if counted > 0.0 { counted * discount } else { counted };
         let suspicion = if p > 0.0 { (c / p - SUSPICIOUS.0).clamp(0.0, MOST_SUSPICIOUS) } else { 0.0 };
         ATTRIBUTION * counted * timing - SUSPICIOUS.1 * suspicion
     }

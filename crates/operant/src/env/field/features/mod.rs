@@ -167,8 +167,13 @@ pub fn aggregate(rows: &[Vec<f64>]) -> [Vec<f64>; 3] {
     let count = rows.first().map_or(0, Vec::len);
     let mean: Vec<f64> = (0..count).map(|f| column(f).sum::<f64>() / n).collect();
     let std = (0..count).map(|f| (column(f).map(|x| (x - mean[f]).powi(2)).sum::<f64>() / n).sqrt()).collect();
+    // The minimum and maximum of numbers pass over NaN: what is not finite anywhere has no range.
+    let least = |f: usize| column(f).fold(f64::INFINITY, f64::min);
     let range = (0..count)
-        .map(|f| column(f).fold(f64::NEG_INFINITY, f64::max) - column(f).fold(f64::INFINITY, f64::min))
+        .map(|f| match column(f).all(f64::is_finite) {
+            true => column(f).fold(f64::NEG_INFINITY, f64::max) - least(f),
+            false => f64::NAN,
+        })
         .collect();
     [mean, std, range]
 }
