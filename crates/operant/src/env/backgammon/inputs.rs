@@ -235,13 +235,13 @@ fn shots(occupied: u32, bar: u8, blots: u32, open: u32) -> Shots {
     // By die: where a checker comes from the bar, and where one can step without those on the bar.
     let enters: [u32; 7] = std::array::from_fn(|die| (1 << (BAR - die)) & open);
     let steps: [u32; 7] = std::array::from_fn(|die| on_board >> die & open);
-    for die in 1..=6 {
-        let (from, times) = match (bar, enters[die]) {
+    for (die, &entering) in enters.iter().enumerate().skip(1) {
+        let (from, times) = match (bar, entering) {
             (0, _) => (on_board, 4),
             (_, 0) => continue,
             (bar, entered) => (on_board | entered, 4 - bar.min(4)),
         };
-        let mut reached = if bar > 0 { enters[die] } else { 0 };
+        let mut reached = if bar > 0 { entering } else { 0 };
         let mut moving = from;
         for _ in 0..times {
             moving = moving >> die & open;
