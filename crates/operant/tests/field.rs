@@ -570,11 +570,11 @@ fn stores_keep_records_in_any_order_and_find_damage() {
     assert!(Shards::create(&folder, layout, &serde_json::json!({}), BTreeMap::new()).is_err());
     let record = |k: u8| {
         let numbers: Vec<u8> = [f64::from(k), 0.5].iter().flat_map(|x| x.to_le_bytes()).collect();
-        vec![Some(numbers), (k % 2 == 0).then(|| vec![k; 3])]
+        vec![Some(numbers), k.is_multiple_of(2).then(|| vec![k; 3])]
     };
     let check = |store: &Shards, k: u8| {
         assert_eq!(store.numbers("a", k.into()).unwrap(), Some(vec![f64::from(k), 0.5]));
-        assert_eq!(store.read("b", k.into()).unwrap(), (k % 2 == 0).then(|| vec![k; 3]));
+        assert_eq!(store.read("b", k.into()).unwrap(), k.is_multiple_of(2).then(|| vec![k; 3]));
     };
     for k in [3, 0, 1] {
         store.insert(k.into(), record(k)).unwrap();
