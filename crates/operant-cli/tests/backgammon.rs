@@ -76,6 +76,18 @@ fn games_against_others_are_scored_and_repeat() {
     assert!(code == 2 && message.contains("did you mean \"random\"?"), "{message}");
 }
 
+/// The network that comes with the program knows the openings that all books agree on.
+#[test]
+fn the_shipped_network_knows_openings() {
+    for (dice, best) in
+        [(["3", "1"], "8/5 6/5"), (["4", "2"], "8/4 6/4"), (["6", "1"], "13/7 8/7"), (["5", "3"], "8/3 6/3")]
+    {
+        let report =
+            json(&["analyse", "backgammon", "--position", "4HPwATDgc/ABMA", "--dice", dice[0], dice[1], "--json"]);
+        assert_eq!(report["plays"][0]["play"], best, "{report}");
+    }
+}
+
 #[test]
 fn positions_are_analysed() {
     let words = ["analyse", "backgammon", "--position", "4HPwATDgc/ABMA", "--dice", "3", "1", "--model", run()];

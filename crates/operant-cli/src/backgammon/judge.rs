@@ -44,7 +44,7 @@ pub(crate) fn run(args: &MatchArgs, bytes: &[u8], of: &Of<'_>) -> Result<(), Fai
                 Box::new(gnubg::Gnubg::new(plies.ok_or_else(wanted)?)?)
             }
             None if Path::new(name).exists() || Path::new("runs").join(name).exists() => {
-                let evaluator = with_table(load(Path::new(name), None)?, args.table.as_deref())?;
+                let evaluator = with_table(load(Path::new(name))?, args.table.as_deref())?;
                 Box::new(by_value(name, evaluator, plies))
             }
             None => {

@@ -23,6 +23,9 @@ use std::time::Instant;
 /// The part of a checkpoint that plays.
 pub(crate) const PART: &str = "backgammon.safetensors";
 
+/// Networks that `operant train td backgammon --seed 1 --threads 1` made; docs/results.md says how well they play.
+const SHIPPED: &[u8] = include_bytes!("../../../../models/backgammon.safetensors");
+
 /// The only game so far that can be played and analysed.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub(crate) enum Game {
@@ -32,9 +35,9 @@ pub(crate) enum Game {
 /// Networks that play.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ModelArgs {
-    /// Who values positions: the folder of a run of td, or a .safetensors file of one.
+    /// Who values positions: the folder of a run of td, or a .safetensors file of one [default: the network that comes with the program].
     #[arg(long, value_name = "RUN")]
-    model: PathBuf,
+    model: Option<PathBuf>,
     /// How far it looks ahead: 1 or 2 rolls.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
     plies: u8,
@@ -45,7 +48,10 @@ pub(crate) struct ModelArgs {
 
 impl ModelArgs {
     fn player(&self) -> Result<ByValue, Failure> {
-        let evaluator = load(&self.model, None)?;
+        let evaluator = match &self.model {
+            Some(path) => load(path)?,
+            None => evaluator(SHIPPED)?,
+        };
         Ok(by_value("operant", with_table(evaluator, self.table.as_deref())?, self.plies))
     }
 }
@@ -68,7 +74,7 @@ fn evaluator(bytes: &[u8]) -> Result<Evaluator, Failure> {
 }
 
 /// The networks of a run's checkpoint, or of a file.
-fn load(path: &Path, checkpoint: Option<&str>) -> Result<Evaluator, Failure> {
+fn load(path: &Path) -> Result<Evaluator, Failure> {
     let failed = |error: operant::Error| Failure::Run(error.to_string());
     if path.is_file() {
         let bytes = std::fs::read(path)
@@ -78,7 +84,7 @@ fn load(path: &Path, checkpoint: Option<&str>) -> Result<Evaluator, Failure> {
     let below = Path::new("runs").join(path);
     let folder = if path.exists() || !below.exists() { path } else { &below };
     let checkpoints = Checkpoints::new(folder, 1);
-    let name = checkpoints.pick(checkpoint).map_err(failed)?;
+    let name = checkpoints.pick(None).map_err(failed)?;
     let parts = checkpoints.load(&name).map_err(failed)?;
     let Some(bytes) = parts.get(PART) else {
         let text = parts.get("run.toml").map(|text| String::from_utf8_lossy(text).into_owned()).unwrap_or_default();
