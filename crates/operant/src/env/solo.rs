@@ -200,7 +200,8 @@ impl<G: Named> HostEnv for Solo<G> {
             *word = u64::from(pair[0] as u32) | u64::from(pair[1] as u32) << 32;
         }
         let new = G::read(&words[..G::WORDS]).ok_or_else(|| wrong("no state has these words"))?;
-        if G::player(&new) != 0 || G::turn(&new) == Turn::Chance {
+        let turn = G::turn(&new);
+        if turn == Turn::Chance || (turn == Turn::Decision && G::player(&new) != 0) {
             return Err(wrong("not the agent's turn"));
         }
         let half = state[2 * G::WORDS];

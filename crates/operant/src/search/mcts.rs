@@ -289,16 +289,13 @@ impl<G: Game> Mcts<G> {
                     return self.end(first, value);
                 }
                 Kind::New => return self.give_up(first),
+                Kind::Chance if self.waits(node) => return self.give_up(first),
                 _ if self.path.len() - first >= MOST_DEPTH => {
                     let value = self.tree.mean(node);
                     return self.end(first, value);
                 }
                 Kind::Decision if node == 0 && !self.schedule.is_empty() => self.select_scheduled(),
                 Kind::Decision => self.select(node),
-                // Its outcomes wait for their values.
-                Kind::Chance if self.settings.chance == ChanceMode::Exact && self.tree.visits[node as usize] == 0.0 => {
-                    return self.give_up(first);
-                }
                 Kind::Chance => self.draw(node),
             };
             let added = self.under_way(node, edge);
@@ -318,7 +315,7 @@ impl<G: Game> Mcts<G> {
             let next = self.tree.len() as u32;
             if let Some(known) = self.tree.known_or(&state, next) {
                 self.tree.child[edge] = known;
-                if self.tree.kinds[known as usize] == Kind::New {
+                if self.waits(known) {
                     return self.give_up(first);
                 }
                 self.counters.hits += 1;
@@ -356,6 +353,17 @@ impl<G: Game> Mcts<G> {
             }
             self.waiting.push(Waiting { node: next, rows, path_end: self.path.len() as u32 });
             return Went::Leaf;
+        }
+    }
+
+    /// Whether a node, or all that chance can make of it, waits for its value.
+    #[inline]
+    fn waits(&self, node: u32) -> bool {
+        let at = node as usize;
+        match self.tree.kinds[at] {
+            Kind::New => true,
+            Kind::Chance => self.settings.chance == ChanceMode::Exact && self.tree.visits[at] == 0.0,
+            _ => false,
         }
     }
 
