@@ -83,7 +83,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         let word = words.iter().find(|(_, given)| *given);
         word.map_or(Ok(()), |(word, _)| {
             let next = "--count, --depth and --search say which states of a puzzle are solved, --against and --games who plays whom";
-            Err(Failure::Usage(format!("{word} is for playing episodes of an env: {next}")))
+            Err(Failure::Usage(format!("{word} is for policies that play episodes: {next}")))
         })
     };
     if parts.contains_key(backgammon::PART) || parts.contains_key("network.safetensors") {
@@ -109,7 +109,16 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
     let policy =
         Policy::from_bytes(operant::algo::part(&parts, "policy.safetensors").map_err(failed)?).map_err(failed)?;
-    if !args.solve.given().is_empty() {
+    let given = args.solve.given();
+    if !given.is_empty() && !["cube2", "cube3"].contains(&config.env.as_str()) {
+        let (words, verb) = (given.join(", "), if given.len() == 1 { "is" } else { "are" });
+        return Err(Failure::Usage(format!(
+            "{words} {verb} for puzzles; {} learned a policy for {}: --episodes says how many it plays",
+            run.display(),
+            config.env
+        )));
+    }
+    if !given.is_empty() {
         refuse_words_of_play()?;
         return solve::run(&args.solve, Learned::Policy(&policy), &config, &of);
     }
