@@ -150,6 +150,9 @@ fn a_run_of_values_is_told_in_its_own_words() {
         ("--weight 1", "--weight is"),
     ] {
         let error = usage(&folder, &format!("eval p {more}"));
-        assert!(error.contains(&format!("{words} for puzzles")) && error.contains("--episodes says"), "{more}: {error}");
+        assert!(
+            error.contains(&format!("{words} for puzzles")) && error.contains("--episodes says"),
+            "{more}: {error}"
+        );
     }
 }

@@ -73,7 +73,7 @@ template <typename F> static void grid(F kernel) {
 }
 int main(int, char **words) {
     const uint32_t pitch = N + 11;
-    Envs envs = {make<int32_t>((STATE + 6) * pitch), make<Totals>(TOTALS_SLOTS), N, pitch, FIRST_ENV, 0};
+    Envs envs = {make<int32_t>((STATE + 6) * pitch + 4), make<Totals>(TOTALS_SLOTS), N, pitch, FIRST_ENV, 0};
     Row row = make_row(1);
     grid([&] { reset({envs, row, nullptr, nullptr, SEED, 1, 0}); });
     show_row(row, 0);
