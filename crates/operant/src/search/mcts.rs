@@ -299,6 +299,7 @@ impl<G: Game> Mcts<G> {
                 Kind::Chance => self.draw(node),
             };
             let added = self.under_way(node, edge);
+            self.tree.pending[node as usize] += 1.0;
             self.tree.edge_visits[edge] += 1.0;
             self.tree.edge_sums[edge] += added;
             self.path.push((node, edge as u32, added));
@@ -393,7 +394,8 @@ impl<G: Game> Mcts<G> {
     /// Takes the newest path back.
     fn give_up(&mut self, first: usize) -> Went {
         for at in first..self.path.len() {
-            let (_, edge, added) = self.path[at];
+            let (node, edge, added) = self.path[at];
+            self.tree.pending[node as usize] -= 1.0;
             self.tree.edge_visits[edge as usize] -= 1.0;
             self.tree.edge_sums[edge as usize] -= added;
         }
@@ -413,6 +415,7 @@ impl<G: Game> Mcts<G> {
                 value = self.expectation(node);
             }
             // Here, not on the way down: a node's mean is that of values that came, whatever is still under way.
+            self.tree.pending[node as usize] -= 1.0;
             self.tree.visits[node as usize] += 1.0;
             self.tree.sums[node as usize] += value;
         }
@@ -530,7 +533,7 @@ impl<G: Game> Mcts<G> {
         );
         let scale = self.tree.signs[at] / self.half.max(1e-6);
         let untried = (self.tree.sums[at] / self.tree.visits[at] - self.middle) * scale - self.settings.fpu_reduction;
-        let explore = self.settings.c_puct * self.tree.visits[at].sqrt();
+        let explore = self.settings.c_puct * (self.tree.visits[at] + self.tree.pending[at]).sqrt();
         let (mut best, mut most) = (0, f32::NEG_INFINITY);
         for (i, ((&p, &n), &sum)) in prior.iter().zip(visits).zip(sums).enumerate() {
             let q = if n > 0.0 { (sum / n - self.middle) * scale } else { untried };

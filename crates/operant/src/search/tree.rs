@@ -33,8 +33,10 @@ pub struct Tree<G: Game> {
     pub signs: Vec<f32>,
     /// Value that a node had when it was evaluated.
     pub values: Vec<f32>,
-    /// Times that a simulation came to the node.
+    /// Values that came up through the node, and its own.
     pub visits: Vec<f32>,
+    /// Simulations through the node that are under way.
+    pub pending: Vec<f32>,
     /// Sum of values that came up through the node.
     pub sums: Vec<f32>,
     /// First edge and number of edges.
@@ -96,6 +98,7 @@ impl<G: Game> Tree<G> {
             signs: Vec::with_capacity(nodes),
             values: Vec::with_capacity(nodes),
             visits: Vec::with_capacity(nodes),
+            pending: Vec::with_capacity(nodes),
             sums: Vec::with_capacity(nodes),
             edges: Vec::with_capacity(nodes),
             first_action: Vec::with_capacity(nodes),
@@ -116,6 +119,7 @@ impl<G: Game> Tree<G> {
         self.signs.clear();
         self.values.clear();
         self.visits.clear();
+        self.pending.clear();
         self.sums.clear();
         self.edges.clear();
         self.first_action.clear();
@@ -154,6 +158,7 @@ impl<G: Game> Tree<G> {
         self.signs.push(sign);
         self.values.push(0.0);
         self.visits.push(0.0);
+        self.pending.push(0.0);
         self.sums.push(0.0);
         self.edges.push((0, 0));
         self.first_action.push(0);
