@@ -121,7 +121,7 @@ fn in_full(entry: &Entry) -> String {
             );
         }
     }
-    let _ = writeln!(text, "time limit: {}", or_none(spec.time_limit));
+    let _ = writeln!(text, "time limit: {} (--set env.time_limit=N)", or_none(spec.time_limit));
     let _ = writeln!(text, "solved at: {} (mean return of 100 episodes)", or_none(spec.solved_at));
     let _ = writeln!(text, "reference: {}", spec.reference);
     let _ = writeln!(text, "door: {}", entry.door().name());

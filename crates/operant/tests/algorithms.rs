@@ -42,6 +42,7 @@ const EVERYTHING: [(&str, &str, &[&str]); 18] = [
     ),
     ("dqn", "mountaincar", &["dqn.learning_starts=300", "dqn.noisy=true", "dqn.quantiles=8", "dqn.normalize_obs=true"]),
     ("dqn", "probe_masked", &["dqn.tau=0.1", "dqn.target_network_frequency=3", "dqn.optimizer=adamw", "dqn.loss=mse"]),
+    ("dqn", "gridworld", &["dqn.end_e=0.5", "dqn.explore_steps=9", "dqn.cut_explored=true", "dqn.learning_starts=200"]),
     (
         "dqn",
         "probe_truncation",

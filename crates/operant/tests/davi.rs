@@ -116,6 +116,29 @@ fn shallow_states_are_learned_exactly() {
     assert_eq!(solved, states.len());
 }
 
+/// A teacher's targets are what it says: walks are never shorter than the shortest way, and the table has that.
+#[test]
+fn a_teacher_says_how_far_states_are() {
+    let mean = |teacher: &str| {
+        let words = ["davi.symmetry=false", "davi.scramble_depth=8", "davi.pretrain=1", "davi.learning_rate=1e-9"];
+        let mut davi = build("cube2", &[&SMALL[..], &words, &[teacher, "steps=20000"]].concat()).unwrap();
+        let mut report = Report::new(davi.metrics().len());
+        iterate(davi.as_mut(), &mut report, 10);
+        reported(&*davi, &report, "target/mean")
+    };
+    let (walks, table) = (mean("davi.teacher=walks"), mean("davi.teacher=table"));
+    // Walks of 1 to 8 moves alike that never go straight back: 4.5, of which shortest ways save a part.
+    assert!((walks - 4.5).abs() < 0.1 && table < walks - 0.05 && table > 3.5, "{walks} {table}");
+    let refused = build("cube3", &["davi.teacher=table", "davi.pretrain=0.1"]).err().unwrap();
+    assert!(refused.to_string().contains("wanted walks"), "{refused}");
+    // Then the copy takes over: with a network that says nothing yet, targets are near 1.
+    let words = ["davi.symmetry=false", "davi.pretrain=0.1", "davi.learning_rate=1e-9", "steps=20000"];
+    let mut davi = build("cube2", &[&SMALL[..], &words].concat()).unwrap();
+    let mut report = Report::new(davi.metrics().len());
+    iterate(davi.as_mut(), &mut report, 10);
+    assert!(reported(&*davi, &report, "target/mean") < 2.5);
+}
+
 #[test]
 fn the_same_seed_repeats_and_a_resumed_run_ends_with_the_same_bits() {
     for (env, more) in [("cube2", &["davi.symmetry=true", "davi.view=pairs", "davi.held_out=0.1"][..]), ("cube3", &[])]

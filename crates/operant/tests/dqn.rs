@@ -61,8 +61,9 @@ fn steps_to_solve(env: &str, words: &[&str], most: u64) -> Option<u64> {
 }
 
 /// The parts of Rainbow one by one and together.
-const PARTS: [&[&str]; 8] = [
+const PARTS: [&[&str]; 9] = [
     &[],
+    &["dqn.cut_explored=true", "dqn.explore_steps=3"],
     &["dqn.dueling=false", "dqn.double_q=false"],
     &["dqn.prioritized_replay=true"],
     &["dqn.noisy=true"],

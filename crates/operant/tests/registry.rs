@@ -2,7 +2,7 @@
 //! per check, so that a failure names it.
 
 use operant::env::check::CHECKS;
-use operant::env::{REGISTRY, find};
+use operant::env::{Options, REGISTRY, find};
 
 fn run(name: &str) {
     let (_, check) = CHECKS.iter().find(|(known, _)| *known == name).expect("a check of this name");
@@ -55,4 +55,18 @@ fn names_are_unique_and_found_in_any_case() {
     }
     let message = find("cartpol").unwrap_err().to_string();
     assert_eq!(message, "unknown env \"cartpol\"; did you mean \"cartpole\"? (operant list)");
+}
+
+#[test]
+fn every_env_takes_a_time_limit_among_its_parameters() {
+    for entry in REGISTRY.iter().filter(|entry| !entry.is_slow()) {
+        let limit =
+            |steps: f64| entry.build(&[("time_limit", steps)], &Options::new(2)).map(|env| env.spec().time_limit);
+        assert_eq!((limit(7.0), limit(0.0)), (Ok(Some(7)), Ok(None)), "{}", entry.spec().name);
+        let message = limit(-1.0).unwrap_err().to_string();
+        assert_eq!(message, "env.time_limit = -1: wanted a whole number of steps, or 0 for none");
+    }
+    let cartpole = find("cartpole").unwrap();
+    let both = cartpole.build(&[("time_limit", 3.0), ("gravity", 5.0)], &Options::new(2)).unwrap();
+    assert!(both.spec().time_limit == Some(3) && both.params().iter().any(|p| p.name == "gravity" && p.value == 5.0));
 }

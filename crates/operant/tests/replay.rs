@@ -43,6 +43,8 @@ struct Story {
     shape: ReplayShape,
     /// `[env][step]`
     steps: Vec<Vec<Told>>,
+    /// Every third action or so is not the best known.
+    explores: bool,
 }
 
 /// Random episodes; every observation occurs once.
@@ -60,7 +62,7 @@ fn story(shape: ReplayShape, steps: usize, seed: u64) -> Story {
         });
         steps.collect()
     });
-    Story { shape, steps: envs.collect() }
+    Story { shape, steps: envs.collect(), explores: seed.is_multiple_of(2) }
 }
 
 impl Story {
@@ -74,6 +76,7 @@ impl Story {
             obs: &all(&|env| step(env).0.clone()),
             legal: &(0..n).flat_map(|env| self.legal(&step(env).0)).collect::<Vec<u8>>(),
             actions: &(0..n).map(|env| step(env).1).collect::<Vec<_>>(),
+            explored: &(0..n).filter(|_| self.explores).map(|env| self.explored(env, t)).collect::<Vec<_>>(),
             reward: &all(&|env| vec![step(env).2]),
             terminated: &flags(&|env| step(env).3),
             truncated: &flags(&|env| step(env).4),
@@ -87,9 +90,30 @@ impl Story {
         (0..self.shape.choices).map(|choice| u8::from(obs[0] as usize % self.shape.choices == choice)).collect()
     }
 
+    fn explored(&self, env: usize, t: usize) -> bool {
+        self.explores && self.steps[env][t].1 == 2
+    }
+
+    /// [`Story::whole`] windows, cut before the first action behind their own that was not the best known.
+    fn window(&self, env: usize, t: usize, told: usize, gamma: f64) -> Option<(f64, f64, Option<Vec<f32>>)> {
+        let whole = self.whole(env, t, told, gamma)?;
+        let mut total = 0.0;
+        for k in 0..self.shape.n_step {
+            let Some((obs, _, reward, terminated, truncated, _)) = self.steps[env].get(t + k) else { break };
+            if k > 0 && self.explored(env, t + k) {
+                return Some((total, gamma.powi(k as i32), Some(obs.clone())));
+            }
+            total += gamma.powi(k as i32) * f64::from(*reward);
+            if *terminated || *truncated {
+                break;
+            }
+        }
+        Some(whole)
+    }
+
     /// What a sample that begins at step `t` of an env must be, of `told` steps: discounted rewards, discount, and
     /// the observation at the end. `None` if its window is not whole yet, or if nothing is known of its end.
-    fn window(&self, env: usize, t: usize, told: usize, gamma: f64) -> Option<(f64, f64, Option<Vec<f32>>)> {
+    fn whole(&self, env: usize, t: usize, told: usize, gamma: f64) -> Option<(f64, f64, Option<Vec<f32>>)> {
         let mut total = 0.0;
         for k in 0..self.shape.n_step {
             if t + k >= told {
@@ -177,6 +201,7 @@ fn steps_that_only_reset_are_left_out() {
             obs: &[obs],
             legal: &[],
             actions: &[0],
+            explored: &[],
             reward: &[1.0],
             terminated: &[0],
             truncated: &[truncated],
@@ -309,6 +334,7 @@ fn simple_numbers_are_saved_small() {
                 obs: &obs,
                 legal: &[],
                 actions: &[0],
+                explored: &[],
                 reward: &[1.0],
                 terminated: none,
                 truncated: none,

@@ -20,6 +20,7 @@ fn replay_never_allocates() {
                 obs: &obs,
                 legal: &legal,
                 actions: &actions,
+                explored: &[],
                 reward: &reward,
                 terminated: &[u8::from(t % 11 == 0); 16],
                 truncated: &[u8::from(t % 7 == 0); 16],

@@ -2,8 +2,9 @@
 //! with deep reinforcement learning and search", 2019): a network learns how many moves a puzzle's states are from solved.
 //!
 //! One batch: walk backwards from the solved state, value all successors of where the walks end by a copy of the network that is
-//! renewed now and then, and learn 1 + the least of them, or the length of the walk if that is less. Where a puzzle's states can be numbered, the copy values each
-//! representative once: the same numbers for less work. Nothing is allocated after [`Davi::new`].
+//! renewed now and then, and learn 1 + the least of them, or the length of the walk if that is less. Where a puzzle's states can
+//! be numbered, the copy values each representative once: the same numbers for less work. A run may begin with a teacher's
+//! targets instead. Nothing is allocated after [`Davi::new`].
 
 mod solve_test;
 
@@ -38,6 +39,10 @@ pub struct Settings {
     pub depth_ramp: f64,
     /// The most moves that any state needs, if that is known, beyond which no target goes; 0 if not.
     pub most_moves: u32,
+    /// Share of the run, at its beginning, in which targets are the teacher's.
+    pub pretrain: f64,
+    /// Whose: walks (how many moves led there, which is never too few) or table (the exact distance; cube2).
+    pub teacher: Teacher,
     /// What the network sees: cubies, or pairs of corners (cube2).
     pub view: View,
     /// Show the network one state for all its images under 3 rotations, mirror and inversion (cube2).
@@ -58,6 +63,16 @@ pub struct Settings {
     pub adam_eps: f64,
 }
 
+/// Who says how far a state is before the network's own copy does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Teacher {
+    /// The walk that led to it.
+    Walks,
+    /// A table of all states.
+    Table,
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self {
@@ -68,6 +83,8 @@ impl Default for Settings {
             near_depth: 14,
             depth_ramp: 0.0,
             most_moves: 0,
+            pretrain: 0.0,
+            teacher: Teacher::Walks,
             view: View::Cubies,
             symmetry: false,
             held_out: 0.0,
@@ -94,6 +111,7 @@ pub const ENTRY: Entry = Entry {
         "near_depth",
         "depth_ramp",
         "most_moves",
+        "pretrain",
         "learning_rate",
         "anneal_lr",
         "max_grad_norm",
@@ -140,6 +158,7 @@ impl Settings {
         rule((0.0..=0.9).contains(&self.held_out), "held_out", &self.held_out, "0 to 0.9")?;
         rule((0..=6).contains(&self.held_out_beyond), "held_out_beyond", &self.held_out_beyond, "0..=6")?;
         rule((0.0..=1.0).contains(&self.depth_ramp), "depth_ramp", &self.depth_ramp, "0 to 1")?;
+        rule((0.0..=1.0).contains(&self.pretrain), "pretrain", &self.pretrain, "0 to 1")?;
         rule(positive(self.learning_rate), "learning_rate", &self.learning_rate, "more than 0")?;
         rule(positive(self.adam_eps), "adam_eps", &self.adam_eps, "more than 0")?;
         rule(not_negative(self.huber_delta), "huber_delta", &self.huber_delta, "0 (never) or more")?;
@@ -198,6 +217,8 @@ pub struct Davi<P: Puzzle> {
     schedule: Schedule,
     learner: Plan,
     target: Target<P::State>,
+    /// Exact distances by the numbers of states, if they teach.
+    distances: Vec<u8>,
     test: SolveTest<P::State>,
     /// `[B]`
     states: Vec<P::State>,
@@ -250,6 +271,15 @@ impl<P: Puzzle> Davi<P> {
             entries: vec![0; rows * features.shown],
             values: vec![0.0; if numbered.is_some() { 0 } else { all }],
         };
+        let distances = match settings.teacher {
+            Teacher::Table if settings.pretrain > 0.0 => puzzle.distances().ok_or_else(|| {
+                Error::Invalid(format!(
+                    "davi.teacher = table on {}: wanted walks; there is no table of its states",
+                    name.env
+                ))
+            })?,
+            _ => Vec::new(),
+        };
         let test = SolveTest::new(&puzzle, &net, settings.scramble_depth, seed, &options)?;
         let held_out = (settings.held_out * 1e6).round() as u32;
         let file = ValueFile { puzzle: name, net, held_out, held_out_beyond: settings.held_out_beyond };
@@ -278,6 +308,7 @@ impl<P: Puzzle> Davi<P> {
             targets: vec![0.0; size],
             updates: 0,
             seen: 0,
+            distances,
             test,
             valued: 0,
             settings,
@@ -328,7 +359,20 @@ impl<P: Puzzle> Davi<P> {
         }
     }
 
-    /// Targets of the batch.
+    /// Targets of the batch by the teacher.
+    fn take_lesson(&mut self) {
+        let Self { puzzle, states, lengths, distances, targets, .. } = self;
+        for ((state, &walked), target) in states.iter().zip(lengths.iter()).zip(targets) {
+            *target = match distances.get(puzzle.number(*state)) {
+                Some(&distance) => f32::from(distance),
+                // A walk may have come back.
+                None if *state == puzzle.solved() => 0.0,
+                None => walked,
+            };
+        }
+    }
+
+    /// Targets of the batch by the copy of the network.
     fn bootstrap(&mut self) {
         let Self { puzzle, states, successors, target, targets, .. } = self;
         let (moves, solved) = (puzzle.moves(), puzzle.solved());
@@ -449,7 +493,10 @@ impl<P: Puzzle> Algorithm for Davi<P> {
                 self.target.renew(&self.params);
             }
             self.draw();
-            self.bootstrap();
+            match (self.seen as f64) < self.settings.pretrain * self.total_steps as f64 {
+                true => self.take_lesson(),
+                false => self.bootstrap(),
+            }
             let drawn = Instant::now();
             collected += (drawn - begun).as_secs_f64();
             report.spans.note(Phase::Collect as usize, begun, drawn);

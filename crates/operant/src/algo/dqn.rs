@@ -137,11 +137,27 @@ impl Valuer {
     }
 }
 
+fn allowed(action: usize, legal: &[u8]) -> bool {
+    legal.is_empty() || legal[action] != 0
+}
+
+/// Further steps of a random action: n steps in all have a chance in proportion to 1/n² (Dabney et al., "Temporally-extended
+/// ε-greedy exploration", arXiv:2006.01782).
+fn repeats(rng: &mut HostRng, most: u32) -> u32 {
+    let weight = |n: u32| 1.0 / f64::from(n).powi(2);
+    let total: f64 = (1..=most).map(weight).sum();
+    let mut left = f64::from(rng.unit()) * total;
+    let more = (1..most).take_while(|&n| {
+        left -= weight(n);
+        left >= 0.0
+    });
+    more.count() as u32
+}
+
 /// The legal action of the largest value, the first of several.
 fn best(q: &[f32], legal: &[u8]) -> usize {
-    let allowed = |action: usize| legal.is_empty() || legal[action] != 0;
     let mut best: Option<usize> = None;
-    for action in (0..q.len()).filter(|&action| allowed(action)) {
+    for action in (0..q.len()).filter(|&action| allowed(action, legal)) {
         if best.is_none_or(|best| q[action] > q[best]) {
             best = Some(action);
         }
@@ -218,6 +234,10 @@ pub struct Dqn {
     now: RowBuf,
     after: RowBuf,
     chosen: Vec<i32>,
+    /// `[N]` whether that is not the best action known; empty if windows may go on behind it.
+    explored: Vec<bool>,
+    /// `[N]` further steps for which it is held; empty if random actions are not repeated.
+    held: Vec<u32>,
     /// Steps of each env so far.
     vector_steps: u64,
     updates: u64,
@@ -304,6 +324,8 @@ impl Dqn {
             now: RowBuf::new(&spec, n),
             after: RowBuf::new(&spec, n),
             chosen: vec![0; n],
+            explored: vec![false; if settings.cut_explored { n } else { 0 }],
+            held: vec![0; if settings.explore_steps > 1 { n } else { 0 }],
             vector_steps: 0,
             updates: 0,
             due: 0.0,
@@ -359,11 +381,24 @@ impl Dqn {
         for (env, chosen) in self.chosen.iter_mut().enumerate() {
             let legal = &self.now.legal[env * choices..][..choices];
             let mut rng = HostRng::new(self.seed ^ EXPLORATION, env as u32, high, low);
-            let random = epsilon > 0.0 && rng.unit() < epsilon;
+            // A random action may be held for several steps, in which nothing else is drawn.
+            let held = self.held.get(env).is_some_and(|&steps| steps > 0) && allowed(*chosen as usize, legal);
+            let random = held || epsilon > 0.0 && rng.unit() < epsilon;
             *chosen = match random {
+                true if held => *chosen,
                 true => any(&mut rng, actions, legal) as i32,
                 false => best(&q[env * actions..][..actions], legal) as i32,
             };
+            if let Some(steps) = self.held.get_mut(env) {
+                *steps = match (held, random) {
+                    (true, _) => *steps - 1,
+                    (false, true) => repeats(&mut rng, self.settings.explore_steps),
+                    (false, false) => 0,
+                };
+            }
+            if let Some(explored) = self.explored.get_mut(env) {
+                *explored = random && (q.is_empty() || *chosen != best(&q[env * actions..][..actions], legal) as i32);
+            }
         }
         report.spans.end(Phase::Sample as usize, begun);
     }
@@ -393,6 +428,7 @@ impl Dqn {
             obs: &self.now.obs,
             legal: &self.now.legal,
             actions: &self.chosen,
+            explored: &self.explored,
             reward: &after.reward,
             terminated: &after.terminated,
             truncated: &after.truncated,
@@ -563,6 +599,9 @@ struct State {
     normaliser: Option<Vec<u64>>,
     loss_scale: Option<[u8; 8]>,
     curriculum: Option<Curriculum>,
+    /// Actions that are held, and for how many further steps.
+    #[serde(default)]
+    held: Vec<(i32, u32)>,
 }
 
 impl Algorithm for Dqn {
@@ -659,6 +698,7 @@ impl Algorithm for Dqn {
             normaliser: self.normaliser.as_ref().map(|x| to_bits(x.to_numbers())),
             loss_scale: self.loss_scale.as_ref().map(LossScale::to_bytes),
             curriculum: self.curriculum.clone(),
+            held: self.chosen.iter().copied().zip(self.held.iter().copied()).collect(),
         };
         Ok(Parts::from([
             ("policy.safetensors".into(), self.current_policy().to_bytes()),
@@ -685,8 +725,12 @@ impl Algorithm for Dqn {
         load_scale(&mut self.loss_scale, state.loss_scale)?;
         (self.vector_steps, self.updates) = (state.vector_steps, state.updates);
         self.due = f64::from_bits(state.due);
-        if !self.due.is_finite() {
+        let known = |&(action, _): &(i32, u32)| (0..self.actions as i32).contains(&action);
+        if !self.due.is_finite() || state.held.len() != self.held.len() || !state.held.iter().all(known) {
             return Err(damaged("dqn.json"));
+        }
+        for ((chosen, held), saved) in self.chosen.iter_mut().zip(&mut self.held).zip(state.held) {
+            (*chosen, *held) = saved;
         }
         self.env.observe(self.now.row());
         self.see(false);

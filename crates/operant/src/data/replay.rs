@@ -4,7 +4,8 @@
 //! Each env has a ring of rows in the order of its steps. A row holds the observation before a step, the action and what
 //! came of it; the observation after it is the next row's. A truncated episode is followed by a row that holds its last
 //! observation alone; where actions are masked, of whose legal ones there nothing is known, windows end one step earlier
-//! instead. Windows overlap and are cut by the end of an episode. Invariant: a row is ready, that is may be drawn, from
+//! instead. Windows overlap and are cut by the end of an episode,
+//! and before actions that are marked as not the best known. Invariant: a row is ready, that is may be drawn, from
 //! when its window is whole until it is overwritten. After `new` nothing is allocated but by `save`.
 
 use super::sum_tree::SumTree;
@@ -24,6 +25,8 @@ const TRUNCATED: u8 = 2;
 const READY: u8 = 4;
 /// The time limit ended the episode after this row, and windows end before its action.
 const LAST: u8 = 8;
+/// The row's action was not the best known.
+const EXPLORED: u8 = 16;
 
 /// Sizes of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +80,8 @@ pub struct Experience<'a> {
     pub legal: &'a [u8],
     /// `[N]`
     pub actions: &'a [i32],
+    /// `[N]` whether windows that began earlier end before this action, since it was not the best known; empty if none do.
+    pub explored: &'a [bool],
     /// `[N]`
     pub reward: &'a [f32],
     /// `[N]`
@@ -185,7 +190,7 @@ pub struct Replay {
     actions: Vec<i32>,
     /// `[N, rows]`
     reward: Vec<f32>,
-    /// `[N, rows]` of TERMINATED, TRUNCATED, READY, LAST
+    /// `[N, rows]` of TERMINATED, TRUNCATED, READY, LAST, EXPLORED
     flags: Vec<u8>,
     ready: usize,
     priorities: Option<Priorities>,
@@ -244,13 +249,16 @@ impl Replay {
                 self.rings[env].open -= 1;
             }
             self.rings[env].open += 1;
+            if step.explored.get(env) == Some(&true) {
+                self.flags[slot] |= EXPLORED;
+            }
             if ended {
-                self.flags[slot] = match (terminated, choices) {
+                self.flags[slot] |= match (terminated, choices) {
                     (true, _) => TERMINATED,
                     (false, 0) => TRUNCATED,
                     (false, _) => LAST,
                 };
-                for back in usize::from(self.flags[slot] == LAST)..self.rings[env].open as usize {
+                for back in usize::from(self.flags[slot] & LAST != 0)..self.rings[env].open as usize {
                     self.set_ready(env, back);
                 }
                 self.rings[env].open = 0;
@@ -357,7 +365,7 @@ impl Replay {
             }
             let ends = self.flags[at] & TRUNCATED != 0 || steps == n_step;
             at = next(at);
-            if ends || self.flags[at] & LAST != 0 {
+            if ends || self.flags[at] & (LAST | EXPLORED) != 0 {
                 break at;
             }
         };

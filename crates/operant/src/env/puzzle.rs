@@ -1,6 +1,6 @@
 //! Puzzles: one solved state, moves that cost the same and can be undone. What value iteration learns and search solves.
 
-use super::cube::{Cubies, POCKET_STATES, Pocket};
+use super::cube::{Cubies, DistanceTable, Metric, POCKET_STATES, Pocket};
 use super::{cube2, cube3};
 use crate::error::{Error, Result};
 use std::fmt::Debug;
@@ -38,6 +38,10 @@ pub trait Puzzle: Send + Sync + 'static {
     fn number(&self, state: Self::State) -> usize {
         let _ = state;
         0
+    }
+    /// How far every state is from solved, by its number, where that can be found out.
+    fn distances(&self) -> Option<Vec<u8>> {
+        None
     }
 }
 
@@ -143,6 +147,11 @@ impl Puzzle for PocketPuzzle {
     #[inline]
     fn number(&self, state: u32) -> usize {
         state as usize
+    }
+
+    fn distances(&self) -> Option<Vec<u8>> {
+        let metric = if self.moves == Metric::Half.actions() { Metric::Half } else { Metric::Quarter };
+        Some(DistanceTable::build(&self.pocket, metric).into_distances())
     }
 }
 

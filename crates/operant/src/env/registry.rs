@@ -58,6 +58,9 @@ impl Door {
 type Settings<'a> = [(&'a str, f64)];
 /// Builds N envs.
 type Build = fn(&Settings<'_>, &Options) -> Result<Box<dyn VecEnv>>;
+/// The parameter that every env has, beside its own.
+const TIME_LIMIT: &str = "time_limit";
+
 /// Prints an env as C.
 type Print = fn(&Settings<'_>) -> Result<String>;
 /// Prints an env's kernels as CUDA C.
@@ -184,9 +187,19 @@ impl Entry {
         bare.eq_ignore_ascii_case(spec.id) || name.eq_ignore_ascii_case(spec.name) || name.eq_ignore_ascii_case(spec.id)
     }
 
-    /// N envs with these parameters.
+    /// N envs with these parameters, among which `time_limit` is every env's: steps after which an episode is cut, 0 for never.
     pub fn build(&self, params: &[(&str, f64)], options: &Options) -> Result<Box<dyn VecEnv>> {
-        (self.build)(params, options)
+        let Some(&(_, steps)) = params.iter().find(|(name, _)| *name == TIME_LIMIT) else {
+            return (self.build)(params, options);
+        };
+        if steps.fract() != 0.0 || !(0.0..=f64::from(u32::MAX)).contains(&steps) {
+            return Err(Error::Invalid(format!(
+                "env.{TIME_LIMIT} = {steps}: wanted a whole number of steps, or 0 for none"
+            )));
+        }
+        let time_limit = Some((steps > 0.0).then_some(steps as u32));
+        let own: Vec<(&str, f64)> = params.iter().copied().filter(|(name, _)| *name != TIME_LIMIT).collect();
+        (self.build)(&own, &Options { time_limit, ..options.clone() })
     }
 
     /// The env's kernels as CUDA C, if it is over lanes.

@@ -37,8 +37,14 @@ pub struct Settings {
     pub end_e: f64,
     /// Share of the run over which the one becomes the other.
     pub exploration_fraction: f64,
+    /// Most steps for which a random action is held: 1 draws anew in every step; longer stretches, of which n steps come in proportion to
+    /// 1/n², get further.
+    pub explore_steps: u32,
     /// Most steps of a window: rewards of so many steps are seen, then values are trusted.
     pub n_step: usize,
+    /// End windows before an action that is not the best known, which returns behind it would be less for (Watkins, "Learning from delayed
+    /// rewards", 1989).
+    pub cut_explored: bool,
     /// Choose the action at a window's end by the network and value it by the target network.
     pub double_q: bool,
     /// Separate heads for the value of the state and for advantages of actions.
@@ -134,7 +140,9 @@ impl Default for Settings {
             start_e: 1.0,
             end_e: 0.05,
             exploration_fraction: 0.2,
+            explore_steps: 1,
             n_step: 3,
+            cut_explored: false,
             double_q: true,
             dueling: true,
             noisy: false,
@@ -169,6 +177,7 @@ impl Settings {
         rule((1..=1 << 20).contains(&self.num_steps), "num_steps", &self.num_steps, "1..=1048576")?;
         rule((1..=1 << 20).contains(&self.batch_size), "batch_size", &self.batch_size, "1..=1048576")?;
         rule((1..=1 << 16).contains(&self.n_step), "n_step", &self.n_step, "1..=65536")?;
+        rule((1..=1000).contains(&self.explore_steps), "explore_steps", &self.explore_steps, "1..=1000")?;
         rule(self.quantiles <= 1 << 12, "quantiles", &self.quantiles, "0 (none) to 4096")?;
         let ratio = self.replay_ratio;
         rule(ratio > 0.0 && ratio <= 1e6, "replay_ratio", &ratio, "more than 0, at most 1e6")?;

@@ -89,6 +89,11 @@ impl DistanceTable {
         usize::from(self.distances[state as usize])
     }
 
+    /// Moves from every state to the solved one, by its number.
+    pub fn into_distances(self) -> Vec<u8> {
+        self.distances
+    }
+
     /// States at each distance.
     pub fn counts(&self) -> Vec<usize> {
         let mut counts = Vec::new();
