@@ -46,6 +46,9 @@ pub(crate) struct SolveArgs {
     /// Most states that astar expands [default: 100000].
     #[arg(long, value_parser = crate::output::count::<usize>, allow_negative_numbers = true)]
     most_expanded: Option<usize>,
+    /// Let greedy walks come back to states that they have been at.
+    #[arg(long)]
+    revisits: bool,
     /// Draw only states that were held out of training.
     #[arg(long)]
     held_out: bool,
@@ -70,6 +73,7 @@ impl SolveArgs {
             ("--most-moves", self.most_moves.is_some()),
             ("--weight", self.weight.is_some()),
             ("--most-expanded", self.most_expanded.is_some()),
+            ("--revisits", self.revisits),
             ("--held-out", self.held_out),
         ];
         words.into_iter().filter(|(_, given)| *given).map(|(word, _)| word).collect()
@@ -82,6 +86,7 @@ impl SolveArgs {
         let rules = [
             (self.width.is_some() && search == SearchName::Greedy, "--width", "--search beam or astar"),
             (self.most_moves.is_some() && search == SearchName::Astar, "--most-moves", "--search greedy or beam"),
+            (self.revisits && search != SearchName::Greedy, "--revisits", "--search greedy"),
             (self.weight.is_some() && search != SearchName::Astar, "--weight", "--search astar"),
             (self.most_expanded.is_some() && search != SearchName::Astar, "--most-expanded", "--search astar"),
             (self.count.is_some() && from_file, "--count", "states that are drawn, not those of --scrambles"),
@@ -114,12 +119,17 @@ fn keep(path: &Path, result: &serde_json::Value) {
     }
 }
 
+/// More moves than this scramble no further.
+const MOST_DEPTH: usize = 1000;
+
 /// States to solve at a depth: a number, or `None` for random ones.
 type Depths = Vec<Option<usize>>;
 
 fn depths(text: &str) -> Result<Depths, Failure> {
-    let wrong = || Failure::Usage(format!("--depth {text}: wanted a number, a range such as 1..14, or random"));
-    let number = |word: &str| word.parse::<usize>().map_err(|_| wrong());
+    let wrong = || {
+        Failure::Usage(format!("--depth {text}: wanted a number up to {MOST_DEPTH}, a range such as 1..14, or random"))
+    };
+    let number = |word: &str| word.parse().ok().filter(|depth| *depth <= MOST_DEPTH).ok_or_else(wrong);
     match text.split_once("..") {
         _ if text == "random" => Ok(vec![None]),
         None => Ok(vec![Some(number(text)?)]),
@@ -368,7 +378,9 @@ fn read_scrambles<P: Scored>(puzzle: &P, path: &PathBuf) -> Result<Vec<P::State>
             continue;
         }
         let letters = line.chars().filter(|c| !c.is_whitespace()).count() == 6 * P::SIZE * P::SIZE;
-        let cube = match letters && !line.contains(['\'', '2']) {
+        // Moves one by one are no facelets, even if they are as many.
+        let one_by_one = line.split_whitespace().all(|word| word.len() == 1);
+        let cube = match letters && !one_by_one && !line.contains(['\'', '2', '3']) {
             true => parse_facelets(line, P::SIZE),
             false => parse_moves(line)
                 .map(|moves| moves.iter().fold(Cubies::SOLVED, |cube, &(face, quarters)| cube.turned(face, quarters))),
@@ -383,7 +395,7 @@ fn read_scrambles<P: Scored>(puzzle: &P, path: &PathBuf) -> Result<Vec<P::State>
     Ok(states)
 }
 
-/// States that are searched at once.
+/// States that are searched at once, if each keeps one at a time; beams keep all that they have been at.
 const TOGETHER: usize = 1024;
 
 fn solve<P: Scored>(
@@ -424,15 +436,19 @@ fn solve<P: Scored>(
             for depth in depths(args.depth.as_deref().unwrap_or("random"))? {
                 let mut wanted = count;
                 // Draws more than enough where only some of them count.
-                for round in 0..if args.held_out { 1000 } else { 1 } {
+                let rounds = if args.held_out { 1000 } else { 1 };
+                for round in 0..rounds {
                     let drawn = puzzle.draw(depth, count, of.seed.wrapping_add(round << 32))?;
                     let taken = drawn.into_iter().filter(|&state| !args.held_out || held(state)).take(wanted);
                     let before = states.len();
                     states.extend(taken.map(|state| (state, depth)));
                     wanted -= states.len() - before;
-                    if wanted == 0 {
+                    if wanted == 0 || round == 20 && wanted == count {
                         break;
                     }
+                }
+                if let (true, Some(depth)) = (wanted == count, depth) {
+                    warn(&format!("no state at depth {depth} was held out"));
                 }
             }
         }
@@ -446,10 +462,11 @@ fn solve<P: Scored>(
     let begun = Instant::now();
     let mut scores: BTreeMap<Option<usize>, Score> = BTreeMap::new();
     let mut all = Score::default();
-    for states in states.chunks(TOGETHER) {
+    let together = if search == SearchName::Beam { (8 * TOGETHER / width).clamp(1, TOGETHER) } else { TOGETHER };
+    for states in states.chunks(together) {
         let starts: Vec<P::State> = states.iter().map(|(state, _)| *state).collect();
         let solutions = match search {
-            SearchName::Greedy => greedy(&*puzzle, values, &starts, most_moves),
+            SearchName::Greedy => greedy(&*puzzle, values, &starts, most_moves, args.revisits),
             SearchName::Beam => beam(&*puzzle, values, &starts, width, most_moves),
             SearchName::Astar => {
                 let settings = AstarSettings { weight, batch: width, most_expanded };
@@ -468,8 +485,9 @@ fn solve<P: Scored>(
     let rows: Vec<_> = scores.iter().map(|(distance, score)| score.json(*distance, exact)).collect();
     let scrambles = args.scrambles.as_ref().map(|path| path.display().to_string());
     let object = json!({
-        "run": of.run, "checkpoint": of.checkpoint, "env": config.env, "search": name, "width": width,
-        "depth": args.depth.as_deref().unwrap_or("random"), "scrambles": scrambles, "only_held_out": args.held_out,
+        "run": of.run, "checkpoint": of.checkpoint, "env": config.env, "search": name,
+        "width": (search != SearchName::Greedy).then_some(width), "revisits": args.revisits,
+        "depth": scrambles.is_none().then(|| args.depth.as_deref().unwrap_or("random")), "scrambles": scrambles, "only_held_out": args.held_out,
         "seed": of.seed, "held_out_share": share, "seconds": seconds, "by_distance": rows,
         "all": all.json(None, exact),
     });

@@ -11,7 +11,7 @@ static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 #[test]
 fn iterations_never_allocate() {
-    let cases: [(&str, &str, &[&str]); 12] = [
+    let cases: [(&str, &str, &[&str]); 14] = [
         ("ppo", "pendulum", &["ppo.popart=true", "ppo.curiosity=icm", "ppo.update_epochs=1"]),
         ("ppo", "cartpole", &["ppo.curiosity=rnd", "precision=f16"]),
         ("ppo", "cartpole", &["threads=1"]),
@@ -20,6 +20,12 @@ fn iterations_never_allocate() {
         ("ppo", "probe_masked", &["ppo.optimizer=muon"]),
         ("ppo", "probe_memory", &["network.memory=lstm"]),
         ("dqn", "cartpole", &["dqn.learning_starts=100", "dqn.prioritized_replay=true", "dqn.normalize_obs=true"]),
+        ("dqn", "cartpole", &["dqn.learning_starts=100", "dqn.explore_steps=5", "dqn.cut_explored=true"]),
+        (
+            "dqn",
+            "cube2",
+            &["num_envs=64", "dqn.learning_starts=100", "dqn.batch_size=64", "dqn.buffer_size=6400", "threads=1"],
+        ),
         ("dqn", "cartpole", &["dqn.learning_starts=100", "dqn.noisy=true", "dqn.quantiles=8", "dqn.optimizer=adamw"]),
         (
             "dqn",

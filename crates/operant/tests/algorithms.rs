@@ -22,7 +22,7 @@ fn iterate(algorithm: &mut dyn Algorithm, report: &mut Report, times: usize) {
 }
 
 /// Settings under which everything that a checkpoint holds matters.
-const EVERYTHING: [(&str, &str, &[&str]); 18] = [
+const EVERYTHING: [(&str, &str, &[&str]); 19] = [
     ("ppo", "pendulum", &["ppo.popart=true", "ppo.curiosity=icm", "ppo.update_epochs=2"]),
     ("ppo", "mountaincar", &["ppo.curiosity=rnd", "ppo.anneal_clip=true", "ppo.anneal_ent=true"]),
     ("ppo", "cartpole", &["num_envs=48", "ppo.num_steps=32", "ppo.minibatch_size=512"]),

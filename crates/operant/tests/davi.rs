@@ -111,7 +111,7 @@ fn shallow_states_are_learned_exactly() {
     let error = |(&state, &value): (&u32, &f32)| (value - table.distance(state) as f32).abs();
     let mean = states.iter().zip(&found).map(error).sum::<f32>() / states.len() as f32;
     assert!(mean < 0.3, "mean error {mean}");
-    let walks = greedy(&*puzzle, &mut values, &states, 20);
+    let walks = greedy(&*puzzle, &mut values, &states, 20, false);
     let solved = walks.iter().zip(&states).filter(|(walk, _)| walk.moves.is_some()).count();
     assert_eq!(solved, states.len());
 }

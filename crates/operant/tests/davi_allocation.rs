@@ -10,7 +10,12 @@ static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 #[test]
 fn iterations_never_allocate() {
-    for (env, more) in [("cube2", &["davi.symmetry=true", "davi.view=pairs", "threads=2"][..]), ("cube3", &[])] {
+    let cases = [
+        ("cube2", &["davi.symmetry=true", "davi.view=pairs", "threads=2"][..]),
+        ("cube2", &["davi.pretrain=1", "davi.teacher=table"]),
+        ("cube3", &[]),
+    ];
+    for (env, more) in cases {
         let mut over = Table::new();
         let words = ["network.hidden=[64,64]", "davi.batch_size=512", "davi.batches=2", "davi.target_interval=3"];
         words.iter().chain(more).for_each(|word| config::assign(&mut over, word).unwrap());

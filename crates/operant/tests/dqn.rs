@@ -110,10 +110,16 @@ fn truncation_bootstraps_to_the_exact_value() {
 /// Stages are told as they begin.
 #[test]
 fn stages_of_a_curriculum_are_noted() {
-    let words = ["env.scramble_depth=2", "dqn.curriculum.param=scramble_depth", "dqn.curriculum.to=2"];
+    let words = [
+        "env.scramble_depth=2",
+        "dqn.curriculum.param=scramble_depth",
+        "dqn.curriculum.from=1",
+        "dqn.curriculum.to=2",
+        "dqn.curriculum.step=1",
+    ];
     let sure = [
         "dqn.curriculum.success_return=-1000",
-        "dqn.curriculum.window=4",
+        "dqn.curriculum.window=200",
         "num_envs=64",
         "dqn.learning_starts=1000000",
     ];
@@ -124,9 +130,8 @@ fn stages_of_a_curriculum_are_noted() {
         iterate(dqn.as_mut(), &mut report, 1);
         notes.extend(report.note.take());
     }
-    let last = "curriculum: stage 2 of 2, scramble_depth = 2";
-    assert_eq!(notes.last().map(String::as_str), Some(last), "{notes:?}");
-    assert!(notes.len() == 1 || notes == ["curriculum: stage 1 of 2, scramble_depth = 1", last], "{notes:?}");
+    let stage = |n: u32| format!("curriculum: stage {n} of 2, scramble_depth = {n}");
+    assert_eq!(notes, [stage(1), stage(2)]);
 }
 
 #[test]

@@ -179,8 +179,13 @@ enum Reported {
 }
 
 const METRICS: &[Metric] = &[
-    Metric::new("loss/value", "mean cost of the difference to 1 + the least successor", "").headline(),
-    Metric::new("target/mean", "mean of 1 + the least successor", "moves"),
+    Metric::new(
+        "loss/value",
+        "mean cost of the difference to the target: 1 + the least successor, or the teacher's",
+        "",
+    )
+    .headline(),
+    Metric::new("target/mean", "mean of the targets", "moves"),
     Metric::new("grad_norm", "norm of the gradient before clipping", ""),
     Metric::new("learning_rate", "step size of the optimiser", ""),
     Metric::new("valued", "successors that the network valued, of all", ""),
@@ -359,21 +364,32 @@ impl<P: Puzzle> Davi<P> {
         }
     }
 
+    /// What no target goes beyond.
+    fn most_target(&self) -> f32 {
+        match self.settings.most_moves {
+            0 => f32::INFINITY,
+            most => most as f32,
+        }
+    }
+
     /// Targets of the batch by the teacher.
     fn take_lesson(&mut self) {
+        let most = self.most_target();
         let Self { puzzle, states, lengths, distances, targets, .. } = self;
         for ((state, &walked), target) in states.iter().zip(lengths.iter()).zip(targets) {
             *target = match distances.get(puzzle.number(*state)) {
                 Some(&distance) => f32::from(distance),
                 // A walk may have come back.
                 None if *state == puzzle.solved() => 0.0,
-                None => walked,
+                None => walked.min(most),
             };
         }
     }
 
     /// Targets of the batch by the copy of the network.
     fn bootstrap(&mut self) {
+        // Values of states that no walk from near the solved one has reached yet would else rise by 1 with every renewal.
+        let most = self.most_target();
         let Self { puzzle, states, successors, target, targets, .. } = self;
         let (moves, solved) = (puzzle.moves(), puzzle.solved());
         for (state, successors) in states.iter().zip(successors.chunks_exact_mut(moves)) {
@@ -382,11 +398,6 @@ impl<P: Puzzle> Davi<P> {
             }
         }
         let numbered = !target.known.is_empty();
-        // Values of states that no walk from near the solved one has reached yet would else rise by 1 with every renewal.
-        let most = match self.settings.most_moves {
-            0 => f32::INFINITY,
-            most => most as f32,
-        };
         let mut first = 0;
         for (i, &successor) in successors.iter().enumerate() {
             let wanted = !numbered || {

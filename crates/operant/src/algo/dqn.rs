@@ -4,6 +4,7 @@
 //! One iteration: T steps of N envs, and after every step as many updates as the replay ratio owes. Nothing is allocated
 //! after [`Dqn::new`], save by an env whose parameter a curriculum changes.
 
+mod explore;
 mod noise;
 mod settings;
 
@@ -25,6 +26,7 @@ use crate::nn::{
     Ema, Feed, Gradients, Graph, LossScale, Metadata, Node, Optimizer, Options, Params, Plan, Precision, Wanted,
 };
 use crate::telemetry::Metric;
+use explore::{Repeats, allowed, any, best};
 use noise::{Noise, Purpose};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -137,45 +139,6 @@ impl Valuer {
     }
 }
 
-fn allowed(action: usize, legal: &[u8]) -> bool {
-    legal.is_empty() || legal[action] != 0
-}
-
-/// Further steps of a random action: n steps in all have a chance in proportion to 1/n² (Dabney et al., "Temporally-extended
-/// ε-greedy exploration", arXiv:2006.01782).
-fn repeats(rng: &mut HostRng, most: u32) -> u32 {
-    let weight = |n: u32| 1.0 / f64::from(n).powi(2);
-    let total: f64 = (1..=most).map(weight).sum();
-    let mut left = f64::from(rng.unit()) * total;
-    let more = (1..most).take_while(|&n| {
-        left -= weight(n);
-        left >= 0.0
-    });
-    more.count() as u32
-}
-
-/// The legal action of the largest value, the first of several.
-fn best(q: &[f32], legal: &[u8]) -> usize {
-    let mut best: Option<usize> = None;
-    for action in (0..q.len()).filter(|&action| allowed(action, legal)) {
-        if best.is_none_or(|best| q[action] > q[best]) {
-            best = Some(action);
-        }
-    }
-    best.expect("an env promises a legal action")
-}
-
-/// A legal action, each as likely as another.
-fn any(rng: &mut HostRng, actions: usize, legal: &[u8]) -> usize {
-    if legal.is_empty() {
-        return rng.below(actions as u32) as usize;
-    }
-    let count = legal.iter().filter(|&&bit| bit != 0).count();
-    let chosen = rng.below(count.max(1) as u32) as usize;
-    let mut places = (0..actions).filter(|&action| legal[action] != 0);
-    places.nth(chosen).expect("an env promises a legal action")
-}
-
 /// A minibatch with its targets.
 struct Batch {
     samples: Samples,
@@ -238,6 +201,7 @@ pub struct Dqn {
     explored: Vec<bool>,
     /// `[N]` further steps for which it is held; empty if random actions are not repeated.
     held: Vec<u32>,
+    repeats: Repeats,
     /// Steps of each env so far.
     vector_steps: u64,
     updates: u64,
@@ -325,6 +289,7 @@ impl Dqn {
             after: RowBuf::new(&spec, n),
             chosen: vec![0; n],
             explored: vec![false; if settings.cut_explored { n } else { 0 }],
+            repeats: Repeats::new(settings.explore_steps),
             held: vec![0; if settings.explore_steps > 1 { n } else { 0 }],
             vector_steps: 0,
             updates: 0,
@@ -392,7 +357,7 @@ impl Dqn {
             if let Some(steps) = self.held.get_mut(env) {
                 *steps = match (held, random) {
                     (true, _) => *steps - 1,
-                    (false, true) => repeats(&mut rng, self.settings.explore_steps),
+                    (false, true) => self.repeats.draw(&mut rng),
                     (false, false) => 0,
                 };
             }
@@ -418,6 +383,9 @@ impl Dqn {
         for env in 0..self.chosen.len() {
             if after.terminated[env] | after.truncated[env] != 0 && after.episode_length[env] > 0 {
                 let (total, length) = (after.episode_return[env], after.episode_length[env]);
+                if let Some(steps) = self.held.get_mut(env) {
+                    *steps = 0;
+                }
                 report.episode(Ended { env: env as u32, total, length });
                 if let Some(curriculum) = &mut self.curriculum {
                     curriculum.ended(env, total);
@@ -614,6 +582,7 @@ impl Algorithm for Dqn {
             self.env.reset(Seeds::Keep, None, self.now.row());
             self.see(true);
             self.replay.cut();
+            self.held.fill(0);
             if let Some(curriculum) = &mut self.curriculum {
                 curriculum.restarted();
             }

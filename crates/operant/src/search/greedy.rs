@@ -1,4 +1,4 @@
-//! From every state to the successor of least value, never to one that the walk has been at.
+//! From every state to the successor of least value, never to one that the walk has been at unless that is allowed.
 
 use super::{Solution, Values};
 use crate::env::puzzle::Puzzle;
@@ -9,12 +9,14 @@ struct Walk<S> {
     moves: Vec<u8>,
 }
 
-/// Walks from many states at once, each of at most `most` moves.
+/// Walks from many states at once, each of at most `most` moves; with `revisits` they may come back to where they have been, from where
+/// they go round for ever.
 pub fn greedy<P: Puzzle>(
     puzzle: &P,
     values: &mut dyn Values<P::State>,
     states: &[P::State],
     most: usize,
+    revisits: bool,
 ) -> Vec<Solution> {
     let mut walks: Vec<Walk<P::State>> =
         states.iter().map(|&state| Walk { seen: vec![state], moves: Vec::new() }).collect();
@@ -27,7 +29,7 @@ pub fn greedy<P: Puzzle>(
             let now = seen[seen.len() - 1];
             for m in 0..puzzle.moves() {
                 let next = puzzle.turned(now, m);
-                if !seen.contains(&next) {
+                if revisits || !seen.contains(&next) {
                     successors.push(next);
                     owners.push((walk, m));
                 }
