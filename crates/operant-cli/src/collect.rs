@@ -7,7 +7,7 @@ use operant::algo::collect::{Collection, Progress, SETTINGS, flags, of_store};
 use operant::config::{self, Table, Value};
 use operant::data::Evenness;
 use operant::data::shards::Shards;
-use operant::device;
+use operant::device::{self, Device};
 use serde_json::json;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -49,10 +49,13 @@ struct FieldArgs {
     /// Go on with the store in --out, with its own settings; only --threads may differ.
     #[arg(long, conflicts_with_all = ["config", "set", "count", "seed", "precision"])]
     resume: bool,
-    /// f32, bf16 or f16.
+    /// f32, bf16 or f16; on a GPU tf32 too.
     #[arg(long)]
     precision: Option<String>,
-    /// Operators that are rolled out at once, one per thread; 0 for all cores.
+    /// cpu, cuda or cuda:i; what a store was begun on if that is not given with --resume.
+    #[arg(long)]
+    device: Option<String>,
+    /// Operators that are rolled out at once, one per thread; 0 for all cores, with a GPU twice as many.
     #[arg(long, default_value_t = 0, value_parser = count::<usize>, allow_negative_numbers = true)]
     threads: usize,
     /// Say what would be done: operators, work, bytes, time, how evenly parameters lie.
@@ -82,7 +85,17 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     if threads > 1024 {
         return Err(Failure::Usage(format!("--threads {threads}: wanted 0..=1024")));
     }
-    let collection = if args.resume { of_store(&args.out)? } else { collection(args)? };
+    let (collection, made_on) = if args.resume {
+        (of_store(&args.out)?, made_on(&Shards::open(&args.out)?))
+    } else {
+        (collection(args)?, "cpu".to_owned())
+    };
+    let collection = on_device(collection, args.device.as_deref().unwrap_or(&made_on))?;
+    if args.resume && collection.device() != made_on {
+        let here = collection.device();
+        return Err(Failure::Run(format!("{} was made on {made_on}, not on {here}", args.out.display())));
+    }
+    let threads = threads * if args.threads == 0 && collection.device() == "cuda" { 2 } else { 1 };
     if let (precision, Some(note)) = collection.precision() {
         warn(&format!("{note} (precision {})", precision.name()));
     }
@@ -108,6 +121,27 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     };
     ctrlc::set_handler(ask).map_err(|error| Failure::Run(format!("can't listen for Ctrl-C: {error}")))?;
     collect(args, &collection, &mut store, threads, &stop)
+}
+
+/// What a store was made on.
+pub(crate) fn made_on(store: &Shards) -> String {
+    store.notes().get("device").cloned().unwrap_or_else(|| "cpu".to_owned())
+}
+
+/// The collection on this device; what falls back is said.
+pub(crate) fn on_device(collection: Collection, device: &str) -> Result<Collection, Failure> {
+    let Some(index) = Device::gpu_index(device)? else { return Ok(collection) };
+    let (collection, note) = collection.on_gpu(index)?;
+    if let Some(note) = note {
+        warn(&note);
+    } else {
+        let all = 0..collection.settings.count;
+        let back: Vec<String> = all.filter_map(|k| collection.falls_back(&collection.sampled(k))).collect();
+        if let Some(why) = back.first() {
+            warn(&format!("{device} was asked for: {} operators run on the CPU ({why})", back.len()));
+        }
+    }
+    Ok(collection)
 }
 
 fn collection(args: &FieldArgs) -> Result<Collection, Failure> {
@@ -265,7 +299,7 @@ fn collect(
             "seconds": seconds, "cpu_seconds": cpu, "rs_per_s": rate,
             "rs_per_cpu_s": progress.realisation_steps as f64 / cpu.max(1e-9),
             "operators_per_s": progress.operators as f64 / seconds.max(1e-9),
-            "precision": collection.precision().0.name(), "threads": threads,
+            "precision": collection.precision().0.name(), "device": collection.device(), "threads": threads,
         });
         print(&format!("{report}\n"))?;
     } else {

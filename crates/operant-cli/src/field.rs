@@ -1,6 +1,7 @@
 //! `operant field`: what a collection holds, whether it is whole, the same bits again, pictures.
 
 use crate::collect::evenness_text;
+use crate::collect::{made_on, on_device};
 use crate::field_picture::{self, Panels};
 use crate::format::{number, table};
 use crate::output::{Failure, count, print};
@@ -263,6 +264,7 @@ fn extract(folder: &Path, operator: Option<u32>, again: bool) -> Result<ExitCode
 fn replay(folder: &Path, k: u32, as_json: bool) -> Result<ExitCode, Failure> {
     let (collection, store) = open(folder)?;
     operator_of(&store, k)?;
+    let collection = on_device(collection, &made_on(&store))?;
     let differing = collection.replay(&store, k)?;
     if as_json {
         print(&format!("{}\n", json!({"operator": k, "same": differing.is_empty(), "differing": differing})))?;

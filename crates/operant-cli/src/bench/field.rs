@@ -1,8 +1,10 @@
 //! `operant bench field`: steps of realisations of neural operators per second of CPU time.
 
-use crate::output::{Failure, count, print};
+use crate::output::{Failure, count, print, warn};
 use clap::ValueEnum;
-use operant::device::{self, CpuPool};
+use operant::device::cuda::{Event, Gpu};
+use operant::device::{self, CpuPool, Device};
+use operant::env::field::cuda::{CudaRollout, Member, unserved};
 use operant::env::field::initial::{KINDS, Shape};
 use operant::env::field::{After, Norm, Operator, Rollout, Schedule, Update};
 use operant::lanes::Backend;
@@ -25,6 +27,9 @@ pub(super) struct Args {
     /// f32, bf16, f16, or auto: the fastest that this CPU was measured to have.
     #[arg(long, default_value = "f32")]
     precision: String,
+    /// cpu, cuda or cuda:i. On a GPU all operators and realisations are one batch.
+    #[arg(long, default_value = "cpu")]
+    device: String,
     /// Threads that share a batch.
     #[arg(long, default_value_t = 1, value_parser = count::<usize>, allow_negative_numbers = true)]
     threads: usize,
@@ -71,10 +76,20 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         correlation: 0.0,
         norm: Norm::Instance,
     };
-    let pool = Arc::new(CpuPool::new(args.threads));
-    let options = Options { pool, precision, ..Options::default() };
     let first = KINDS[0].field(Shape { grid: 128, channels: 3, length: 0.05, variance: 1.0 }, 1);
     let update = Update::Convex { alpha: 0.5 };
+    if let Some(index) = Device::gpu_index(&args.device)? {
+        let gpu = Gpu::open(index)?;
+        let members: Vec<Member> = (0..args.ops)
+            .map(|seed| Member { operator: &operator, update, seed: seed.into(), first: &first })
+            .collect();
+        match unserved(&gpu, &operator) {
+            Some(why) => warn(&format!("{} was asked for, but {why}: computing on the CPU", args.device)),
+            None => return on_gpu(args, &gpu, &members, precision),
+        }
+    }
+    let pool = Arc::new(CpuPool::new(args.threads));
+    let options = Options { pool, precision, ..Options::default() };
     let build = |seed: u32| {
         Rollout::new(&operator, update, After::default(), seed.into(), 0..args.realisations, 1000, &first, &options)
     };
@@ -100,7 +115,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let profile = rollouts[0].profile();
     let total: u64 = profile.0.iter().map(|op| op.nanoseconds).sum();
     let share = |nanoseconds: u64| nanoseconds as f64 / total.max(1) as f64;
-    let name = args.operator.to_possible_value().map_or(String::new(), |value| value.get_name().to_owned());
+    let name = args.operator.name();
     if args.json {
         let ops: Vec<_> = profile.0.iter().map(|op| json!({"op": op.op, "share": share(op.nanoseconds)})).collect();
         let report = json!({
@@ -131,4 +146,75 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         text += &format!("note                  {note}\n");
     }
     print(&text)
+}
+
+impl Choice {
+    fn name(self) -> String {
+        self.to_possible_value().map_or(String::new(), |value| value.get_name().to_owned())
+    }
+}
+
+/// Products times two per second of a Hopper GPU's tensor cores: 4,096 per multiprocessor and cycle of 1.83 GHz with operands of
+/// two bytes, half of that with tf32, of which f32 takes three.
+fn gpu_peak(gpu: &Gpu, precision: Precision) -> f64 {
+    let share = match precision {
+        Precision::Bf16 | Precision::F16 => 1.0,
+        Precision::Tf32 => 0.5,
+        Precision::F32 => 0.5 / 3.0,
+    };
+    gpu.info().multiprocessors as f64 * 4096.0 * 1.83e9 * share
+}
+
+fn on_gpu(args: &Args, gpu: &Arc<Gpu>, members: &[Member], precision: Precision) -> Result<(), Failure> {
+    /// Steps between two marks.
+    const PART: u32 = 20;
+    let mut rollout = CudaRollout::new(gpu, members, After::default(), 0..args.realisations, 1000, precision, 0)?;
+    let (before, after) = (Event::new(gpu)?, Event::new(gpu)?);
+    let mut part = || -> operant::Result<f64> {
+        before.record()?;
+        for _ in 0..PART {
+            rollout.step()?;
+        }
+        after.record()?;
+        after.seconds_since(&before)
+    };
+    part()?;
+    let (mut times, begun) = (Vec::new(), std::time::Instant::now());
+    while times.is_empty() || begun.elapsed().as_secs_f64() < args.seconds {
+        times.push(part()? / f64::from(PART));
+    }
+    times.sort_by(f64::total_cmp);
+    let rate = |seconds: f64| f64::from(args.ops * args.realisations) / seconds;
+    let (middle, best) = (rate(times[times.len() / 2]), rate(times[0]));
+    let flops = rollout.flops() as f64;
+    let share = middle * flops / gpu_peak(gpu, precision);
+    let finite = rollout.state()?.iter().all(|x| x.is_finite());
+    let (name, tflops) = (args.operator.name(), middle * flops * 1e-12);
+    let profile = rollout.profile()?;
+    if args.json {
+        let profile: Vec<_> =
+            profile.iter().map(|(name, s)| json!({"kernel": name, "microseconds": s * 1e6})).collect();
+        let report = json!({
+            "operator": name, "ops": args.ops, "realisations": args.realisations, "precision": precision.name(),
+            "device": args.device, "rs_per_s": middle, "best_rs_per_s": best, "gflop_per_step": flops * 1e-9,
+            "tflops": tflops, "share_of_peak": share, "finite": finite, "profile": profile,
+            "machine": gpu.describe(),
+        });
+        return print(&format!("{report}\n"));
+    }
+    let kernels: String = profile.iter().map(|(name, s)| format!("  {name:<24}{:.1} us\n", s * 1e6)).collect();
+    print(&format!(
+        "{name} operator, {:.1} GFLOP a step, {} x {} realisations, {}\n\
+         machine               {}\n\
+         realisation-steps/s   {middle:.0} (best of {} parts: {best:.0})\n\
+         TFLOP/s               {tflops:.0} ({:.0} % of tensor cores at 1.83 GHz)\n\
+         one after the other\n{kernels}",
+        flops * 1e-9,
+        args.ops,
+        args.realisations,
+        precision.name(),
+        gpu.describe(),
+        times.len(),
+        100.0 * share,
+    ))
 }

@@ -7,10 +7,12 @@
 use crate::config::{self, Table, Value};
 use crate::data::shards::{ArraySpec, Dtype, Layout, Record, Shards, half_bits, write_whole};
 use crate::data::{Evenness, Sobol, mix};
+use crate::device::cuda::Gpu;
 use crate::device::{self, CpuPool};
+use crate::env::field::cuda::{self, CudaRollout, Member};
 use crate::env::field::features::{self, Describer, FRAME_LEN, METRICS, TRAJECTORY_LEN};
 use crate::env::field::initial::{KINDS, Kind, Shape};
-use crate::env::field::{After, NAMES, Operator, Rollout, Space, Update};
+use crate::env::field::{After, AnyRollout, NAMES, Operator, Rollout, STEPS_AT_ONCE, Space, Update};
 use crate::nn::{Options, Precision};
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -108,6 +110,8 @@ pub struct Collection {
     precision: Precision,
     mixture: Vec<(usize, f64)>,
     sobol: Sobol,
+    /// Where operators run, if not on the CPU.
+    gpu: Option<Arc<Gpu>>,
 }
 
 /// An operator with all that its rollout depends on.
@@ -131,7 +135,8 @@ pub struct Sampled {
 pub mod flags {
     /// A field was not finite.
     pub const NOT_FINITE: u8 = 1;
-    /// Frames of the last tenth are alike: their lag-1 correlation is above 0.9999, or they are constant.
+    /// Frames of the last tenth are alike: their lag-1 correlation is above 0.9999 and their energy stays within a
+    /// hundredth, or they are constant.
     pub const STATIONARY: u8 = 2;
     /// Every channel of the last frames is constant.
     pub const CONSTANT: u8 = 4;
@@ -164,6 +169,9 @@ pub struct Progress {
     /// Steps of single realisations.
     pub realisation_steps: u64,
 }
+
+/// Records that wait for the writer, in bytes.
+const MOST_WAITING_BYTES: usize = 1 << 30;
 
 fn fold(digest: u64, field: &[f32]) -> u64 {
     field
@@ -217,7 +225,7 @@ impl Collection {
         let space = Space::default().narrowed(&s.space, "space")?;
         let precision = s.precision.parse()?;
         let sobol = Sobol::scrambled(NAMES.len(), s.seed)?;
-        Ok(Self { settings, space, precision, mixture, sobol })
+        Ok(Self { settings, space, precision, mixture, sobol, gpu: None })
     }
 
     /// Settings from a table.
@@ -254,7 +262,46 @@ impl Collection {
 
     /// The precision that products run in here, and why if it is not the one asked for.
     pub fn precision(&self) -> (Precision, Option<&'static str>) {
-        self.precision.served()
+        if self.gpu.is_some() { (self.precision, None) } else { self.precision.served() }
+    }
+
+    /// The same on a GPU, or on the CPU and why if that GPU serves no operator.
+    pub fn on_gpu(mut self, index: usize) -> Result<(Self, Option<String>)> {
+        let gpu = Gpu::open(index)?;
+        let none = cuda::unserved(&gpu, &self.sampled(0).operator).filter(|_| gpu.info().capability != (9, 0));
+        if let Some(why) = none {
+            return Ok((self, Some(format!("cuda was asked for, but {why}: computing on the CPU"))));
+        }
+        self.gpu = Some(gpu);
+        Ok((self, None))
+    }
+
+    /// `cpu` or `cuda`.
+    pub fn device(&self) -> &'static str {
+        if self.gpu.is_some() { "cuda" } else { "cpu" }
+    }
+
+    /// Why an operator of a collection on a GPU runs on the CPU, if it does.
+    pub fn falls_back(&self, sampled: &Sampled) -> Option<String> {
+        self.gpu.as_ref().and_then(|gpu| cuda::unserved(gpu, &sampled.operator))
+    }
+
+    /// Realisations of an operator at time 0, where this collection runs.
+    fn any_rollout(&self, sampled: &Sampled, precision: Precision) -> Result<AnyRollout> {
+        let s = &self.settings;
+        let after = After { normalise: s.normalise, clamp: s.clamp };
+        let first = self.first_field(sampled);
+        let (operator, update, seed) = (&sampled.operator, sampled.update, sampled.key);
+        let Some(gpu) = self.gpu.as_ref().filter(|_| self.falls_back(sampled).is_none()) else {
+            let options = Options { precision, ..self.options() };
+            let rollout = Rollout::new(operator, update, after, seed, 0..s.realisations, s.steps, &first, &options)?;
+            return Ok(AnyRollout::Cpu(Box::new(rollout)));
+        };
+        // A stream of its own, so that operators of several threads run beside each other.
+        let gpu = Gpu::open(gpu.info().index)?;
+        let member = Member { operator, update, seed, first: &first };
+        let rollout = CudaRollout::new(&gpu, &[member], after, 0..s.realisations, s.steps, precision, STEPS_AT_ONCE)?;
+        Ok(AnyRollout::Cuda(Box::new(rollout)))
     }
 
     /// Realisations of an operator, at time 0.
@@ -268,9 +315,8 @@ impl Collection {
     /// Rolls operator `sampled` out and describes it; `None` when `stop` was set on the way.
     pub fn outcome(&self, sampled: &Sampled, stop: &AtomicBool) -> Result<Option<Outcome>> {
         let s = &self.settings;
-        let mut rollout = self.rollout(sampled, 0..s.realisations)?;
+        let mut rollout = self.any_rollout(sampled, self.precision)?;
         let (m, len, grid) = (s.realisations as usize, sampled.operator.field_len(), sampled.operator.grid);
-        let first = rollout.state()[..len].to_vec();
         let mut describer = Describer::new(grid, s.channels);
         let mut out = Outcome {
             metrics: vec![Vec::with_capacity(s.steps as usize + 1); m],
@@ -281,33 +327,49 @@ impl Collection {
             fields: Vec::new(),
         };
         let mut kept = vec![Vec::new(); m];
-        let mut before: Vec<f32> = Vec::new();
-        for t in 0..=s.steps {
-            if stop.load(Ordering::Relaxed) {
-                return Ok(None);
-            }
-            if t > 0 {
-                before.clear();
-                before.extend_from_slice(rollout.state());
-                rollout.step();
-            }
-            for (i, field) in rollout.state().chunks_exact(len).enumerate() {
-                let last = (t > 0).then(|| &before[i * len..][..len]);
+        let mut describe = |t: u32, fields: &[f32], before: Option<&[f32]>| {
+            for (i, field) in fields.chunks_exact(len).enumerate() {
+                let last = before.map(|before| &before[i * len..][..len]);
                 out.metrics[i].push(describer.metrics(field, last));
                 out.digests[i] = fold(out.digests[i], field);
-                if t % s.frames_every == 0 {
+                if t.is_multiple_of(s.frames_every) {
                     let mut frame = vec![0.0; FRAME_LEN];
                     describer.frame(field, &mut frame);
                     out.frames[i].push(frame);
                 }
-                if s.trajectories != Kept::None && t % s.trajectory_every == 0 {
+                if s.trajectories != Kept::None && t.is_multiple_of(s.trajectory_every) {
                     kept[i].extend_from_slice(field);
                 }
             }
+        };
+        let (mut before, mut fields, mut t) = (rollout.state()?, Vec::new(), 0);
+        let first = before.clone();
+        describe(0, &before, None);
+        while t < s.steps {
+            if stop.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+            rollout.advance(s.steps - t, &mut fields)?;
+            for field in fields.chunks_exact(m * len) {
+                t += 1;
+                describe(t, field, Some(&before));
+                before.copy_from_slice(field);
+            }
         }
-        rollout.reset(&first.repeat(m), 0);
-        let mut apply = |fields: &[f32]| rollout.apply(fields).to_vec();
-        let sensitivity = features::sensitivity(&mut apply, &first.repeat(m), grid, s.channels, sampled.key);
+        drop(rollout);
+        // What a change of 1e-3 does is below the rounding of shorter numbers.
+        let mut exact = self.any_rollout(sampled, Precision::F32)?;
+        let mut failed = None;
+        let mut apply = |fields: &[f32]| {
+            exact.apply(fields).unwrap_or_else(|error| {
+                failed = Some(error);
+                vec![f32::NAN; fields.len()]
+            })
+        };
+        let sensitivity = features::sensitivity(&mut apply, &first, grid, s.channels, sampled.key);
+        if let Some(error) = failed {
+            return Err(error);
+        }
         for ((metrics, frames), sensitivity) in out.metrics.iter().zip(&out.frames).zip(sensitivity) {
             let [mean, ..] = features::aggregate(frames);
             out.trajectories.push([mean, features::trajectory(metrics, frames), sensitivity].concat());
@@ -419,9 +481,12 @@ impl Collection {
             "initial_kinds": table(&KINDS.iter().map(|kind| kind.name).collect::<Vec<_>>()),
             "flags": {"not_finite": flags::NOT_FINITE, "stationary": flags::STATIONARY, "constant": flags::CONSTANT},
             "precision": precision.name(),
+            "device": self.device(),
         });
+        let machine = self.gpu.as_ref().map_or_else(device::describe, |gpu| gpu.describe());
         let notes = BTreeMap::from([
-            ("machine".to_owned(), device::describe()),
+            ("machine".to_owned(), machine),
+            ("device".to_owned(), self.device().to_owned()),
             ("precision".to_owned(), precision.name().to_owned()),
             ("version".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
         ]);
@@ -461,8 +526,11 @@ impl Collection {
         let (next, layout) = (AtomicUsize::new(0), store.layout().clone());
         let per_operator = u64::from(self.settings.realisations) * u64::from(self.settings.steps);
         let ended = AtomicBool::new(false);
+        // Threads wait for the writer before records fill the memory.
+        let waiting = (MOST_WAITING_BYTES / layout.arrays.iter().map(ArraySpec::bytes).max().unwrap_or(1).max(1))
+            .min(threads + 4);
         std::thread::scope(|scope| {
-            let (send, receive) = mpsc::sync_channel::<Result<(u32, u8, Record)>>(threads + 4);
+            let (send, receive) = mpsc::sync_channel::<Result<(u32, u8, Record)>>(waiting);
             for _ in 0..threads.clamp(1, todo.len().max(1)) {
                 let (send, next, todo, layout, ended) = (send.clone(), &next, &todo, &layout, &ended);
                 scope.spawn(move || {
@@ -547,7 +615,13 @@ fn judged(metrics: &[Vec<[f64; METRICS.len()]>]) -> u8 {
     if constant {
         found |= flags::CONSTANT;
     }
-    if constant || ends.iter().all(|row| row[2] > 0.9999) {
+    // Slow steps are alike too: what moves away bit by bit is not at rest.
+    let steady = |rows: &Vec<[f64; METRICS.len()]>| {
+        let energies = last(rows).into_iter().map(|row| row[0]);
+        let (least, most) = energies.fold((f64::INFINITY, 0.0f64), |(least, most), x| (least.min(x), most.max(x)));
+        most - least <= 0.01 * most
+    };
+    if constant || (ends.iter().all(|row| row[2] > 0.9999) && metrics.iter().all(steady)) {
         found |= flags::STATIONARY;
     }
     found

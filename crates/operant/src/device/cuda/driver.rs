@@ -110,6 +110,7 @@ functions! {
         cuFuncGetAttribute(*mut c_int, c_int, Handle);
         cuFuncSetAttribute(Handle, c_int, c_int);
         cuFuncGetParamInfo(Handle, usize, *mut usize, *mut usize);
+        cuTensorMapEncodeTiled(*mut c_void, c_int, c_uint, u64, *const u64, *const u64, *const u32, *const u32, c_int, c_int, c_int, c_int);
         cuLaunchKernelEx(*const LaunchConfig, Handle, *mut *mut c_void, *mut *mut c_void);
     }
 }

@@ -181,10 +181,15 @@ impl Gpu {
 
     /// Compiles kernels for this GPU, or takes them from the cache. `name` is for messages and file names.
     pub fn load(self: &Arc<Self>, name: &str, source: &str, math: Math) -> Result<Module> {
-        let (arch, compiler) = (self.info.arch(), nvrtc().map_err(Error::Device)?);
+        self.load_for(&self.info.arch(), name, source, math)
+    }
+
+    /// The same for an architecture's own instructions, as in `sm_90a`.
+    pub fn load_for(self: &Arc<Self>, arch: &str, name: &str, source: &str, math: Math) -> Result<Module> {
+        let compiler = nvrtc().map_err(Error::Device)?;
         let (major, minor) = compiler.version;
         let key = format!("{arch}\nNVRTC {major}.{minor}\n{}\n{source}", nvrtc::options(math).join(" "));
-        let cubin = cache::cached(name, &key, || compiler.compile(name, source, &arch, math))?;
+        let cubin = cache::cached(name, &key, || compiler.compile(name, source, arch, math))?;
         self.bind()?;
         let mut handle = std::ptr::null_mut();
         // SAFETY: the machine code is whole (checked by the cache) and is copied by the call.

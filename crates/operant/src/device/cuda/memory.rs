@@ -43,6 +43,8 @@ pub unsafe trait Element: Copy + Default + 'static {}
 // SAFETY: numbers.
 unsafe impl Element for u8 {}
 // SAFETY: numbers.
+unsafe impl Element for u16 {}
+// SAFETY: numbers.
 unsafe impl Element for i32 {}
 // SAFETY: numbers.
 unsafe impl Element for u32 {}

@@ -5,6 +5,7 @@
 //! - `cache`: compiled kernels, kept per user
 //! - `gpu`: a GPU with its stream; modules, kernels and launches
 //! - `memory`, `graph`: buffers; recorded sequences of launches, events
+//! - `tensor_map`: descriptions of tensors for the copy engine of Hopper GPUs
 //! - `report`: what was found, what is missing and how to get it
 //!
 //! Invariant: a missing library is an error with its remedy, never a panic. Kernels touch device memory alone, so a wrong
@@ -18,6 +19,7 @@ mod library;
 mod memory;
 mod nvrtc;
 mod report;
+mod tensor_map;
 
 pub use gpu::{Gpu, GpuInfo, Kernel, Module, Params};
 pub use graph::{Event, Graph};
@@ -25,3 +27,4 @@ pub use library::add_folder;
 pub use memory::{Buffer, DevicePtr, Element, HostBuffer};
 pub use nvrtc::compile;
 pub use report::{Part, Report};
+pub use tensor_map::{TensorMap, TensorNumbers};

@@ -3,6 +3,8 @@
 //! [`Space`] is sampled, an [`Operator`] is planned as a network, a [`Rollout`] applies it to realisations of a first field
 //! ([`initial`]), and [`features`] describe what came out. Everything is a function of a key and of coordinates.
 
+mod any;
+pub mod cuda;
 pub mod features;
 pub mod initial;
 mod initial_models;
@@ -10,6 +12,7 @@ mod operator;
 mod rollout;
 mod space;
 
+pub use any::{AnyRollout, STEPS_AT_ONCE};
 pub use operator::{Network, Norm, Operator, Schedule, Update};
 pub use rollout::{After, Rollout};
 pub use space::{Map, NAMES, Parameter, Space};

@@ -164,10 +164,7 @@ impl Builder<'_> {
         match self.operator.norm {
             Norm::Instance => self.g.instance_norm(&name, x, NormOptions::default()),
             Norm::Layer => self.g.group_norm(&name, x, 1, NormOptions::default()),
-            Norm::Group => {
-                let groups = (1..=8).rev().find(|groups| channels.is_multiple_of(*groups)).unwrap_or(1);
-                self.g.group_norm(&name, x, groups, NormOptions::default())
-            }
+            Norm::Group => self.g.group_norm(&name, x, self.operator.norm_groups(channels), NormOptions::default()),
             Norm::Batch => {
                 self.norms.push((name.clone(), x));
                 self.g.batch_norm(&name, x)
@@ -227,6 +224,11 @@ impl Operator {
             );
         }
         Ok(())
+    }
+
+    /// Groups of so many channels for [`Norm::Group`].
+    pub fn norm_groups(&self, channels: usize) -> usize {
+        (1..=8).rev().find(|groups| channels.is_multiple_of(*groups)).unwrap_or(1)
     }
 
     /// Numbers of a field.

@@ -51,6 +51,12 @@ impl NoiseLaw {
             Self::Multiplicative => "multiplicative",
         }
     }
+
+    /// What a normal number must reach so that x stays, and what x grows by then, for dropout with probability s.
+    pub fn dropping(s: f32) -> [f32; 2] {
+        let DropBelow { threshold, scale } = DropBelow::new(s);
+        [threshold, scale]
+    }
 }
 
 /// Real Fourier modes of one axis times the filter's gains, `[modes, n]`: unit variance at every place.
@@ -95,6 +101,11 @@ impl KeyedNoise {
         let length = f64::from(length);
         let modes = (length > 0.0).then(|| Arc::new([basis(height, length), basis(width, length)]));
         Self { law, layer, modes }
+    }
+
+    /// Modes times gains of both axes, `[modes, n]` each; none for white noise.
+    pub fn modes(&self) -> Option<&[Vec<f32>; 2]> {
+        self.modes.as_deref()
     }
 
     fn sizes(types: &Types) -> [usize; 3] {

@@ -1,0 +1,320 @@
+//! The kernels of operators: their text, their arguments and how many threads they take.
+
+use crate::Result;
+use crate::device::cuda::{DevicePtr, Gpu, Kernel, Params, TensorMap, TensorNumbers};
+use crate::lanes::Math;
+use crate::nn::Precision;
+use std::fmt::Write;
+use std::sync::Arc;
+
+/// `ConvArgs` of `convolve.cu`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub(super) struct ConvArgs {
+    pub x: TensorMap,
+    pub w: TensorMap,
+    pub y: DevicePtr,
+    pub bias: DevicePtr,
+    pub parts: DevicePtr,
+    pub images: u32,
+    pub side: u32,
+    pub outputs: u32,
+    pub rows_per_op: u32,
+    pub kernel: u32,
+    pub origin: u32,
+    pub chunks: u32,
+    pub tiles: u32,
+    pub blocks_n: u32,
+    pub a_slots: u32,
+    pub b_slots: u32,
+    pub resident: u32,
+    pub counted: u32,
+}
+impl Params for ConvArgs {}
+
+/// `GatherArgs` of `convolve.cu`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(super) struct GatherArgs {
+    pub parts: DevicePtr,
+    pub sums: DevicePtr,
+    pub outputs: u32,
+    pub parts_per_group: u32,
+}
+impl Params for GatherArgs {}
+
+/// `FinishArgs` of `finish.cu`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(super) struct FinishArgs {
+    pub y: DevicePtr,
+    pub past: DevicePtr,
+    pub out: DevicePtr,
+    pub sums: DevicePtr,
+    pub affine: DevicePtr,
+    pub keys: DevicePtr,
+    pub clock: DevicePtr,
+    pub dropped: DevicePtr,
+    pub side: u32,
+    pub channels: u32,
+    pub padded: u32,
+    pub border: u32,
+    pub past_is_activation: u32,
+    pub groups: u32,
+    pub norm_channels: u32,
+    pub layer: u32,
+    pub act: u32,
+    pub rows_per_op: u32,
+    pub octets: u32,
+    pub log_side: u32,
+}
+impl Params for FinishArgs {}
+
+/// `LastArgs` of `finish.cu`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(super) struct LastArgs {
+    pub f: FinishArgs,
+    pub weight: DevicePtr,
+    pub bias: DevicePtr,
+    pub scales: DevicePtr,
+    pub correlated: DevicePtr,
+    pub update: DevicePtr,
+    pub state: DevicePtr,
+    pub output: DevicePtr,
+    pub trace: DevicePtr,
+    pub state_len: u64,
+    pub clamp: f32,
+    pub field_channels: u32,
+    pub law: u32,
+    pub noise_layer: u32,
+    pub steps: u32,
+    pub lanes: u32,
+    pub trace_slots: u32,
+    pub unused: u32,
+}
+impl Params for LastArgs {}
+
+/// `UnfoldArgs` of `finish.cu`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(super) struct UnfoldArgs {
+    pub state: DevicePtr,
+    pub out: DevicePtr,
+    pub clock: DevicePtr,
+    pub images: u32,
+    pub side: u32,
+    pub field_channels: u32,
+    pub kernel: u32,
+    pub padded: u32,
+    pub split: u32,
+    pub magic: u32,
+    pub log_side: u32,
+}
+impl Params for UnfoldArgs {}
+
+/// `NormaliseArgs` of `finish.cu`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(super) struct NormaliseArgs {
+    pub state: DevicePtr,
+    pub trace: DevicePtr,
+    pub clock: DevicePtr,
+    pub state_len: u64,
+    pub side: u32,
+    pub field_channels: u32,
+    pub clamp: f32,
+    pub trace_slots: u32,
+}
+impl Params for NormaliseArgs {}
+
+/// `CorrelateArgs` of `finish.cu`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(super) struct CorrelateArgs {
+    pub modes: DevicePtr,
+    pub from: DevicePtr,
+    pub to: DevicePtr,
+    pub keys: DevicePtr,
+    pub clock: DevicePtr,
+    pub images: u32,
+    pub side: u32,
+    pub channels: u32,
+    pub rows: u32,
+    pub columns: u32,
+    pub layer: u32,
+}
+impl Params for CorrelateArgs {}
+
+/// One launch.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Step {
+    Unfold(UnfoldArgs),
+    /// Place in [`TILES`].
+    Convolve(usize, ConvArgs),
+    /// And groups of all rows.
+    Gather(GatherArgs, u32),
+    /// And pixels of all rows.
+    Finish(FinishArgs, u32),
+    Last(LastArgs, u32),
+    /// And channels of all rows.
+    Normalise(NormaliseArgs, u32),
+    DrawModes(CorrelateArgs),
+    Correlate(CorrelateArgs),
+}
+
+impl Step {
+    /// In words, for profiles.
+    pub(super) fn name(&self) -> String {
+        match self {
+            Self::Unfold(_) => "unfold".into(),
+            Self::Convolve(_, a) => format!("convolve {}x{} to {}", a.kernel, a.kernel, a.outputs),
+            Self::Gather(..) => "gather".into(),
+            Self::Finish(a, _) => format!("finish {}", a.channels),
+            Self::Last(a, _) => format!("finish {} and step", a.f.channels),
+            Self::Normalise(..) => "normalise".into(),
+            Self::DrawModes(_) => "draw modes".into(),
+            Self::Correlate(_) => "correlate".into(),
+        }
+    }
+}
+
+/// `__umulhi` by this divides numbers below 2¹⁶ by n.
+pub(super) fn magic(n: u32) -> u32 {
+    ((1u64 << 32) / u64::from(n) + 1) as u32
+}
+
+/// Output channels of a tile, teams that multiply, by kernel.
+pub(super) const TILES: [(usize, usize); 3] = [(64, 2), (128, 2), (256, 1)];
+/// Shared memory of a block on Hopper GPUs, in bytes.
+pub(super) const SHARED: usize = 227 << 10;
+/// Threads of kernels between convolutions, and their pixels.
+const THREADS: u32 = 256;
+const PIXELS: u32 = 128;
+/// Pixels of a block that unfolds.
+const UNFOLDED: u32 = 64;
+
+fn kind(precision: Precision) -> usize {
+    match precision {
+        Precision::Bf16 => 0,
+        Precision::F16 => 1,
+        Precision::Tf32 => 2,
+        Precision::F32 => 3,
+    }
+}
+
+/// How numbers of tensors lie in memory.
+pub(super) fn numbers(precision: Precision) -> TensorNumbers {
+    match precision {
+        Precision::Bf16 => TensorNumbers::Bf16,
+        Precision::F16 => TensorNumbers::F16,
+        Precision::Tf32 | Precision::F32 => TensorNumbers::F32,
+    }
+}
+
+/// Products of 64 rows by n columns and 32 bytes of both operands' rows; `keep` adds to what is there.
+fn multiply(precision: Precision, n: usize) -> String {
+    let (depth, name, flags) = match precision {
+        Precision::Bf16 => (16, "bf16", ", 0, 0"),
+        Precision::F16 => (16, "f16", ", 0, 0"),
+        Precision::Tf32 | Precision::F32 => (8, "tf32", ""),
+    };
+    let count = n / 2;
+    let places: Vec<String> = (0..count).map(|i| format!("%{i}")).collect();
+    let results: Vec<String> = (0..count).map(|i| format!("\"+f\"(d[{i}])")).collect();
+    format!(
+        "template <> __device__ __forceinline__ void multiply<{n}>(float (&d)[{count}], u64 left, u64 right, int keep) {{\n\
+         asm volatile(\"{{.reg .pred p;\\nsetp.ne.b32 p, %{}, 0;\\nwgmma.mma_async.sync.aligned.m64n{n}k{depth}.f32.{name}.{name} \
+         {{{}}}, %{}, %{}, p, 1, 1{flags};}}\" : {} : \"l\"(left), \"l\"(right), \"r\"(keep));\n}}\n",
+        count + 2,
+        places.join(", "),
+        count,
+        count + 1,
+        results.join(", "),
+    )
+}
+
+/// All kernels for a precision, in CUDA C for `sm_90a`.
+pub fn source(precision: Precision) -> String {
+    let sizes = [
+        ("KIND", kind(precision)),
+        ("CONV_BYTES", size_of::<ConvArgs>()),
+        ("GATHER_BYTES", size_of::<GatherArgs>()),
+        ("FINISH_BYTES", size_of::<FinishArgs>()),
+        ("LAST_BYTES", size_of::<LastArgs>()),
+        ("UNFOLD_BYTES", size_of::<UnfoldArgs>()),
+        ("NORMALISE_BYTES", size_of::<NormaliseArgs>()),
+        ("CORRELATE_BYTES", size_of::<CorrelateArgs>()),
+    ];
+    let mut text = String::new();
+    for (name, value) in sizes {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "#define {name} {value}");
+    }
+    text += include_str!("numbers.cu");
+    text += "template <int N> __device__ void multiply(float (&d)[N / 2], u64 left, u64 right, int keep);\n";
+    for (n, _) in TILES {
+        text += &multiply(precision, n);
+    }
+    text + include_str!("convolve.cu") + include_str!("finish.cu")
+}
+
+/// Loaded kernels.
+#[derive(Debug)]
+pub(super) struct Kernels {
+    unfold: Kernel<UnfoldArgs>,
+    convolve: [Kernel<ConvArgs>; TILES.len()],
+    gather: Kernel<GatherArgs>,
+    finish: Kernel<FinishArgs>,
+    last: Kernel<LastArgs>,
+    normalise: Kernel<NormaliseArgs>,
+    draw_modes: Kernel<CorrelateArgs>,
+    correlate: Kernel<CorrelateArgs>,
+    /// Blocks that run at once, one per multiprocessor.
+    blocks: u32,
+}
+
+impl Kernels {
+    /// For operators whose last layer has so many channels.
+    pub(super) fn load(gpu: &Arc<Gpu>, precision: Precision, channels: usize) -> Result<Self> {
+        let name = format!("field operators in {}", precision.name());
+        let module = gpu.load_for("sm_90a", &name, &source(precision), Math::Fast)?;
+        let convolve = |n: usize| module.kernel(&format!("convolve_{n}"))?.with_shared(SHARED);
+        let drawn = 64 * channels.next_multiple_of(64) * size_of::<f32>();
+        Ok(Self {
+            unfold: module.kernel("unfold")?,
+            convolve: [convolve(64)?, convolve(128)?, convolve(256)?],
+            gather: module.kernel("gather")?,
+            finish: module.kernel("finish")?,
+            last: module.kernel("finish_last")?.with_shared(drawn)?,
+            normalise: module.kernel("normalise")?,
+            draw_modes: module.kernel("draw_modes")?,
+            correlate: module.kernel("correlate")?,
+            blocks: gpu.info().multiprocessors as u32,
+        })
+    }
+
+    pub(super) fn launch(&self, step: &Step) -> Result<()> {
+        let many = |threads: u64| threads.div_ceil(u64::from(THREADS)).clamp(1, 1 << 20) as u32;
+        match step {
+            Step::Unfold(a) => self.unfold.launch(a.images * a.side * a.side / UNFOLDED, THREADS, a),
+            Step::Convolve(kernel, a) => {
+                let tiles = a.images * a.tiles * a.blocks_n;
+                let threads = 256 * TILES[*kernel].1 as u32 + 32;
+                self.convolve[*kernel].launch(tiles.min(self.blocks), threads, a)
+            }
+            Step::Gather(a, groups) => self.gather.launch(*groups, THREADS, a),
+            Step::Finish(a, pixels) => self.finish.launch(pixels / PIXELS, THREADS, a),
+            Step::Last(a, pixels) => self.last.launch(pixels / PIXELS, THREADS, a),
+            Step::Normalise(a, channels) => self.normalise.launch(*channels, THREADS, a),
+            Step::DrawModes(a) => {
+                let count = u64::from(a.images) * u64::from(a.rows * a.columns * a.channels).div_ceil(64) * 16;
+                self.draw_modes.launch(many(count), THREADS, a)
+            }
+            Step::Correlate(a) => {
+                let count = u64::from(a.images) * u64::from(a.rows) * u64::from(a.side / 4) * u64::from(a.channels);
+                self.correlate.launch(many(count), THREADS, a)
+            }
+        }
+    }
+}

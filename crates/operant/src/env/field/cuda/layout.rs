@@ -1,0 +1,462 @@
+//! An operator's tensors and weights in a GPU's memory, and the launches that go through its layers.
+
+use super::Member;
+use super::kernels::{ConvArgs, FinishArgs, GatherArgs, SHARED, Step, TILES, numbers};
+use crate::Result;
+use crate::data::shards::half_bits;
+use crate::device::cuda::{Buffer, DevicePtr, Element, Gpu, TensorMap, TensorNumbers};
+use crate::env::field::{Norm, Operator};
+use crate::nn::{Act, Params, Precision};
+use std::sync::Arc;
+
+/// Pixels of a tile: 8 rows of 16.
+const TILE: [usize; 2] = [8, 16];
+/// Tiles whose sums are added up at once.
+const GROUP_TILES: usize = 16;
+/// Bytes of a row of operands.
+const ROW: usize = 128;
+/// Added to variances, as on the CPU.
+const EPS: f64 = 1e-5;
+
+/// Activations `[B, H + 2·border, W + 2·border, planes, padded]`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tensor {
+    pub at: DevicePtr,
+    pub channels: usize,
+    pub padded: usize,
+    pub border: usize,
+}
+
+/// What is built step by step.
+pub(super) struct Build<'a> {
+    gpu: &'a Arc<Gpu>,
+    members: &'a [Member<'a>],
+    params: Vec<Params>,
+    precision: Precision,
+    realisations: usize,
+    clock: DevicePtr,
+    keys: DevicePtr,
+    dropped: DevicePtr,
+    /// Counts ops that draw, as on the CPU.
+    drawing: u32,
+    /// Three activations that take turns, two results of convolutions; made for the widest layer.
+    activations: [DevicePtr; 3],
+    results: [DevicePtr; 2],
+    parts: DevicePtr,
+    sums: DevicePtr,
+    kept: Vec<Box<dyn std::any::Any + Send>>,
+}
+
+fn padded(channels: usize) -> usize {
+    channels.next_multiple_of(16)
+}
+
+/// Nearest number with a mantissa of 11 bits.
+fn tf32(x: f32) -> f32 {
+    f32::from_bits((x.to_bits().wrapping_add(0x1000)) & !0x1fff)
+}
+
+fn bf16(x: f32) -> u16 {
+    let bits = x.to_bits();
+    ((bits + 0x7fff + (bits >> 16 & 1)) >> 16) as u16
+}
+
+impl<'a> Build<'a> {
+    pub(super) fn new(
+        gpu: &'a Arc<Gpu>,
+        members: &'a [Member<'a>],
+        realisations: usize,
+        precision: Precision,
+        clock: DevicePtr,
+        keys: &[u32],
+    ) -> Result<Self> {
+        let params = |member: &Member<'_>| member.operator.network()?.params(member.seed, member.first);
+        let params = members.iter().map(params).collect::<Result<Vec<_>>>()?;
+        let none = DevicePtr::NONE;
+        let mut build = Self {
+            gpu,
+            members,
+            params,
+            precision,
+            realisations,
+            clock,
+            keys: none,
+            dropped: none,
+            drawing: 0,
+            activations: [none; 3],
+            results: [none; 2],
+            parts: none,
+            sums: none,
+            kept: Vec::new(),
+        };
+        build.keys = build.upload(keys)?;
+        let dropped: Vec<u32> =
+            members.iter().map(|member| (member.operator.dropout * 65_536.0).round() as u32).collect();
+        build.dropped = build.upload(&dropped)?;
+        let (operator, rows) = (build.operator(), build.rows());
+        let widest = (0..operator.layers).map(|i| operator.width(i)).max().unwrap_or(0).max(operator.base_channels);
+        let (wide, pixels) = (operator.grid + 2 * (operator.kernel / 2), operator.grid * operator.grid);
+        let bytes = build.numbers().bytes();
+        for i in 0..3 {
+            let words = rows * wide * wide * build.planes() * padded(widest) * bytes / 4;
+            build.activations[i] = build.room(words)?;
+        }
+        for i in 0..2 {
+            build.results[i] = build.room(rows * pixels * padded(widest) * bytes / 4)?;
+        }
+        let tiles = pixels / (TILE[0] * TILE[1]);
+        build.parts = build.room(rows * tiles * 2 * 2 * padded(widest))?;
+        build.sums = build.room(rows * tiles * 2 * padded(widest))?;
+        Ok(build)
+    }
+
+    pub(super) fn operator(&self) -> &'a Operator {
+        self.members[0].operator
+    }
+
+    pub(super) fn rows(&self) -> usize {
+        self.members.len() * self.realisations
+    }
+
+    pub(super) fn keys(&self) -> DevicePtr {
+        self.keys
+    }
+
+    pub(super) fn clock(&self) -> DevicePtr {
+        self.clock
+    }
+
+    /// Ops so far that draw.
+    pub(super) fn drawing(&self) -> u32 {
+        self.drawing
+    }
+
+    /// Parts that a number of a field is split into along channels.
+    pub(super) fn split(&self) -> usize {
+        if self.precision == Precision::F32 { 1 } else { 2 }
+    }
+
+    fn planes(&self) -> usize {
+        if self.precision == Precision::F32 { 2 } else { 1 }
+    }
+
+    fn numbers(&self) -> TensorNumbers {
+        numbers(self.precision)
+    }
+
+    /// Buffers that must outlive the launches.
+    pub(super) fn into_kept(self) -> Vec<Box<dyn std::any::Any + Send>> {
+        self.kept
+    }
+
+    /// Room for so many words, zeroed.
+    pub(super) fn room(&mut self, words: usize) -> Result<DevicePtr> {
+        let buffer = Buffer::<f32>::new(self.gpu, words, "an operator's tensors", "--realisations")?;
+        let at = buffer.pointer();
+        self.kept.push(Box::new(buffer));
+        Ok(at)
+    }
+
+    /// Numbers in the GPU's memory.
+    pub(super) fn upload<T: Element + Send>(&mut self, from: &[T]) -> Result<DevicePtr> {
+        let buffer = Buffer::<T>::new(self.gpu, from.len(), "an operator's weights", "--ops")?;
+        buffer.upload(from)?;
+        let at = buffer.pointer();
+        self.kept.push(Box::new(buffer));
+        Ok(at)
+    }
+
+    /// A tensor of its own.
+    pub(super) fn tensor(&mut self, channels: usize, border: usize) -> Result<Tensor> {
+        let (wide, padded) = (self.operator().grid + 2 * border, padded(channels));
+        let bytes = self.rows() * wide * wide * self.planes() * padded * self.numbers().bytes();
+        Ok(Tensor { at: self.room(bytes / 4)?, channels, padded, border })
+    }
+
+    /// Weights `[taps, outputs, inputs]` of every operator as `[operators, taps, outputs, planes, padded inputs]`.
+    fn weights(&mut self, all: &[Vec<f32>], inputs: usize) -> Result<DevicePtr> {
+        let wide = padded(inputs);
+        let rows = || all.iter().flat_map(|weights| weights.chunks_exact(inputs));
+        let spread = |row: &[f32], of: fn(f32) -> f32| {
+            let mut out: Vec<f32> = row.iter().map(|&x| of(x)).collect();
+            out.resize(wide, 0.0);
+            out
+        };
+        match self.precision {
+            Precision::Bf16 | Precision::F16 => {
+                let half = if self.precision == Precision::F16 { half_bits } else { bf16 };
+                let words: Vec<u16> = rows().flat_map(|row| spread(row, |x| x).into_iter().map(half)).collect();
+                self.upload(&words)
+            }
+            Precision::Tf32 => {
+                let words: Vec<f32> = rows().flat_map(|row| spread(row, tf32)).collect();
+                self.upload(&words)
+            }
+            Precision::F32 => {
+                let words: Vec<f32> =
+                    rows().flat_map(|row| [spread(row, tf32), spread(row, |x| tf32(x - tf32(x)))].concat()).collect();
+                self.upload(&words)
+            }
+        }
+    }
+
+    /// Adds a convolution with parameters of this name, from x to results number 0, and of its sums if they are needed.
+    fn convolve_counted(
+        &mut self,
+        name: &str,
+        x: Tensor,
+        outputs: usize,
+        kernel: usize,
+        counted: bool,
+        list: &mut Vec<Step>,
+    ) -> Result<()> {
+        list.push(self.convolve(name, x, outputs, kernel, 0, counted)?);
+        if counted {
+            let tiles = self.operator().grid.pow(2) / (TILE[0] * TILE[1]);
+            let per_group = tiles.min(GROUP_TILES);
+            let args = GatherArgs {
+                parts: self.parts,
+                sums: self.sums,
+                outputs: padded(outputs) as u32,
+                parts_per_group: 2 * per_group as u32,
+            };
+            list.push(Step::Gather(args, (self.rows() * tiles / per_group) as u32));
+        }
+        Ok(())
+    }
+
+    /// A convolution with parameters of this name, from x to results number `to`.
+    fn convolve(
+        &mut self,
+        name: &str,
+        x: Tensor,
+        outputs: usize,
+        kernel: usize,
+        to: usize,
+        counted: bool,
+    ) -> Result<Step> {
+        let stem = name == "stem";
+        let (operator, split) = (self.operator(), self.split());
+        let wide = padded(outputs);
+        let (mut all, mut biases) = (Vec::new(), Vec::new());
+        for params in &self.params {
+            let weight = params.get(&format!("{name}.weight"))?;
+            // [O, C, kh, kw]
+            let side = if stem { operator.kernel } else { kernel };
+            let (taps, c) = (side * side, weight.len() / (outputs * side * side));
+            let at = |o: usize, c_: usize, tap: usize| weight[(o * c + c_) * taps + tap];
+            let mut out = Vec::with_capacity(weight.len() * if stem { split } else { 1 });
+            if stem {
+                for o in 0..outputs {
+                    for _ in 0..split {
+                        out.extend(
+                            (0..taps).flat_map(|tap| (0..c).map(move |i| (i, tap))).map(|(i, tap)| at(o, i, tap)),
+                        );
+                    }
+                }
+            } else {
+                for tap in 0..taps {
+                    out.extend((0..outputs).flat_map(|o| (0..c).map(move |i| (o, i))).map(|(o, i)| at(o, i, tap)));
+                }
+            }
+            all.push(out);
+            let mut bias = params.get(&format!("{name}.bias"))?.to_vec();
+            bias.resize(wide, 0.0);
+            biases.extend(bias);
+        }
+        let numbers = self.numbers();
+        let (planes, rows, grid) = (self.planes(), self.rows(), operator.grid);
+        let chunk = ROW / numbers.bytes();
+        let weights = self.weights(&all, x.channels)?;
+        let bias = self.upload(&biases)?;
+        let place = TILES.iter().position(|(n, _)| outputs <= *n).unwrap_or(TILES.len() - 1);
+        let (n, teams) = TILES[place];
+        let width = grid + 2 * x.border;
+        let x_sizes = [x.padded, planes, width, width, rows];
+        let x_map = TensorMap::new(self.gpu, numbers, x.at, x_sizes, [chunk, 1, TILE[1], TILE[0] + kernel - 1, 1])?;
+        let w_sizes = [x.padded, planes, outputs, kernel * kernel, self.members.len()];
+        let w_map = TensorMap::new(self.gpu, numbers, weights, w_sizes, [chunk, 1, n, 1, 1])?;
+        let chunks = x.padded.div_ceil(chunk);
+        let passes = if self.precision == Precision::F32 { 3 } else { 1 };
+        let slots = Slots::new(numbers, n, teams, kernel, passes * chunks * kernel * kernel);
+        let tiles = grid * grid / (TILE[0] * TILE[1]);
+        Ok(Step::Convolve(
+            place,
+            ConvArgs {
+                x: x_map,
+                w: w_map,
+                y: self.results[to],
+                bias,
+                parts: self.parts,
+                images: rows as u32,
+                side: grid as u32,
+                outputs: wide as u32,
+                rows_per_op: self.realisations as u32,
+                kernel: kernel as u32,
+                origin: (x.border - if stem { 0 } else { kernel / 2 }) as u32,
+                chunks: chunks as u32,
+                tiles: tiles as u32,
+                blocks_n: wide.div_ceil(n) as u32,
+                a_slots: slots.a as u32,
+                b_slots: slots.b as u32,
+                resident: u32::from(slots.resident),
+                counted: u32::from(counted),
+            },
+        ))
+    }
+
+    /// What follows a convolution of this name, but for where it goes; and whether it needs sums.
+    fn finish(&mut self, name: &str, channels: usize) -> Result<(FinishArgs, bool)> {
+        self.drawing += 1;
+        let operator = self.operator();
+        let wide = padded(channels);
+        let counted = matches!(operator.norm, Norm::Instance | Norm::Group | Norm::Layer);
+        let mut affine = Vec::new();
+        for params in &self.params {
+            let get = |what: &str| params.get(&format!("{name}.norm.{what}"));
+            let [mut weight, mut bias] = match operator.norm {
+                Norm::None => [vec![1.0; channels], vec![0.0; channels]],
+                Norm::Batch => {
+                    let (mean, variance) = (get("running_mean")?, get("running_var")?);
+                    let scale = |(w, v): (&f32, &f32)| f64::from(*w) / (f64::from(*v) + EPS).sqrt();
+                    let scales: Vec<f64> = get("weight")?.iter().zip(variance).map(scale).collect();
+                    let shifts = get("bias")?.iter().zip(mean).zip(&scales);
+                    let shifts = shifts.map(|((b, m), s)| (f64::from(*b) - f64::from(*m) * s) as f32).collect();
+                    [scales.iter().map(|&s| s as f32).collect(), shifts]
+                }
+                _ => [get("weight")?.to_vec(), get("bias")?.to_vec()],
+            };
+            weight.resize(wide, 0.0);
+            bias.resize(wide, 0.0);
+            affine.extend(weight.into_iter().chain(bias));
+        }
+        let norm_channels = match operator.norm {
+            Norm::Group => channels / operator.norm_groups(channels),
+            Norm::Layer => channels,
+            _ => 1,
+        };
+        let tiles = operator.grid * operator.grid / (TILE[0] * TILE[1]);
+        let octets = (wide / 8) as u32;
+        let act = match operator.activation {
+            Act::Identity => 0,
+            Act::Relu => 1,
+            Act::Tanh => 2,
+            Act::Sigmoid => 3,
+            Act::Gelu => 4,
+            Act::Silu => 5,
+        };
+        let args = FinishArgs {
+            y: self.results[0],
+            past: DevicePtr::NONE,
+            out: DevicePtr::NONE,
+            sums: if counted { self.sums } else { DevicePtr::NONE },
+            affine: self.upload(&affine)?,
+            keys: self.keys,
+            clock: self.clock,
+            dropped: self.dropped,
+            side: operator.grid as u32,
+            channels: channels as u32,
+            padded: wide as u32,
+            border: (operator.kernel / 2) as u32,
+            past_is_activation: 0,
+            groups: (tiles / tiles.min(GROUP_TILES)) as u32,
+            norm_channels: norm_channels as u32,
+            layer: self.drawing,
+            act,
+            rows_per_op: self.realisations as u32,
+            octets,
+            log_side: operator.grid.trailing_zeros(),
+        };
+        Ok((args, counted))
+    }
+
+    /// Launches of all layers but for the end of the last one, which is given back.
+    pub(super) fn layers(&mut self, unfolded: Tensor, list: &mut Vec<Step>) -> Result<FinishArgs> {
+        let operator = self.operator();
+        let (border, kernel) = (operator.kernel / 2, operator.kernel);
+        let pixels = (self.rows() * operator.grid * operator.grid) as u32;
+        // Activations take turns: x, what a block makes of it on the way, and its result.
+        let mut turn = 0;
+        let tensor = |build: &Self, turn: usize, channels: usize| Tensor {
+            at: build.activations[turn % 3],
+            channels,
+            padded: padded(channels),
+            border,
+        };
+        let (mut finish, counted) = self.finish("stem", operator.base_channels)?;
+        self.convolve_counted("stem", unfolded, operator.base_channels, 1, counted, list)?;
+        let mut from = operator.base_channels;
+        for i in 0..operator.layers {
+            let (name, to) = (format!("layers.{i}"), operator.width(i));
+            let x = tensor(self, turn, from);
+            finish.out = x.at;
+            list.push(Step::Finish(finish, pixels));
+            turn += 1;
+            if !operator.is_residual() {
+                let (next, counted) = self.finish(&name, to)?;
+                self.convolve_counted(&name, x, to, kernel, counted, list)?;
+                (finish, from) = (next, to);
+                continue;
+            }
+            let (first, second) = (format!("{name}.0"), format!("{name}.1"));
+            let (mut inner, counted) = self.finish(&first, to)?;
+            self.convolve_counted(&first, x, to, kernel, counted, list)?;
+            let h = tensor(self, turn, to);
+            inner.out = h.at;
+            list.push(Step::Finish(inner, pixels));
+            turn += 1;
+            let (next, counted) = self.finish(&second, to)?;
+            self.convolve_counted(&second, h, to, kernel, counted, list)?;
+            finish = next;
+            if from == to {
+                (finish.past, finish.past_is_activation) = (x.at, 1);
+            } else {
+                list.push(self.convolve(&format!("{name}.past"), x, to, 1, 1, false)?);
+                finish.past = self.results[1];
+            }
+            from = to;
+        }
+        Ok(finish)
+    }
+
+    /// Weights and biases of the way back to the field.
+    pub(super) fn output(&mut self, wide: u32) -> Result<(DevicePtr, DevicePtr)> {
+        let channels = self.operator().channels;
+        let (mut weights, mut biases) = (Vec::new(), Vec::new());
+        for params in &self.params {
+            let weight = params.get("output.weight")?;
+            for row in weight.chunks_exact(weight.len() / channels) {
+                weights.extend_from_slice(row);
+                weights.resize(weights.len() + wide as usize - row.len(), 0.0);
+            }
+            biases.extend_from_slice(params.get("output.bias")?);
+        }
+        Ok((self.upload(&weights)?, self.upload(&biases)?))
+    }
+}
+
+/// Slots of shared memory for slabs of pixels (a) and for weights of a tap (b).
+struct Slots {
+    a: usize,
+    b: usize,
+    /// All weights stay.
+    resident: bool,
+}
+
+impl Slots {
+    /// As in `convolve.cu`.
+    const MOST: [usize; 2] = [8, 16];
+
+    fn new(numbers: TensorNumbers, n: usize, teams: usize, kernel: usize, taps: usize) -> Self {
+        let groups = 2 * teams;
+        let fixed = 1024 + groups * 64 * (64 * numbers.bytes() + 16) + groups * 2048 + 8 * 50;
+        let room = SHARED - fixed;
+        let (a, b) = (TILE[1] * ROW * (TILE[0] + kernel - 1), n * ROW);
+        if taps <= Self::MOST[1] && taps * b + 2 * a <= room {
+            return Self { a: ((room - taps * b) / a).min(Self::MOST[0]), b: taps, resident: true };
+        }
+        // A third slab where that leaves four slots of weights.
+        let slabs = if room >= 3 * a + 4 * b { 3 } else { 2 };
+        Self { a: slabs, b: ((room - slabs * a) / b).min(Self::MOST[1]), resident: false }
+    }
+}

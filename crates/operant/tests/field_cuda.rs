@@ -1,0 +1,195 @@
+//! Field operators on a GPU. Without one: their kernels compile. On a Hopper GPU (`cargo test --test field_cuda -- --ignored
+//! --test-threads=1`): steps agree with the CPU's within each precision's rounding, residual trajectories stay near, rows do not know
+//! each other, and a rollout has the same bits again.
+
+use operant::device::cuda::{self, Gpu};
+use operant::env::field::cuda::{CudaRollout, Member, source};
+use operant::env::field::initial::{KINDS, Shape};
+use operant::env::field::{After, Norm, Operator, Rollout, Schedule, Update};
+use operant::lanes::Math;
+use operant::nn::ops::NoiseLaw;
+use operant::nn::{Act, Options, Precision};
+use std::sync::{Arc, OnceLock};
+
+#[cfg(target_os = "linux")]
+#[test]
+fn kernels_compile() {
+    // One of each size of numbers: the others differ in the name of an instruction.
+    std::thread::scope(|scope| {
+        for precision in [Precision::Bf16, Precision::F32] {
+            scope.spawn(move || {
+                let cubin = cuda::compile("field", &source(precision), "sm_90a", Math::Fast).unwrap();
+                assert!(cubin.starts_with(b"\x7fELF"));
+            });
+        }
+    });
+}
+
+fn gpu() -> Arc<Gpu> {
+    static GPU: OnceLock<Arc<Gpu>> = OnceLock::new();
+    GPU.get_or_init(|| Gpu::open(0).unwrap()).clone()
+}
+
+fn plain() -> Operator {
+    Operator {
+        channels: 3,
+        grid: 64,
+        layers: 2,
+        base_channels: 24,
+        kernel: 3,
+        flat: false,
+        activation: Act::Gelu,
+        dropout: 0.1,
+        noise: NoiseLaw::Gaussian,
+        noise_scale: 0.1,
+        schedule: Schedule::Periodic,
+        correlation: 0.0,
+        norm: Norm::Instance,
+    }
+}
+
+/// The operators of `operant bench field`.
+fn bench(flat: bool) -> Operator {
+    let schedule = Schedule::Constant;
+    Operator { grid: 128, layers: 4, base_channels: 64, flat, schedule, ..plain() }
+}
+
+fn first(operator: &Operator) -> Vec<f32> {
+    KINDS[0].field(Shape { grid: operator.grid, channels: operator.channels, length: 0.05, variance: 1.0 }, 1)
+}
+
+fn on_gpu(operator: &Operator, update: Update, rows: std::ops::Range<u32>, precision: Precision) -> CudaRollout {
+    let first = first(operator);
+    let member = Member { operator, update, seed: 9, first: &first };
+    CudaRollout::new(&gpu(), &[member], After::default(), rows, 500, precision, 0).unwrap()
+}
+
+fn on_cpu(operator: &Operator, update: Update, rows: std::ops::Range<u32>) -> Rollout {
+    Rollout::new(operator, update, After::default(), 9, rows, 500, &first(operator), &Options::default()).unwrap()
+}
+
+fn error(found: &[f32], wanted: &[f32]) -> f64 {
+    let square = |x: f64| x * x;
+    let (mut above, mut below) = (0.0, 0.0);
+    for (f, w) in found.iter().zip(wanted) {
+        above += square(f64::from(*f) - f64::from(*w));
+        below += square(f64::from(*w));
+    }
+    (above / below).sqrt()
+}
+
+const LIMITS: [(Precision, f64); 4] =
+    [(Precision::F32, 2e-5), (Precision::Tf32, 3e-3), (Precision::F16, 3e-3), (Precision::Bf16, 2e-2)];
+
+/// O(x) against the CPU's in f32, with the same noise.
+fn compare(what: &str, operator: &Operator, limits: &[(Precision, f64)], wrong: &mut Vec<String>) {
+    let mut cpu = on_cpu(operator, Update::Autoregressive, 3..5);
+    let fields = cpu.state().to_vec();
+    let wanted = cpu.apply(&fields).to_vec();
+    for &(precision, limit) in limits {
+        let found = on_gpu(operator, Update::Autoregressive, 3..5, precision).apply(&fields).unwrap();
+        let error = error(&found, &wanted);
+        println!("{what}: {} {error:.2e}", precision.name());
+        if error.is_nan() || error >= limit {
+            wrong.push(format!("{what} in {}: {error:.2e}, limit {limit:.0e}", precision.name()));
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn a_step_is_the_cpus() {
+    let p = plain;
+    let quiet = |operator: Operator| Operator { dropout: 0.0, noise_scale: 0.0, ..operator };
+    let mut wrong = Vec::new();
+    let wide = |base_channels| Operator { base_channels, ..quiet(p()) };
+    let cases = [
+        ("16 channels, no norm", Operator { norm: Norm::None, activation: Act::Identity, ..wide(16) }),
+        ("quiet", quiet(p())),
+        ("64 channels", wide(64)),
+        ("odd channels", wide(37)),
+        ("dropout", Operator { noise_scale: 0.0, ..p() }),
+        ("noise", Operator { dropout: 0.0, ..p() }),
+        ("both, odd channels", Operator { base_channels: 19, ..p() }),
+        ("kernel 5, group norm, relu", Operator { kernel: 5, norm: Norm::Group, activation: Act::Relu, ..p() }),
+        ("kernel 7, layer norm, silu", Operator { kernel: 7, norm: Norm::Layer, activation: Act::Silu, ..p() }),
+        ("batch norm, tanh", Operator { norm: Norm::Batch, activation: Act::Tanh, ..p() }),
+        ("no norm, sigmoid", Operator { norm: Norm::None, activation: Act::Sigmoid, ..p() }),
+        ("laplace", Operator { noise: NoiseLaw::Laplace, ..p() }),
+        ("multiplicative", Operator { noise: NoiseLaw::Multiplicative, ..p() }),
+        ("channel dropout", Operator { noise: NoiseLaw::Drop, noise_scale: 0.3, ..p() }),
+        ("correlated", Operator { correlation: 0.05, noise_scale: 0.5, ..p() }),
+        ("grid 16", Operator { grid: 16, ..p() }),
+        ("residual", Operator { layers: 4, ..p() }),
+        ("flat bench", bench(true)),
+        ("residual bench", bench(false)),
+    ];
+    for (what, operator) in cases {
+        compare(what, &operator, &LIMITS, &mut wrong);
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn residual_trajectories_stay_near() {
+    let operator = bench(false);
+    let update = Update::Residual { dt: 0.01 };
+    let run = |precision| {
+        let mut rollout = on_gpu(&operator, update, 0..5, precision);
+        (0..500).for_each(|_| rollout.step().unwrap());
+        rollout.state().unwrap()
+    };
+    let exact = run(Precision::F32);
+    for (precision, limit) in [(Precision::Tf32, 2e-3), (Precision::F16, 2e-3), (Precision::Bf16, 2e-2)] {
+        let error = error(&run(precision), &exact);
+        println!("after 500 residual steps: {} {error:.2e}", precision.name());
+        assert!(error < limit, "{}: {error:.2e}", precision.name());
+    }
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn rows_do_not_know_each_other_and_replay() {
+    for (operator, precision) in [(plain(), Precision::Bf16), (bench(true), Precision::F16), (plain(), Precision::F32)]
+    {
+        let update = Update::Convex { alpha: 0.5 };
+        let run = |rows: std::ops::Range<u32>| {
+            let mut rollout = on_gpu(&operator, update, rows, precision);
+            (0..20).for_each(|_| rollout.step().unwrap());
+            rollout.state().unwrap()
+        };
+        let (whole, len) = (run(0..5), operator.field_len());
+        assert!(whole == run(0..5), "the same bits again");
+        assert!(whole[2 * len..4 * len] == run(2..4), "realisations 2 and 3 alone");
+        let first = first(&operator);
+        let member = |seed| Member { operator: &operator, update, seed, first: &first };
+        let members = [member(3), member(9), member(4)];
+        let mut several = CudaRollout::new(&gpu(), &members, After::default(), 0..5, 500, precision, 4).unwrap();
+        (0..20).for_each(|_| several.step().unwrap());
+        let state = several.state().unwrap();
+        assert!(state[5 * len..10 * len] == whole, "beside two other operators");
+        let mut trace = Vec::new();
+        several.trace(4, &mut trace).unwrap();
+        assert!(trace[3 * state.len()..] == state, "the last traced state is the state");
+    }
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn what_follows_a_step_is_the_cpus() {
+    let operator = plain();
+    for after in [After { normalise: true, clamp: 1.5 }, After { normalise: false, clamp: 0.2 }] {
+        let first = first(&operator);
+        let update = Update::Residual { dt: 0.1 };
+        let member = Member { operator: &operator, update, seed: 9, first: &first };
+        let mut cpu = Rollout::new(&operator, update, after, 9, 0..2, 50, &first, &Options::default()).unwrap();
+        let mut found = CudaRollout::new(&gpu(), &[member], after, 0..2, 50, Precision::F32, 2).unwrap();
+        for _ in 0..3 {
+            cpu.step();
+            found.step().unwrap();
+        }
+        let error = error(&found.state().unwrap(), cpu.state());
+        assert!(error < 1e-4, "{after:?}: {error:.2e}");
+    }
+}
