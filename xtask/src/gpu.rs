@@ -46,7 +46,7 @@ const fn most(what: &'static str, words: &'static str, key: &'static str, unit: 
     Speed { what, words, key, unit, target, least: true }
 }
 
-const SPEEDS: [Speed; 16] = [
+const SPEEDS: [Speed; 18] = [
     raw("CartPole, 8,192 envs", "env cartpole --num-envs 8192", 20e9),
     raw("CartPole, 131,072 envs", "env cartpole --num-envs 131072", 100e9),
     raw("CartPole, 1,048,576 envs", "env cartpole --num-envs 1048576", 110e9),
@@ -59,6 +59,19 @@ const SPEEDS: [Speed; 16] = [
     ppo("PPO, 8,192 x 32", "ppo cartpole --num-envs 8192 --num-steps 32 --no-solve", 550e6),
     ppo("PPO, 2,048 x 128", "ppo cartpole --num-envs 2048 --num-steps 128 --no-solve", 450e6),
     ppo("PPO in tf32, 65,536 x 16", "ppo cartpole --precision tf32 --num-envs 65536 --num-steps 16 --no-solve", 250e6),
+    ppo(
+        "PPO, 512 x 3, 8,192 x 32",
+        "ppo cartpole --num-envs 8192 --num-steps 32 --set network.hidden=[512,512,512] --no-solve",
+        8e6,
+    ),
+    Speed {
+        what: "Training step of 512 x 3, 8,192 rows, as a share of its products' rate",
+        words: "nn --hidden 512,512,512 --batch 8192 --precision bf16",
+        key: "train_share",
+        unit: "of the rate",
+        target: 0.4,
+        least: false,
+    },
     most(
         "Time between kernels, PPO 65,536 x 16",
         "ppo cartpole --num-envs 65536 --num-steps 16 --no-solve",

@@ -31,7 +31,7 @@ pub(crate) struct Args {
     /// Write the first episode as an animated picture.
     #[arg(long, value_name = "FILE.gif")]
     render: Option<PathBuf>,
-    /// Where it is played: cpu; cuda is taken too, and says that policies are played on the CPU.
+    /// Where it is played: cpu, cuda or cuda:i.
     #[arg(long, default_value = "cpu")]
     device: String,
     #[command(flatten)]
@@ -52,9 +52,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if args.render.as_ref().is_some_and(|path| path.extension().is_none_or(|end| !end.eq_ignore_ascii_case("gif"))) {
         return Err(Failure::Usage("--render writes a GIF: name a file that ends in .gif".into()));
     }
-    if Device::gpu_index(&args.device)?.is_some() {
-        warn(&format!("--device {}: a policy is played on the CPU, wherever it was trained", args.device));
-    }
+    let on_gpu = Device::gpu_index(&args.device)?.is_some();
     // A folder, or the name of one below runs/.
     let below = Path::new("runs").join(&args.run);
     let run = if args.run.exists() || !below.exists() { &args.run } else { &below };
@@ -76,6 +74,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let of = solve::Of { run: shown, folder: run, checkpoint: &name, seed: args.seed, json: args.json };
     let refuse_words_of_play = || {
         let words = [
+            ("--device cuda", on_gpu),
             ("--episodes", args.episodes.is_some()),
             ("--deterministic", args.deterministic),
             ("--render", args.render.is_some()),
@@ -122,8 +121,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         refuse_words_of_play()?;
         return solve::run(&args.solve, Learned::Policy(&policy), &config, &of);
     }
-    let play =
-        Play { episodes, seed: args.seed, deterministic: args.deterministic, threads: device::threads_available() };
+    let play = Play {
+        episodes,
+        seed: args.seed,
+        deterministic: args.deterministic,
+        threads: device::threads_available(),
+        device: Device::named(&args.device).map_err(failed)?,
+    };
     let mut frames = Vec::new();
     let mut watch = |canvas| frames.push(canvas);
     let watch: Option<&mut dyn FnMut(_)> = if args.render.is_some() { Some(&mut watch) } else { None };

@@ -37,13 +37,26 @@ fn the_device_is_chosen_told_and_recorded() {
     assert!(!shown.contains("device:"), "{shown}");
 }
 
+/// With a GPU it plays there; without one it says what is missing.
 #[test]
-fn evaluation_says_that_it_plays_on_the_cpu() {
+fn evaluation_on_a_gpu_needs_one() {
     let run = folder("device-eval").join("run");
     text(&operant(&["train", "ppo", "probe_identity", "--run-dir", run.to_str().unwrap(), "--quiet"]));
     let output = operant(&["eval", run.to_str().unwrap(), "--episodes", "3", "--device", "cuda"]);
-    assert!(text(&output).contains("over 3 episodes"));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("on the CPU"));
+    let error = String::from_utf8_lossy(&output.stderr);
+    match output.status.code() {
+        Some(0) => assert!(text(&output).contains("over 3 episodes")),
+        code => assert!(code == Some(1) && error.contains("cuda cannot be used here"), "{error}"),
+    }
+}
+
+#[test]
+fn networks_without_kernels_name_the_op() {
+    for (net, op) in [("conv", "conv2d"), ("lstm", "lstm"), ("resnet", "add")] {
+        let output = operant(&["bench", "nn", "--net", net, "--device", "cuda", "--json"]);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(1) && error.contains(&format!("op {op} of net {net}")), "{error}");
+    }
 }
 
 #[test]

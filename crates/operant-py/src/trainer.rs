@@ -180,7 +180,7 @@ impl Trainer {
             let run = open.run()?;
             (run.algorithm().policy().map_err(raise)?, run.config().clone())
         };
-        let play = Play { episodes, seed, deterministic, threads: config.settings.threads };
+        let play = Play { episodes, seed, deterministic, threads: config.settings.threads, ..Play::default() };
         let played = py.detach(|| evaluate(&policy, &config.env, &config.env_params, &play, None)).map_err(raise)?;
         Ok((played.returns, played.lengths))
     }

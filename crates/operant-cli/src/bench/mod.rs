@@ -5,6 +5,7 @@ mod env_cuda;
 mod field;
 mod game;
 mod nn;
+mod nn_cuda;
 mod ppo;
 mod search;
 mod selfplay;

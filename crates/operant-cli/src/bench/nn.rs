@@ -1,8 +1,9 @@
 //! `operant bench nn`: a network's forward pass, and forward + backward + optimiser step.
 
+use super::nn_cuda;
 use crate::output::{Failure, count, grouped, print};
 use clap::ValueEnum;
-use operant::device::{self, CpuPool, alloc};
+use operant::device::{self, CpuPool, Device, alloc};
 use operant::lanes::Backend;
 use operant::lanes::rng::HostRng;
 use operant::nn::nets::{Architecture, Net};
@@ -18,11 +19,17 @@ use std::time::Instant;
 pub(super) struct Args {
     /// Which network.
     #[arg(long, value_enum, default_value_t = Choice::Mlp)]
-    net: Choice,
+    pub(super) net: Choice,
+    /// Sizes of the hidden layers of mlp.
+    #[arg(long, value_delimiter = ',', default_value = "64,64", value_parser = count::<usize>)]
+    pub(super) hidden: Vec<usize>,
+    /// Where it runs: cpu, cuda or cuda:i.
+    #[arg(long, default_value = "cpu")]
+    pub(super) device: String,
     /// Rows of a batch; each network has its own default.
     #[arg(long, value_parser = count::<usize>, allow_negative_numbers = true)]
-    batch: Option<usize>,
-    /// f32, bf16, f16, or auto: the fastest that this CPU was measured to have.
+    pub(super) batch: Option<usize>,
+    /// f32, bf16, f16, on a GPU tf32, or auto: the fastest that this CPU was measured to have, bf16 on a GPU.
     #[arg(long, default_value = "f32")]
     precision: String,
     /// Threads that share a batch.
@@ -36,18 +43,25 @@ pub(super) struct Args {
     tile_rows: Option<usize>,
     /// How long to measure each of forward and training.
     #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
-    seconds: f64,
+    pub(super) seconds: f64,
     /// Show the plan: every step with its shapes, places and bytes.
     #[arg(long)]
     plan: bool,
     /// Print one JSON object.
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Choice {
-    /// Separate actor and critic, 4-64-64 tanh.
+impl Args {
+    /// The network's name.
+    pub(super) fn net_name(&self) -> String {
+        self.net.to_possible_value().map_or(String::new(), |value| value.get_name().to_owned())
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+pub(super) enum Choice {
+    /// Separate actor and critic, tanh: 4-64-64, or --hidden.
     Mlp,
     /// Residual fully connected, 3 blocks of 128, policy and value heads: 282 k parameters.
     Resnet,
@@ -94,21 +108,35 @@ fn squared_error(g: &mut Graph, name: &str, output: Node) -> operant::Result<Nod
 }
 
 impl Choice {
-    fn task(self) -> operant::Result<Task> {
+    /// The network of `mlp`.
+    pub(super) fn mlp(hidden: &[usize]) -> Architecture {
+        Architecture::ActorCritic {
+            inputs: 4,
+            hidden: hidden.to_vec(),
+            actions: 2,
+            activation: Act::Tanh,
+            continuous: false,
+            memory: None,
+            image: None,
+        }
+    }
+
+    /// An op of it that has no kernel for a GPU.
+    pub(super) fn not_on_gpu(self) -> Option<&'static str> {
+        match self {
+            Self::Mlp => None,
+            Self::Resnet => Some("add"),
+            Self::Dueling => Some("dueling"),
+            Self::Conv | Self::Field => Some("conv2d"),
+            Self::Lstm => Some("lstm"),
+            Self::Attention => Some("attention"),
+        }
+    }
+
+    fn task(self, hidden: &[usize]) -> operant::Result<Task> {
         let mut g = Graph::new();
         match self {
-            Self::Mlp => squared_errors(
-                &Architecture::ActorCritic {
-                    inputs: 4,
-                    hidden: vec![64, 64],
-                    actions: 2,
-                    activation: Act::Tanh,
-                    continuous: false,
-                    memory: None,
-                    image: None,
-                },
-                8192,
-            ),
+            Self::Mlp => squared_errors(&Self::mlp(hidden), 8192),
             Self::Resnet => squared_errors(
                 &Architecture::Residual {
                     inputs: 198,
@@ -211,15 +239,23 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     if !(1..=1024).contains(&args.threads) {
         return Err(Failure::Usage(format!("--threads {}: wanted 1..=1024", args.threads)));
     }
+    let on_gpu = Device::gpu_index(&args.device)?.is_some();
     let precision = match args.precision.as_str() {
+        "auto" if on_gpu => Precision::Bf16,
         "auto" => Precision::fastest(),
         name => name.parse()?,
     };
+    if args.hidden.iter().any(|size| !(1..=65_536).contains(size)) {
+        return Err(Failure::Usage(format!("--hidden {:?}: wanted sizes of 1..=65536, as in 512,512", args.hidden)));
+    }
     let backend = args.backend.as_deref().map_or(Ok(Backend::fast()), Backend::named)?;
-    let task = args.net.task()?;
+    let task = args.net.task(&args.hidden)?;
     let batch = args.batch.unwrap_or(task.batch);
     if !(1..=1 << 24).contains(&batch) {
         return Err(Failure::Usage(format!("--batch {batch}: wanted 1..=16777216")));
+    }
+    if on_gpu {
+        return nn_cuda::run(args, batch, precision);
     }
     if args.tile_rows == Some(0) {
         return Err(Failure::Usage("--tile-rows 0: wanted at least 1".into()));
@@ -271,7 +307,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let profile = plan.profile();
     let peak = peak_gflops(backend, plan.precision().0) * args.threads as f64;
     let (served, note) = plan.precision();
-    let name = args.net.to_possible_value().map_or(String::new(), |value| value.get_name().to_owned());
+    let name = args.net_name();
     if args.json {
         let total: u64 = profile.0.iter().map(|op| op.nanoseconds).sum();
         let ops: Vec<_> = profile

@@ -10,6 +10,7 @@ pub mod dqn;
 mod gradients;
 mod phase;
 mod policy;
+mod policy_cuda;
 mod policy_values;
 mod popart;
 pub mod ppo;
@@ -21,6 +22,7 @@ pub use curiosity::Curiosity;
 pub use curriculum::Settings as CurriculumSettings;
 pub use phase::Phase;
 pub use policy::{ActionsMut, Actor, EncoderName, Head, MemoryName, NetworkSettings, OBS_LIMIT, Policy};
+pub use policy_cuda::GpuActor;
 pub use policy_values::{PolicyValues, Rewards};
 
 use crate::config::Table;

@@ -7,6 +7,7 @@
 mod action_value;
 pub mod channels;
 pub mod check;
+pub mod cuda;
 pub mod dist;
 pub mod elementwise;
 mod graph;

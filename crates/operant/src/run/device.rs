@@ -72,7 +72,7 @@ mod tests {
             served(&config).unwrap();
         }
         for (words, wanted) in [
-            (&["device=cuda", "network.hidden=[256]"][..], "network.hidden"),
+            (&["device=cuda", "network.memory=lstm"][..], "network.memory"),
             (&["device=cuda", "precision=f16"], "bf16"),
             (&["device=cuda", "ppo.popart=true"], "popart"),
         ] {

@@ -1,8 +1,8 @@
 //! Playing with a trained policy: returns of whole episodes, without learning.
 
-use crate::algo::Policy;
+use crate::algo::{ActionsMut, Actor, GpuActor, Policy};
 use crate::data::ActionColumn;
-use crate::device::CpuPool;
+use crate::device::{CpuPool, Device};
 use crate::env::{self, Actions, AutoReset, Canvas, RowBuf, Seeds, VecEnv};
 use crate::error::{Error, Result};
 use crate::lanes::{Backend, Math, Width};
@@ -16,8 +16,8 @@ const EVALUATION: u64 = 0x6576_616c_0000_0000;
 /// Most envs that play at once.
 const MAX_ENVS: usize = 256;
 
-/// What to play.
-#[derive(Clone, Debug)]
+/// What to play; by default nothing, on one thread of the CPU.
+#[derive(Clone, Debug, Default)]
 pub struct Play {
     /// Episodes.
     pub episodes: usize,
@@ -27,6 +27,57 @@ pub struct Play {
     pub deterministic: bool,
     /// Threads.
     pub threads: usize,
+    /// Where networks run; envs live there too if they have kernels.
+    pub device: Device,
+}
+
+/// Who plays.
+enum Player {
+    Cpu(Box<Actor>),
+    Gpu(Box<GpuActor>),
+}
+
+impl Player {
+    fn new(policy: &Policy, rows: usize, device: &Device, pool: Arc<CpuPool>) -> Result<Self> {
+        Ok(match device {
+            Device::Cpu => Self::Cpu(Box::new(policy.actor(rows, &Options { pool, ..Options::default() })?)),
+            Device::Cuda(gpu) => Self::Gpu(Box::new(GpuActor::new(gpu, policy, rows)?)),
+        })
+    }
+
+    /// Actions for rows of observations: samples, or without `draws` the most probable.
+    fn act(
+        &mut self,
+        policy: &Policy,
+        row: &RowBuf,
+        legal: Option<&[u8]>,
+        draws: Option<Draws>,
+        actions: ActionsMut<'_>,
+        log_prob: &mut [f32],
+    ) -> Result<()> {
+        match self {
+            Self::Cpu(actor) => {
+                actor.forward(&policy.params, log_prob.len(), &row.obs);
+                match draws {
+                    Some(draws) => actor.sample(&policy.params, legal, draws, actions, log_prob),
+                    None => actor.mode(&policy.params, legal, actions),
+                }
+                actor.remember();
+                Ok(())
+            }
+            Self::Gpu(actor) => {
+                actor.forward(&row.obs)?;
+                actor.act(legal, draws, actions, log_prob)
+            }
+        }
+    }
+
+    /// Forgets the state of an env whose episode ended.
+    fn forget(&mut self, env: usize) {
+        if let Self::Cpu(actor) = self {
+            actor.forget(env);
+        }
+    }
 }
 
 /// Returns and lengths of the episodes that were played.
@@ -70,16 +121,19 @@ pub fn evaluate(
     }
     let n = play.episodes.min(MAX_ENVS);
     let pool = Arc::new(CpuPool::new(play.threads.max(1)));
+    let entry = env::find(env)?;
+    let on_gpu = entry.door() == env::Door::Lanes;
     let options = env::Options {
+        device: if on_gpu { play.device.clone() } else { Device::Cpu },
         pool: Arc::clone(&pool),
         backend: Backend::new(Width::Auto, Math::Strict),
         autoreset: AutoReset::SameStep,
         ..env::Options::new(n)
     };
     let params: Vec<(&str, f64)> = env_params.iter().map(|(name, value)| (name.as_str(), *value)).collect();
-    let mut envs = env::find(env)?.build(&params, &options)?;
+    let mut envs = entry.build(&params, &options)?;
     check_fits(policy, envs.as_ref())?;
-    let mut actor = policy.actor(n, &Options { pool, ..Options::default() })?;
+    let mut player = Player::new(policy, n, &play.device, pool)?;
     let spec = envs.spec().clone();
     let mut row = RowBuf::new(&spec, n);
     let mut actions = ActionColumn::new(policy.head.continuous(), n * policy.head.dims());
@@ -98,26 +152,23 @@ pub fn evaluate(
         if let Some(normaliser) = &policy.normaliser {
             normaliser.normalise(&mut row.obs, crate::algo::OBS_LIMIT);
         }
-        actor.forward(&policy.params, n, &row.obs);
         let legal = spec.masked.then_some(&row.legal[..]);
         let all = actions.slice_mut(0..n * policy.head.dims());
-        if play.deterministic {
-            actor.mode(&policy.params, legal, all);
-        } else {
-            let draws = Draws { seed: play.seed ^ EVALUATION, first_row: 0, step };
-            actor.sample(&policy.params, legal, draws, all, &mut log_prob);
-        }
+        let draws = Draws { seed: play.seed ^ EVALUATION, first_row: 0, step };
+        player.act(policy, &row, legal, (!play.deterministic).then_some(draws), all, &mut log_prob)?;
         let chosen = match &actions {
             ActionColumn::Choices(actions) => Actions::I32(actions),
             ActionColumn::Numbers(actions) => Actions::F32(actions),
         };
-        actor.remember();
         envs.step(chosen, row.row());
+        if let Some(failure) = envs.failure() {
+            return Err(Error::Device(failure));
+        }
         for env in 0..n {
             if row.terminated[env] | row.truncated[env] == 0 {
                 continue;
             }
-            actor.forget(env);
+            player.forget(env);
             if done[env].len() < quota[env] {
                 done[env].push((row.episode_return[env], row.episode_length[env]));
             }

@@ -587,7 +587,8 @@ impl Run {
         if env::find(&self.config.env).is_err() {
             return Ok(None);
         }
-        let play = Play { episodes: EVAL_EPISODES, seed: self.config.settings.seed, deterministic: true, threads: 1 };
+        let play =
+            Play { episodes: EVAL_EPISODES, seed: self.config.settings.seed, deterministic: true, ..Play::default() };
         let policy = match self.algorithm.policy() {
             Err(Error::Invalid(_)) => return Ok(None),
             policy => policy?,

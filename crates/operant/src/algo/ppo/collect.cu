@@ -1,5 +1,5 @@
 /* Kernels of PPO before learning, after network.cu and bf16.cu or tf32.cu: `prepare` packs weights, `collect` plays T steps of all
-   envs, `evaluate` values what they saw, `estimate` makes advantages; learn.cu goes on. */
+   envs, `evaluate` values what they saw; learn.cu goes on. */
 
 struct PrepareArgs {
     const float *params;
@@ -26,26 +26,8 @@ FN void load_image(NetWords *to, const NetWords *from, int nets, int thread, int
     asm volatile("cp.async.commit_group;\ncp.async.wait_group 0;" ::: "memory");
 }
 
-/* ---- Random numbers of actions: stream (seed, env, episode 2^32 - 2, step) ---- */
-
-FN float uniform(uint32_t word) { return ((float)(word >> 8) + 0.5f) * (1.0f / 16777216.0f); }
-
 /* ---- Collecting ---- */
 
-struct Rollout {
-    float *obs;      /* [T + 1, N, OBS], normalised */
-    void *action;    /* [T, N] of integers, or [T, N, OUT] of numbers */
-    float *log_prob; /* [T, N] */
-    float *value;    /* [T + 1, N] */
-    float *reward;   /* [T, N], normalised, with the discounted value of the last observation where an episode was truncated */
-    uint8_t *done;   /* [T, N] */
-    float *advantage; /* [T, N], not normalised */
-};
-struct Finished {
-    float *returned;   /* [N]: of the last episode that ended */
-    int32_t *length;   /* [N] */
-    uint32_t *episodes; /* [N]: that ended so far */
-};
 struct CollectArgs {
     Envs envs;
     Rollout rollout;
@@ -87,12 +69,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) collect(const CollectAr
 #endif
     Own own;
     load_state(a.envs, from, s);
-    own.elapsed = load_own(a.envs, ELAPSED, from);
-    own.returned = from_bits(load_own(a.envs, RETURNED, from));
-    own.episode = load_own(a.envs, EPISODE, from);
-    own.pending = 0;
-    own.seed[0] = load_own(a.envs, SEED, from);
-    own.seed[1] = load_own(a.envs, SEED + 1, from);
+    load_episode(a.envs, from, own);
     Ended ended = {0, 0, 0};
     uint32_t words[4] = {0, 0, 0, 0};
 #if NORMALISE_OBS || NORMALISE_REWARD
@@ -157,36 +134,14 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) collect(const CollectAr
 #if CONTINUOUS
 #pragma unroll
         for (int k = 0; k < OUT; k++) {
-            if (k % 2 == 0) philox(step, (uint32_t)(k / 2), 0xFFFFFFFEu, env, a.seed, words);
-            const float radius = sqrtf(-2.0f * __logf(uniform(words[0]))), angle = 6.2831853f * uniform(words[1]);
-            const float z = radius * (k % 2 == 0 ? __cosf(angle) : __sinf(angle));
-            const float number = y[k] + __expf(log_std[k]) * z;
-            log_prob -= 0.5f * z * z + log_std[k] + 0.91893853f;
+            const float number = draw_number(y[k], log_std[k], k, step, env, a.seed, words, log_prob);
             action[k] = bits(number);
             if (owner) ((float *)a.rollout.action)[at * OUT + k] = number;
         }
 #else
         if (step % 4 == 0 || t == 0) philox(step / 4, 0, 0xFFFFFFFEu, env, a.seed, words);
-        const uint32_t drawn = step % 4 == 0 ? words[0] : step % 4 == 1 ? words[1] : step % 4 == 2 ? words[2] : words[3];
-        float most = y[0], total = 0.0f, chance[OUT];
-#pragma unroll
-        for (int k = 1; k < OUT; k++) most = fmaxf(most, y[k]);
-#pragma unroll
-        for (int k = 0; k < OUT; k++) chance[k] = __expf(y[k] - most), total += chance[k];
-        const float point = uniform(drawn) * total;
-        int choice = 0;
-        float below = 0.0f;
-#pragma unroll
-        for (int k = 0; k < OUT - 1; k++) {
-            below += chance[k];
-            choice += point >= below;
-        }
-        float chosen = y[0];
-#pragma unroll
-        for (int k = 1; k < OUT; k++) chosen = choice == k ? y[k] : chosen;
-        log_prob = chosen - most - __logf(total);
-        action[0] = choice;
-        if (owner) ((int32_t *)a.rollout.action)[at] = choice;
+        action[0] = draw_choice(y, step, words, log_prob);
+        if (owner) ((int32_t *)a.rollout.action)[at] = action[0];
 #endif
         int resets, done;
         const Step taken = take_step(a.envs, env, s, own, action, resets, done);
@@ -213,26 +168,11 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) collect(const CollectAr
             a.rollout.reward[at] = reward;
             a.rollout.done[at] = (uint8_t)done;
         }
-        if (done) {
-            ended.episodes += 1;
-            ended.length += (uint32_t)own.elapsed;
-            ended.returned += __float2ll_rn(own.returned * 1048576.0f);
-            if (owner) {
-                a.finished.returned[i] = own.returned;
-                a.finished.length[i] = own.elapsed;
-                a.finished.episodes[i] += 1;
-            }
-            own.episode += 1;
-            own.elapsed = 0;
-            own.returned = 0.0f;
-            ENV_RESET(own.seed, env, own.episode, s);
-        }
+        if (done) end_episode(a.finished, i, owner, env, s, own, ended);
     }
     if (owner) {
         store_state(a.envs, i, s);
-        store_own(a.envs, ELAPSED, i, own.elapsed);
-        store_own(a.envs, RETURNED, i, bits(own.returned));
-        store_own(a.envs, EPISODE, i, own.episode);
+        store_episode(a.envs, i, own);
         if (ended.episodes != 0) add_totals(a.envs, ended);
 #if NORMALISE_REWARD
         a.normaliser.discounted[i] = discounted;
@@ -277,62 +217,6 @@ extern "C" __global__ void __launch_bounds__(256) evaluate(const EvaluateArgs a)
         if (t == FIRST_OUTPUT / 2) {
             float *value = a.rollout.value + (size_t)tile * 16 + g;
             value[0] = y[FIRST_OUTPUT % 2], value[8] = y[2 + FIRST_OUTPUT % 2];
-        }
-    }
-}
-#endif
-
-/* ---- Advantages ---- */
-
-/* The last returns of all envs, added up by slots. */
-struct Standing {
-    int64_t returned; /* in units of 2^-20 */
-    uint64_t envs;    /* that have ended an episode */
-};
-#define STANDING_SLOTS 64
-
-struct EstimateArgs {
-    Rollout rollout;
-    Finished finished;
-    Standing *standing; /* [STANDING_SLOTS] */
-    uint32_t envs, steps;
-    float gamma, lambda;
-};
-
-#if PART != LEARNING
-/* Generalised advantage estimation, a thread per env, eight rows ahead of itself. */
-extern "C" __global__ void __launch_bounds__(64) estimate(const EstimateArgs a) {
-    const uint32_t i = blockIdx.x * 64 + threadIdx.x, n = a.envs;
-    const bool ended = i < n && a.finished.episodes[i] > 0;
-    const uint32_t envs = __popc(__ballot_sync(0xFFFFFFFFu, ended));
-    int64_t returned = ended ? __float2ll_rn(a.finished.returned[i] * 1048576.0f) : 0;
-#pragma unroll
-    for (int other = 16; other > 0; other /= 2) returned += __shfl_xor_sync(0xFFFFFFFFu, returned, other);
-    if (threadIdx.x % 32 == 0) {
-        Standing *slot = a.standing + (blockIdx.x * 2 + threadIdx.x / 32) % STANDING_SLOTS;
-        atomicAdd((uint64_t *)&slot->returned, (uint64_t)returned);
-        atomicAdd(&slot->envs, (uint64_t)envs);
-    }
-    if (i >= n) return;
-    float advantage = 0.0f, next = a.rollout.value[(size_t)a.steps * n + i];
-#pragma unroll 1
-    for (int first = (int)a.steps - 1; first >= 0; first -= 8) {
-        float value[8], reward[8];
-        uint8_t done[8];
-#pragma unroll
-        for (int k = 0; k < 8; k++) {
-            const size_t at = (size_t)max(first - k, 0) * n + i;
-            value[k] = a.rollout.value[at], reward[k] = a.rollout.reward[at], done[k] = a.rollout.done[at];
-        }
-#pragma unroll
-        for (int k = 0; k < 8; k++) {
-            if (first - k >= 0) {
-                const float goes_on = done[k] ? 0.0f : a.gamma;
-                const float delta = reward[k] + goes_on * next - value[k];
-                advantage = delta + goes_on * a.lambda * advantage;
-                a.rollout.advantage[(size_t)(first - k) * n + i] = advantage;
-                next = value[k];
-            }
         }
     }
 }

@@ -1,12 +1,13 @@
-//! PPO wholly on a GPU, for envs over lanes and small networks: the kernels of `collect.cu` and `learn.cu` after those of
-//! the env, with products in bf16 (`bf16.cu`), tf32, or three tf32 products for one of f32 (`tf32.cu`).
+//! PPO wholly on a GPU, for envs over lanes: what is the same whatever the network. Small networks are run by the kernels that step the envs
+//! and learn (`cuda/fused.rs`), others layer by layer (`cuda/wide.rs`).
 //!
-//! An iteration is six launches (more while statistics of observations are young) and one copy of a few hundred numbers to
-//! the host. What it learns is what [`Ppo`](super::Ppo) learns, with other random numbers, its own products and statistics that
-//! are merged per launch; checkpoints of the two are the same.
+//! An iteration copies a few hundred numbers to the host. What it learns is what [`Ppo`](super::Ppo) learns, with other random
+//! numbers, its own products and statistics of observations that are merged per launch; checkpoints of the two are the same.
 
+mod fused;
 mod normalise;
 mod shape;
+mod wide;
 
 pub use shape::Part;
 
@@ -16,21 +17,19 @@ use super::{METRICS, OptimizerName, Reported, Settings, State, from_bits, not_fi
 use crate::algo::{Curiosity, NetworkSettings};
 use crate::config::Table;
 use crate::data::{Running, Shuffle};
-use crate::device::cuda::{Buffer, DevicePtr, Event, Gpu, HostBuffer, Kernel, Params as KernelParams};
-use crate::env::{self, AutoReset, EnvsPointers, RowBuf, Seeds, Spec, VecEnv, emit};
+use crate::device::cuda::{Blas, Buffer, DevicePtr, Event, Gpu, HostBuffer, Kernel, Module, Params as KernelParams};
+use crate::env::{self, AutoReset, CudaVec, EnvsPointers, RowBuf, Seeds, Spec, VecEnv, emit};
 use crate::error::{Error, Result};
 use crate::lanes::{Backend, Math};
 use crate::nn::nets::Architecture;
 use crate::nn::{Act, Metadata, Optimizer, Params, Plan, Precision, Schedule};
 use crate::telemetry::Metric;
+use fused::{Fused, TILE};
 use normalise::{Normaliser, NormaliserPointers};
 use shape::Shape;
 use std::sync::Arc;
+use wide::{Wide, WideShape};
 
-/// Samples of a tile.
-const TILE: usize = 16;
-/// Warps of a block of `learn`.
-const LEARN_WARPS: usize = 8;
 /// Most epochs, and epochs times minibatches, of one iteration.
 const MAX_EPOCHS: usize = 16;
 const MAX_UPDATES: usize = 256;
@@ -38,12 +37,8 @@ const MAX_UPDATES: usize = 256;
 const STATISTICS: usize = 8;
 /// Envs whose last episodes the host hears of.
 const TOLD: usize = 128;
-/// Most numbers of an observation and of an action.
-const MOST: usize = 7;
-/// Envs from which on a warp of `collect` takes two tiles.
-const MANY_ENVS: usize = 32_768;
-/// Blocks of `evaluate` per multiprocessor.
-const EVALUATE_BLOCKS: u32 = 3;
+/// Decay of the mean of squared gradients.
+const BETA2: f32 = 0.999;
 /// Sums that the last returns of all envs are added up in.
 const STANDING_SLOTS: usize = 64;
 
@@ -70,38 +65,6 @@ struct FinishedPointers {
 
 #[derive(Clone, Copy)]
 #[repr(C)]
-struct PrepareArgs {
-    params: DevicePtr,
-    image: DevicePtr,
-}
-
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct CollectArgs {
-    envs: EnvsPointers,
-    rollout: RolloutPointers,
-    finished: FinishedPointers,
-    normaliser: NormaliserPointers,
-    image: DevicePtr,
-    params: DevicePtr,
-    seed: u64,
-    steps: u32,
-    first_step: u32,
-    first_row: u32,
-    gamma: f32,
-}
-
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct EvaluateArgs {
-    rollout: RolloutPointers,
-    image: DevicePtr,
-    rows: u32,
-    unused: u32,
-}
-
-#[derive(Clone, Copy)]
-#[repr(C)]
 struct EstimateArgs {
     rollout: RolloutPointers,
     finished: FinishedPointers,
@@ -114,39 +77,6 @@ struct EstimateArgs {
 
 #[derive(Clone, Copy)]
 #[repr(C)]
-struct LearnArgs {
-    rollout: RolloutPointers,
-    image: DevicePtr,
-    params: DevicePtr,
-    mean: DevicePtr,
-    square: DevicePtr,
-    partial: DevicePtr,
-    sums: DevicePtr,
-    squares: DevicePtr,
-    statistics: DevicePtr,
-    report: DevicePtr,
-    barrier: DevicePtr,
-    envs: u32,
-    steps: u32,
-    epochs: u32,
-    minibatches: u32,
-    barrier_start: u32,
-    adam_step: u32,
-    learning_rate: f32,
-    clip: f32,
-    entropy: f32,
-    value: f32,
-    max_norm: f32,
-    eps: f32,
-    beta1: f32,
-    beta2: f32,
-    normalise: u32,
-    clip_value: u32,
-    orders: [[u32; 12]; MAX_EPOCHS],
-}
-
-#[derive(Clone, Copy)]
-#[repr(C)]
 struct TellArgs {
     envs: EnvsPointers,
     finished: FinishedPointers,
@@ -155,20 +85,74 @@ struct TellArgs {
     told: DevicePtr,
 }
 
-impl KernelParams for PrepareArgs {}
-impl KernelParams for CollectArgs {}
-impl KernelParams for EvaluateArgs {}
 impl KernelParams for EstimateArgs {}
-impl KernelParams for LearnArgs {}
 impl KernelParams for TellArgs {}
 
+/// Kernels that do not ask for the network.
 struct Kernels {
-    prepare: Kernel<PrepareArgs>,
-    collect: Kernel<CollectArgs>,
-    evaluate: Kernel<EvaluateArgs>,
     estimate: Kernel<EstimateArgs>,
-    learn: Kernel<LearnArgs>,
     tell: Kernel<TellArgs>,
+}
+
+/// What an iteration is given.
+struct Now<'a> {
+    settings: &'a Settings,
+    envs: EnvsPointers,
+    num_envs: usize,
+    rollout: RolloutPointers,
+    finished: FinishedPointers,
+    normaliser: &'a Normaliser,
+    report: DevicePtr,
+    seed: u64,
+    iteration: u32,
+    updates: u64,
+    learning_rate: f32,
+    factors: [f32; 2],
+    beta1: f32,
+}
+
+impl Now<'_> {
+    fn samples(&self) -> usize {
+        self.num_envs * self.settings.num_steps
+    }
+
+    fn minibatches(&self) -> usize {
+        self.samples() / self.settings.minibatch_size
+    }
+
+    fn clip(&self) -> f32 {
+        self.settings.clip_coef as f32 * self.factors[0]
+    }
+
+    fn entropy(&self) -> f32 {
+        self.settings.ent_coef as f32 * self.factors[1]
+    }
+
+    /// Steps of Adam so far, up to far beyond where the corrections of its moments are 1.
+    fn adam_step(&self) -> u32 {
+        self.updates.min(1 << 30) as u32
+    }
+
+    /// The order of samples, in tiles, of each epoch.
+    fn orders(&self) -> [[u32; 12]; MAX_EPOCHS] {
+        let mut orders = [[0; 12]; MAX_EPOCHS];
+        for (epoch, order) in orders.iter_mut().enumerate().take(self.settings.update_epochs as usize) {
+            *order = Shuffle::new(self.samples() / TILE, self.seed, self.iteration, epoch as u32).words();
+        }
+        orders
+    }
+}
+
+/// A network on the GPU that acts and learns. Work is queued, not waited for.
+trait Learner: Send {
+    /// Sets parameters and Adam's moments.
+    fn send(&mut self, params: &[f32], moments: [&[f32]; 2]) -> Result<()>;
+    fn fetch_params(&self, to: &mut [f32]) -> Result<()>;
+    fn fetch_moments(&self, to: [&mut [f32]; 2]) -> Result<()>;
+    /// Plays T steps and values what was seen.
+    fn collect(&mut self, now: &Now<'_>) -> Result<()>;
+    /// Learns from the rollout, whose advantages are known.
+    fn learn(&mut self, now: &Now<'_>) -> Result<()>;
 }
 
 /// What lies in the GPU's memory.
@@ -191,16 +175,7 @@ struct Buffers {
     returned: Buffer<f32>,
     length: Buffer<i32>,
     episodes: Buffer<u32>,
-    params: Buffer<f32>,
-    mean: Buffer<f32>,
-    square: Buffer<f32>,
-    image: Buffer<u32>,
-    partial: Buffer<f32>,
-    sums: Buffer<f64>,
-    squares: Buffer<f32>,
-    statistics: Buffer<f32>,
     report: Buffer<f32>,
-    barrier: Buffer<u32>,
     /// Last returns of all envs, by [`STANDING_SLOTS`].
     standing: Buffer<u64>,
     /// Where the host reads what the GPU tells.
@@ -208,14 +183,14 @@ struct Buffers {
 }
 
 impl Buffers {
-    fn new(gpu: &Arc<Gpu>, shape: &Shape, n: usize, steps: usize, params: usize) -> Result<Self> {
+    fn new(gpu: &Arc<Gpu>, obs: usize, actions: usize, n: usize, steps: usize) -> Result<Self> {
         let rows = "num_envs or ppo.num_steps";
-        let (samples, blocks) = (n * steps, gpu.info().multiprocessors);
+        let samples = n * steps;
         let buffer = |len, what| Buffer::new(gpu, len, what, rows);
         let small = |len, what| Buffer::new(gpu, len, what, "num_envs");
         Ok(Self {
-            obs: buffer((samples + n) * shape.obs, "observations")?,
-            action: Buffer::new(gpu, samples * shape.action_numbers(), "actions", rows)?,
+            obs: buffer((samples + n) * obs, "observations")?,
+            action: Buffer::new(gpu, samples * actions, "actions", rows)?,
             log_prob: buffer(samples, "log-probabilities")?,
             value: buffer(samples + n, "values")?,
             reward: buffer(samples, "rewards")?,
@@ -224,16 +199,7 @@ impl Buffers {
             returned: small(n.max(TOLD), "returns of episodes")?,
             length: Buffer::new(gpu, n.max(TOLD), "lengths of episodes", "num_envs")?,
             episodes: Buffer::new(gpu, n.max(TOLD), "counts of episodes", "num_envs")?,
-            params: small(params, "parameters")?,
-            mean: small(params, "Adam's means")?,
-            square: small(params, "Adam's squares")?,
-            image: Buffer::new(gpu, shape.net_bytes() / 2, "packed weights", "num_envs")?,
-            partial: small(blocks * 2 * shape.groups() * 64, "gradients")?,
-            sums: Buffer::new(gpu, MAX_UPDATES * blocks * 2, "sums of advantages", "num_envs")?,
-            squares: small(blocks, "norms")?,
-            statistics: small(blocks * STATISTICS, "statistics")?,
             report: small(STATISTICS, "a report")?,
-            barrier: Buffer::new(gpu, 1, "a barrier", "num_envs")?,
             standing: Buffer::new(gpu, 2 * STANDING_SLOTS, "returns of episodes", "num_envs")?,
             told: HostBuffer::new(gpu, STATISTICS + 3 * TOLD + 3, "a report")?,
         })
@@ -264,8 +230,7 @@ impl Buffers {
         self.length.zero()?;
         self.episodes.zero()?;
         self.report.zero()?;
-        self.standing.zero()?;
-        self.barrier.zero()
+        self.standing.zero()
     }
 }
 
@@ -275,11 +240,10 @@ pub(super) struct PpoCuda {
     seed: u64,
     total_steps: u64,
     env: Box<dyn VecEnv>,
-    gpu: Arc<Gpu>,
     architecture: Architecture,
     head: Head,
-    shape: Shape,
     num_envs: usize,
+    learner: Box<dyn Learner>,
     kernels: Kernels,
     buffers: Buffers,
     normaliser: Normaliser,
@@ -291,13 +255,13 @@ pub(super) struct PpoCuda {
     iteration: u32,
     /// Steps of the optimiser so far.
     updates: u64,
-    /// Where the count of blocks that met at the barrier stands.
-    barrier: u32,
     told: Vec<f32>,
     /// Episodes of the told envs that were heard of.
     heard: Vec<u32>,
     /// Episodes of all envs that were heard of, modulo 2³².
     ended: u32,
+    /// What is worth an event once.
+    note: Option<String>,
 }
 
 /// The kernels that train an env with such a network, as CUDA C, or why there are none.
@@ -309,13 +273,60 @@ pub fn cuda_source(
     precision: Precision,
     part: Part,
 ) -> Result<String> {
+    let (spec, text) = (entry.spec(), env_source(entry)?);
+    let architecture = network.architecture(&spec, None)?;
+    let params = architecture.build()?.graph.params(0)?;
+    match part {
+        Part::Wide => {
+            let shape = WideShape::new(&architecture, &spec, precision).map_err(|what| unserved(&what))?;
+            shape.source(&text, &shape.layout(&params)?, settings)
+        }
+        part => {
+            let shape = Shape::new(&architecture, &spec, num_envs, precision).map_err(|what| unserved(&what))?;
+            shape.source(&text, &params, settings, part)
+        }
+    }
+}
+
+/// The env's functions, as CUDA C.
+fn env_source(entry: &env::Entry) -> Result<String> {
     let spec = entry.spec();
     let shape = emit::Shape { time_limit: spec.time_limit, autoreset: AutoReset::SameStep, block: 64 };
-    let text = entry.cuda_source(&[], &shape)?;
-    let text = text.ok_or_else(|| unserved(&format!("env {}", spec.name)))?;
-    let architecture = network.architecture(&spec, None)?;
-    let shape = Shape::new(&architecture, &spec, num_envs, precision).map_err(|what| unserved(&what))?;
-    shape.source(&text, &architecture.build()?.graph.params(0)?, settings, part)
+    entry.cuda_source(&[], &shape)?.ok_or_else(|| unserved(&format!("env {}", spec.name)))
+}
+
+/// Which kernels a network has.
+enum Path {
+    Fused(Shape),
+    Wide(WideShape),
+}
+
+impl Path {
+    /// The fastest that serves, and in words if another would have without want of a block's shared memory.
+    fn choose(
+        architecture: &Architecture,
+        spec: &Spec,
+        num_envs: usize,
+        precision: Precision,
+        shared_bytes: Option<usize>,
+    ) -> Result<(Self, Option<String>)> {
+        let mut note = None;
+        if let Ok(shape) = Shape::new(architecture, spec, num_envs, precision) {
+            let (asked, has) = (shape.learn_shared().max(shape.collect_shared()), shared_bytes.unwrap_or(usize::MAX));
+            if asked <= has {
+                return Ok((Self::Fused(shape), None));
+            }
+            note = Some(format!(
+                "kernels that hold the network in {} want {} KB of shared memory per block, this GPU has {}: it is run layer by layer",
+                precision.name(),
+                asked.div_ceil(1024),
+                has / 1024
+            ));
+        }
+        let shape = WideShape::new(architecture, spec, precision).map_err(|what| unserved(&what))?;
+        Blas::available()?;
+        Ok((Self::Wide(shape), note))
+    }
 }
 
 /// Whether there are kernels for an env, a network and settings, or what of them has none.
@@ -329,7 +340,9 @@ pub fn check_cuda(
     let settings = read(settings)?;
     settings.check(num_envs)?;
     check(&settings, num_envs, precision)?;
-    cuda_source(entry, network, &settings, num_envs, precision, Part::Learning).map(drop)
+    env_source(entry)?;
+    let spec = entry.spec();
+    Path::choose(&network.architecture(&spec, None)?, &spec, num_envs, precision, None).map(drop)
 }
 
 fn unserved(what: &str) -> Error {
@@ -378,40 +391,31 @@ impl PpoCuda {
         let architecture = network.architecture(&spec, None)?;
         let (net, head) = (architecture.build()?, Head::new(&spec));
         let params = net.graph.params(seed)?;
-        let shape = Shape::new(&architecture, &spec, n, precision).map_err(|what| unserved(&what))?;
         let Some(envs) = env.on_gpu() else { return Err(Error::Invalid("envs that are not on a GPU".into())) };
         let gpu = Arc::clone(envs.gpu());
         let (major, minor) = gpu.info().capability;
         if major < 8 {
             return Err(unserved(&format!("compute capability {major}.{minor}, below 8.0,")));
         }
-        let (envs, text) = (&*envs, envs.source());
-        let load = |part: Part, name: &str| {
-            gpu.load(&format!("{name}-{}", spec.name), &shape.source(&text, &params, &settings, part)?, Math::Fast)
+        let (path, note) = Path::choose(&architecture, &spec, n, precision, Some(gpu.info().shared_bytes))?;
+        let (learner, module, warps): (Box<dyn Learner>, _, _) = match path {
+            Path::Fused(shape) => {
+                let warps = shape.collect_warps(n);
+                let (fused, module) = Fused::new(envs, shape, &params, &settings)?;
+                (Box::new(fused), module, warps)
+            }
+            Path::Wide(shape) => {
+                let (wide, module) = Wide::new(envs, shape, &params, &settings)?;
+                (Box::new(wide), module, n.div_ceil(32))
+            }
         };
-        // All kernels at the same time: a program that starts without any in the cache waits for the slowest.
-        let (module, learning) = std::thread::scope(|scope| {
-            let learning = scope.spawn(|| load(Part::Learning, "learn"));
-            let stepping = scope.spawn(|| envs.prepare());
-            let module = load(Part::Collecting, "collect");
-            let died = || Error::Device("a compiler's thread died".into());
-            let learning = learning.join().unwrap_or_else(|_| Err(died()));
-            stepping.join().unwrap_or_else(|_| Err(died()))?;
-            module.and_then(|module| Ok((module, learning?)))
-        })?;
-        let kernels = Kernels {
-            prepare: module.kernel("prepare")?,
-            collect: module.kernel("collect")?.with_shared(shape.collect_shared())?,
-            evaluate: module.kernel("evaluate")?.with_shared(shape.net_bytes())?,
-            estimate: module.kernel("estimate")?,
-            learn: learning.kernel("learn")?.with_shared(shape.learn_shared())?,
-            tell: module.kernel("tell")?,
-        };
-        let normaliser = Normaliser::new(&gpu, &module, &settings, shape.obs, [n, shape.collect_warps(n)])?;
+        let kernels = Kernels { estimate: module.kernel("estimate")?, tell: module.kernel("tell")? };
+        let obs = spec.observation.len();
+        let normaliser = Normaliser::new(&gpu, &module, &settings, obs, [n, warps])?;
         let max_norm = (settings.max_grad_norm > 0.0).then_some(settings.max_grad_norm as f32);
         let rate = settings.learning_rate as f32;
         let mut ppo = Self {
-            buffers: Buffers::new(&gpu, &shape, n, settings.num_steps, params.len())?,
+            buffers: Buffers::new(&gpu, obs, head.dims(), n, settings.num_steps)?,
             optimizer: Optimizer::new(settings.method(), &params, max_norm, Backend::fast())?,
             schedule: if settings.anneal_lr {
                 Schedule::Linear { from: rate, to: 0.0 }
@@ -421,26 +425,25 @@ impl PpoCuda {
             marks: [Event::new(&gpu)?, Event::new(&gpu)?, Event::new(&gpu)?],
             iteration: 0,
             updates: 0,
-            barrier: 0,
             told: vec![0.0; STATISTICS + 3 * TOLD + 3],
             heard: vec![0; TOLD],
             ended: 0,
+            note,
             settings,
             seed,
             total_steps,
             env,
-            gpu,
             architecture,
             head,
-            shape,
             num_envs: n,
+            learner,
             kernels,
             normaliser,
             params,
         };
         let mut row = RowBuf::new(&spec, n);
         ppo.env.reset(Seeds::One(seed), None, row.row());
-        let mut seen = Running::new(spec.observation.len());
+        let mut seen = Running::new(obs);
         seen.update(&row.obs);
         ppo.normaliser.set(ppo.settings.normalize_obs.then_some(&seen), None)?;
         ppo.buffers.clear()?;
@@ -454,17 +457,12 @@ impl PpoCuda {
 
     /// Sends parameters and moments to the GPU.
     fn send(&mut self) -> Result<()> {
-        self.buffers.params.upload(self.params.values())?;
-        let [mean, square] = self.optimizer.moments();
-        self.buffers.mean.upload(mean)?;
-        self.buffers.square.upload(square)?;
-        let args = PrepareArgs { params: self.buffers.params.pointer(), image: self.buffers.image.pointer() };
-        self.kernels.prepare.launch(2 * self.shape.groups() as u32, 32, &args)
+        self.learner.send(self.params.values(), self.optimizer.moments())
     }
 
     fn fetched_params(&self) -> Result<Params> {
         let mut params = self.params.clone();
-        self.buffers.params.download(0, params.values_mut())?;
+        self.learner.fetch_params(params.values_mut())?;
         Ok(params)
     }
 
@@ -482,8 +480,7 @@ impl PpoCuda {
         let mut optimizer = self.optimizer.clone();
         let len = self.params.len();
         let (mut mean, mut square) = (vec![0.0; len], vec![0.0; len]);
-        self.buffers.mean.download(0, &mut mean)?;
-        self.buffers.square.download(0, &mut square)?;
+        self.learner.fetch_moments([&mut mean, &mut square])?;
         optimizer.set_moments([&mean, &square], self.updates);
         Ok(optimizer)
     }
@@ -499,95 +496,45 @@ impl PpoCuda {
 
     /// [`run`](Self::run) with another decay of the mean of gradients.
     fn run_with(&mut self, learning_rate: f32, factors: [f32; 2], beta1: f32) -> Result<[f64; 2]> {
-        let (n, t) = (self.num_envs as u32, self.settings.num_steps as u32);
-        let (kernels, buffers, settings) = (&self.kernels, &self.buffers, &self.settings);
-        let (rollout, finished) = (buffers.rollout(), buffers.finished());
-        let (image, params) = (buffers.image.pointer(), buffers.params.pointer());
-        let blocks = self.gpu.info().multiprocessors as u32;
-        let gamma = settings.gamma as f32;
         let Some(envs) = self.env.on_gpu().map(|envs| envs.pointers()) else {
             return Err(Error::Invalid("envs that are not on a GPU".into()));
         };
-        self.marks[0].record()?;
-        let mut collect = CollectArgs {
+        let (buffers, settings, marks) = (&self.buffers, &self.settings, &self.marks);
+        let (rollout, finished, standing) = (buffers.rollout(), buffers.finished(), buffers.standing.pointer());
+        let (n, steps, report) = (self.num_envs as u32, settings.num_steps as u32, buffers.report.pointer());
+        let now = Now {
+            settings,
             envs,
+            num_envs: self.num_envs,
             rollout,
             finished,
-            normaliser: self.normaliser.pointers(),
-            image,
-            params,
+            normaliser: &self.normaliser,
+            report,
             seed: self.seed,
-            steps: 0,
-            first_step: self.iteration.wrapping_mul(t),
-            first_row: 0,
-            gamma,
-        };
-        let of_block = (TILE * self.shape.tiles * self.shape.warps) as u32;
-        while collect.first_row < t {
-            let seen = u64::from(self.iteration) * u64::from(t) + u64::from(collect.first_row);
-            collect.steps = self.normaliser.steps_at_once(seen, t - collect.first_row);
-            kernels.collect.launch(n.div_ceil(of_block), 32 * self.shape.warps as u32, &collect)?;
-            self.normaliser.merge(collect.steps)?;
-            collect.first_row += collect.steps;
-            collect.first_step = collect.first_step.wrapping_add(collect.steps);
-        }
-        let evaluate = EvaluateArgs { rollout, image, rows: (t + 1) * n, unused: 0 };
-        kernels.evaluate.launch(EVALUATE_BLOCKS * blocks, 256, &evaluate)?;
-        let (standing, lambda) = (buffers.standing.pointer(), settings.gae_lambda as f32);
-        let estimate = EstimateArgs { rollout, finished, standing, envs: n, steps: t, gamma, lambda };
-        kernels.estimate.launch(n.div_ceil(64), 64, &estimate)?;
-        self.marks[1].record()?;
-        let (epochs, minibatches) = (settings.update_epochs, self.minibatches() as u32);
-        let mut orders = [[0; 12]; MAX_EPOCHS];
-        for (epoch, order) in orders.iter_mut().enumerate().take(epochs as usize) {
-            *order = Shuffle::new(self.samples() / TILE, self.seed, self.iteration, epoch as u32).words();
-        }
-        let learn = LearnArgs {
-            rollout,
-            image,
-            params,
-            mean: buffers.mean.pointer(),
-            square: buffers.square.pointer(),
-            partial: buffers.partial.pointer(),
-            sums: buffers.sums.pointer(),
-            squares: buffers.squares.pointer(),
-            statistics: buffers.statistics.pointer(),
-            report: buffers.report.pointer(),
-            barrier: buffers.barrier.pointer(),
-            envs: n,
-            steps: t,
-            epochs,
-            minibatches,
-            barrier_start: self.barrier,
-            // Far beyond where the corrections of Adam's moments are 1.
-            adam_step: self.updates.min(1 << 30) as u32,
+            iteration: self.iteration,
+            updates: self.updates,
             learning_rate,
-            clip: settings.clip_coef as f32 * factors[0],
-            entropy: settings.ent_coef as f32 * factors[1],
-            value: settings.vf_coef as f32,
-            max_norm: settings.max_grad_norm as f32,
-            eps: settings.adam_eps as f32,
+            factors,
             beta1,
-            beta2: 0.999,
-            normalise: u32::from(settings.norm_adv),
-            clip_value: u32::from(settings.clip_vloss),
-            orders,
         };
-        kernels.learn.launch_together(blocks, 32 * LEARN_WARPS as u32, &learn)?;
-        // The last step of Adam is waited for by the end of the launch.
-        let meetings = 3 * epochs * minibatches - 1 + u32::from(settings.norm_adv);
-        self.barrier = self.barrier.wrapping_add(blocks.wrapping_mul(meetings));
-        let told = buffers.told.pointer();
-        let tell = TellArgs { envs, finished, report: buffers.report.pointer(), standing, told };
-        kernels.tell.launch(1, TOLD as u32, &tell)?;
-        self.marks[2].record()?;
-        self.marks[2].wait()?;
+        marks[0].record()?;
+        self.learner.collect(&now)?;
+        let (gamma, lambda) = (settings.gamma as f32, settings.gae_lambda as f32);
+        let estimate = EstimateArgs { rollout, finished, standing, envs: n, steps, gamma, lambda };
+        self.kernels.estimate.launch(n.div_ceil(64), 64, &estimate)?;
+        marks[1].record()?;
+        self.learner.learn(&now)?;
+        let tell = TellArgs { envs, finished, report, standing, told: buffers.told.pointer() };
+        self.kernels.tell.launch(1, TOLD as u32, &tell)?;
+        marks[2].record()?;
+        marks[2].wait()?;
         buffers.told.read(&mut self.told);
-        Ok([self.marks[1].seconds_since(&self.marks[0])?, self.marks[2].seconds_since(&self.marks[1])?])
+        Ok([marks[1].seconds_since(&marks[0])?, marks[2].seconds_since(&marks[1])?])
     }
 
     /// Passes on what was told.
     fn report(&mut self, learning_rate: f32, report: &mut Report) {
+        report.note = self.note.take().or(report.note.take());
         let (numbers, envs) = self.told.split_at(STATISTICS);
         let mut set = |metric: Reported, x: f32| report.values[metric as usize] = f64::from(x);
         set(Reported::PolicyLoss, numbers[0]);
@@ -689,7 +636,7 @@ impl Algorithm for PpoCuda {
         self.params.from_bytes(part(parts, "policy.safetensors")?)?;
         self.optimizer.from_bytes(part(parts, "optimizer.safetensors")?)?;
         self.env.load(part(parts, "env.bin")?)?;
-        let seen = |bits: Vec<u64>| Running::from_numbers(&from_bits(&bits), self.shape.obs);
+        let seen = |bits: Vec<u64>| Running::from_numbers(&from_bits(&bits), self.architecture.inputs());
         let observations = match self.settings.normalize_obs {
             true => Some(state.obs_normaliser.and_then(seen).ok_or_else(|| damaged("obs_normaliser"))?),
             false => None,
@@ -701,7 +648,6 @@ impl Algorithm for PpoCuda {
         self.normaliser.set(observations.as_ref(), returns.as_deref())?;
         (self.iteration, self.updates) = (state.iteration, self.optimizer.steps());
         self.buffers.clear()?;
-        self.barrier = 0;
         self.heard.fill(0);
         self.env.on_gpu().map(|envs| envs.take_totals()).transpose()?;
         self.ended = 0;

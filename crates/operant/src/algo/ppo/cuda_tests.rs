@@ -35,7 +35,15 @@ fn fetched<T: crate::device::cuda::Element>(buffer: &Buffer<T>, len: usize) -> V
 fn gradients_agree_with_the_cpu() {
     let (tanh, relu) = (Act::Tanh, Act::Relu);
     let (f32, tf32, bf16) = (Precision::F32, Precision::Tf32, Precision::Bf16);
-    for (name, hidden, activation, precision) in [
+    let mut cases: Vec<(&str, Vec<usize>, Act, Precision)> = vec![
+        ("cartpole", vec![512; 3], tanh, bf16),
+        ("cartpole", vec![512; 3], tanh, f32),
+        ("acrobot", vec![256, 96], relu, bf16),
+        ("pendulum", vec![40], tanh, tf32),
+        ("pendulum", vec![128, 100, 77], relu, f32),
+        ("mountaincar", vec![64, 64], Act::Sigmoid, f32),
+    ];
+    let small = [
         ("cartpole", 64, tanh, bf16),
         ("cartpole", 32, relu, bf16),
         ("pendulum", 64, tanh, bf16),
@@ -50,8 +58,10 @@ fn gradients_agree_with_the_cpu() {
         ("cartpole", 32, relu, f32),
         ("acrobot", 64, tanh, f32),
         ("pendulum", 64, relu, f32),
-    ] {
-        let network = NetworkSettings { hidden: vec![hidden; 2], activation, ..NetworkSettings::default() };
+    ];
+    cases.extend(small.map(|(name, hidden, activation, precision)| (name, vec![hidden; 2], activation, precision)));
+    for (name, hidden, activation, precision) in cases {
+        let network = NetworkSettings { hidden: hidden.clone(), activation, ..NetworkSettings::default() };
         let mut ppo = build(name, network, precision);
         // A step or two away from the first weights, ratios leave 1 and values their old ones.
         ppo.run(1e-3, [1.0; 2]).unwrap();
@@ -60,8 +70,9 @@ fn gradients_agree_with_the_cpu() {
         // Means of gradients after one step whose past counts for nothing, with weights that stay: the gradient.
         ppo.run_with(0.0, [1.0; 2], 0.0).unwrap();
         let len = ppo.params.len();
-        let got = fetched(&ppo.buffers.mean, len);
-        let (samples, obs) = (ppo.samples(), ppo.shape.obs);
+        let (mut got, mut squares) = (vec![0.0; len], vec![0.0; len]);
+        ppo.learner.fetch_moments([&mut got, &mut squares]).unwrap();
+        let (samples, obs) = (ppo.samples(), ppo.architecture.inputs());
         let mut advantage = fetched(&ppo.buffers.advantage, samples);
         let value = fetched(&ppo.buffers.value, samples);
         let returns: Vec<f32> = advantage.iter().zip(&value).map(|(a, v)| a + v).collect();
@@ -71,10 +82,10 @@ fn gradients_agree_with_the_cpu() {
         advantage.iter_mut().for_each(|x| *x = ((f64::from(*x) - mean) / deviation) as f32);
         let observed = fetched(&ppo.buffers.obs, samples * obs);
         let log_prob = fetched(&ppo.buffers.log_prob, samples);
-        let words = fetched(&ppo.buffers.action, samples * ppo.shape.action_numbers());
+        let words = fetched(&ppo.buffers.action, samples * ppo.head.dims());
         let choices: Vec<i32> = words.iter().map(|word| *word as i32).collect();
         let numbers: Vec<f32> = words.iter().map(|word| f32::from_bits(*word)).collect();
-        let action = if ppo.shape.continuous { Feed::Real(&numbers[..]) } else { Feed::Ints(&choices) };
+        let action = if ppo.head.continuous() { Feed::Real(&numbers[..]) } else { Feed::Ints(&choices) };
         let net = ppo.architecture.build().unwrap();
         let Loss { graph, loss, .. } = loss_graph(&net, &ppo.head, false, 1, PpoCoefficients::default()).unwrap();
         let wanted = Wanted { losses: vec![(loss, 1.0)], ..Wanted::default() };
@@ -91,7 +102,7 @@ fn gradients_agree_with_the_cpu() {
             let size = norm(&mut spec.range().map(|i| f64::from(wanted[i])));
             // Tensors whose gradient nearly cancels are held to the size of the whole.
             let whole = norm(&mut wanted.iter().map(|x| f64::from(*x)));
-            eprintln!("{name} {hidden} {activation:?} {precision:?} {}: off by {:.1e}", spec.name, error / size);
+            eprintln!("{name} {hidden:?} {activation:?} {precision:?} {}: off by {:.1e}", spec.name, error / size);
             // A rounded ReLU may be on where the exact one is off.
             let most = match precision {
                 Precision::F32 => 1e-3,

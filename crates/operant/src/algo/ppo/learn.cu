@@ -1,25 +1,7 @@
-/* Learning, after collect.cu: every epoch and minibatch in one launch, `learn`; `tell` gathers what the host wants to know.
+/* Learning, after collect.cu: every epoch and minibatch in one launch, `learn`.
    Defined before this text too: LEARN_WARPS (of a block), STATISTICS, MAX_EPOCHS, MAX_UPDATES (epochs times minibatches). */
 
 /* STATISTICS: policy loss, value loss, entropy, -ln ratio, ratio - 1 - ln ratio, clipped, the gradient's norm; one unused. */
-
-/* ---- Order of samples: blocks of 16 envs of one step, by the steps of data/shuffle.rs ---- */
-
-struct Order {
-    uint32_t len, mask, shift, unused;
-    uint32_t factors[4], offsets[4];
-};
-FN uint32_t index_at(const Order &o, uint32_t place) {
-    uint32_t x = place;
-    do {
-#pragma unroll
-        for (int r = 0; r < 4; r++) {
-            x = (x * o.factors[r] + o.offsets[r]) & o.mask;
-            x ^= x >> o.shift;
-        }
-    } while (x >= o.len);
-    return x;
-}
 
 struct LearnArgs {
     Rollout rollout;
@@ -177,10 +159,8 @@ FN void value_slopes(const LearnArgs &a, const TileData *tile, int g, int t, flo
     for (int r = 0; r < 2; r++) {
         const float old = tile->old[g + 8 * r], returns = tile->advantage[g + 8 * r] + old;
         const float value = y[2 * r + FIRST_OUTPUT % 2];
-        const float moved = value - old, error = value - returns;
-        const float near = old + fminf(fmaxf(moved, -a.clip), a.clip) - returns;
-        float squared = error * error, by_value = error;
-        if (a.clip_value && near * near > squared) squared = near * near, by_value = fabsf(moved) <= a.clip ? near : 0.0f;
+        float by_value;
+        const float squared = value_error(value, old, returns, a.clip, a.clip_value, by_value);
         if (counts && t == FIRST_OUTPUT / 2) statistics[32] += 0.5f * squared;
         y[2 * r] = y[2 * r + 1] = 0.0f;
         if (t == FIRST_OUTPUT / 2) y[2 * r + FIRST_OUTPUT % 2] = by_value * a.value * share;
@@ -508,55 +488,7 @@ extern "C" __global__ void __launch_bounds__(LEARN_THREADS, 1) learn(const Learn
 
 #endif
 
-/* ---- What the host wants to know, in one place ---- */
-
-struct TellArgs {
-    Envs envs;
-    Finished finished;
-    const float *report; /* [STATISTICS] */
-    Standing *standing;  /* [STANDING_SLOTS], which become 0 */
-    /* [STATISTICS + 3 * TOLD + 3]: the report, then returns, lengths and counts of the first envs, then how many episodes
-       ended in all envs, modulo 2^32, how many envs have ended one, and the mean of their last returns */
-    float *told;
-};
-
-#if PART != LEARNING
-extern "C" __global__ void __launch_bounds__(TOLD) tell(const TellArgs a) {
-    const uint32_t i = threadIdx.x;
-    float *told = a.told + STATISTICS;
-    __shared__ uint32_t ended;
-    if (i == 0) ended = 0;
-    __syncthreads();
-    uint32_t own = 0;
-    for (uint32_t slot = i; slot < TOTALS_SLOTS; slot += TOLD) own += (uint32_t)a.envs.totals[slot].episodes;
-    atomicAdd(&ended, own);
-    __syncthreads();
-    if (i == 0) told[3 * TOLD] = from_bits((int32_t)ended);
-    if (i < 32) {
-        int64_t returned = 0;
-        uint64_t envs = 0;
-        for (int slot = i; slot < STANDING_SLOTS; slot += 32) {
-            returned += a.standing[slot].returned, envs += a.standing[slot].envs;
-            a.standing[slot] = {0, 0};
-        }
-#pragma unroll
-        for (int other = 16; other > 0; other /= 2) {
-            returned += __shfl_xor_sync(0xFFFFFFFFu, returned, other);
-            envs += __shfl_xor_sync(0xFFFFFFFFu, envs, other);
-        }
-        if (i == 0) told[3 * TOLD + 1] = from_bits((int32_t)envs);
-        if (i == 0) told[3 * TOLD + 2] = envs > 0 ? (float)((double)returned / 1048576.0 / (double)envs) : 0.0f;
-    }
-    if (i < STATISTICS) a.told[i] = a.report[i];
-    if (i < a.envs.count) {
-        told[i] = a.finished.returned[i];
-        told[TOLD + i] = from_bits(a.finished.length[i]);
-        told[2 * TOLD + i] = from_bits((int32_t)a.finished.episodes[i]);
-    }
-}
-#endif
-
 static_assert(sizeof(NetWords) == NET_BYTES && sizeof(TileData) == TILE_BYTES && GROUPS == GROUP_COUNT, "algo/ppo/cuda.rs counts the same");
-static_assert(sizeof(CollectArgs) == COLLECT_BYTES && sizeof(EvaluateArgs) == EVALUATE_BYTES && sizeof(EstimateArgs) == ESTIMATE_BYTES &&
-                  sizeof(LearnArgs) == LEARN_BYTES && sizeof(TellArgs) == TELL_BYTES && sizeof(PrepareArgs) == PREPARE_BYTES && sizeof(MergeArgs) == MERGE_BYTES,
-              "algo/ppo/cuda.rs has the same structs");
+static_assert(sizeof(CollectArgs) == COLLECT_BYTES && sizeof(EvaluateArgs) == EVALUATE_BYTES && sizeof(LearnArgs) == LEARN_BYTES &&
+                  sizeof(PrepareArgs) == PREPARE_BYTES,
+              "algo/ppo/cuda/fused.rs has the same structs");

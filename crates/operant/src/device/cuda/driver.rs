@@ -15,6 +15,7 @@ pub(super) type Handle = *mut c_void;
 
 /// `CU_DEVICE_ATTRIBUTE_…`
 pub(super) const MULTIPROCESSORS: c_int = 16;
+pub(super) const MOST_SHARED_OF_BLOCK: c_int = 97;
 pub(super) const CAPABILITY_MAJOR: c_int = 75;
 pub(super) const CAPABILITY_MINOR: c_int = 76;
 pub(super) const L2_BYTES: c_int = 38;

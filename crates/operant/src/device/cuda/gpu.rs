@@ -5,7 +5,7 @@
 
 use super::driver::{
     CAPABILITY_MAJOR, CAPABILITY_MINOR, Driver, Handle, L2_BYTES, LOCAL_BYTES, LaunchAttribute, LaunchConfig,
-    MOST_SHARED_BYTES, MULTIPROCESSORS, NON_BLOCKING, REGISTERS, driver,
+    MOST_SHARED_BYTES, MOST_SHARED_OF_BLOCK, MULTIPROCESSORS, NON_BLOCKING, REGISTERS, driver,
 };
 use super::nvrtc::{self, nvrtc};
 use super::{cache, report};
@@ -30,6 +30,8 @@ pub struct GpuInfo {
     pub memory_bytes: usize,
     /// Second-level cache, in bytes.
     pub l2_bytes: usize,
+    /// The most shared memory that a block may have, in bytes.
+    pub shared_bytes: usize,
 }
 
 impl GpuInfo {
@@ -91,6 +93,7 @@ fn info(driver: &Driver, index: c_int) -> Result<(GpuInfo, c_int)> {
         multiprocessors: attribute(MULTIPROCESSORS)? as usize,
         memory_bytes,
         l2_bytes: attribute(L2_BYTES)? as usize,
+        shared_bytes: attribute(MOST_SHARED_OF_BLOCK)? as usize,
     };
     Ok((info, device))
 }

@@ -2,6 +2,7 @@
 //!
 //! - `library`: where the driver, NVRTC, cuBLASLt and cuDNN may lie, and how they are opened
 //! - `driver`, `nvrtc`: the few functions of each that are called
+//! - `blas`: matrix products by cuBLASLt
 //! - `cache`: compiled kernels, kept per user
 //! - `gpu`: a GPU with its stream; modules, kernels and launches
 //! - `memory`, `graph`: buffers; recorded sequences of launches, events
@@ -11,6 +12,7 @@
 //! Invariant: a missing library is an error with its remedy, never a panic. Kernels touch device memory alone, so a wrong
 //! kernel is a fault that the next call reports and never harms this process's memory.
 
+mod blas;
 mod cache;
 mod driver;
 mod gpu;
@@ -21,6 +23,7 @@ mod nvrtc;
 mod report;
 mod tensor_map;
 
+pub use blas::{Blas, Gemm, Matrix, Operands, Product};
 pub use gpu::{Gpu, GpuInfo, Kernel, Module, Params};
 pub use graph::{Event, Graph};
 pub use library::add_folder;

@@ -1,7 +1,13 @@
 //! What PPO's kernels are compiled for, and their text.
 
+use super::fused::{CollectArgs, EvaluateArgs, LEARN_WARPS, LearnArgs, PrepareArgs};
 use super::*;
 use std::fmt::Write as _;
+
+/// Most numbers of an observation and of an action.
+const MOST: usize = 7;
+/// Envs from which on a warp of `collect` takes two tiles.
+const MANY_ENVS: usize = 32_768;
 
 /// What the kernels are compiled for.
 #[derive(Clone, Debug)]
@@ -23,6 +29,8 @@ pub enum Part {
     Collecting = 1,
     /// Learning.
     Learning = 2,
+    /// All that surrounds a network which is run layer by layer.
+    Wide = 3,
 }
 
 impl Shape {
@@ -173,6 +181,7 @@ impl Shape {
         };
         let _ = writeln!(text, "#define PASSES {passes}");
         text.push_str(include_str!("../normalise.cu"));
+        text.push_str(include_str!("../rollout.cu"));
         text.push_str(include_str!("../network.cu"));
         text.push_str(product);
         text.push_str(include_str!("../collect.cu"));

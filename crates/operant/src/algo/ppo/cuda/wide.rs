@@ -1,0 +1,445 @@
+//! Networks of any width and depth: layers by `nn::cuda`, what surrounds them by the kernels of `wide.cu`.
+//!
+//! The first iteration launches kernel by kernel, which loads all code; the second is recorded as two graphs, of collecting and of
+//! learning, which run from then on. What differs between iterations lies in the GPU's memory.
+
+use super::*;
+use crate::device::cuda::Graph;
+use crate::nn::cuda::{Adam, Layout, Mlp, NUMBERS, Pass, Sums, Workspace, layers_source, operands_of, pitch_of};
+use std::fmt::Write as _;
+
+/// Threads of a block.
+const THREADS: usize = 128;
+/// Most logits, or numbers of an action.
+const MOST_OUTPUTS: usize = 64;
+/// Samples that go through the networks at once: what lies between layers then stays in the GPU's cache.
+const CHUNK: usize = 8192;
+/// Words of `Now` before its orders.
+const NOW_WORDS: usize = 12;
+
+/// What the kernels are compiled for.
+#[derive(Clone, Debug)]
+pub(super) struct WideShape {
+    obs: usize,
+    outputs: usize,
+    continuous: bool,
+    activation: Act,
+    precision: Precision,
+}
+
+impl WideShape {
+    /// The shape of a network for an env, or what of it has no kernel.
+    pub(super) fn new(architecture: &Architecture, spec: &Spec, precision: Precision) -> Result<Self, String> {
+        let Architecture::ActorCritic { inputs, hidden, actions, activation, continuous, memory, image } = architecture
+        else {
+            return Err("a network that is not an actor and a critic".into());
+        };
+        if memory.is_some() {
+            return Err("network.memory (op recurrent)".into());
+        }
+        if image.is_some() {
+            return Err("network.encoder = conv (op conv2d)".into());
+        }
+        layers_source(operands_of(precision).map_err(|error| error.to_string())?, *activation)
+            .map_err(|error| format!("network.activation: {error},"))?;
+        if spec.masked {
+            return Err("a mask of actions".into());
+        }
+        if !continuous && spec.action.dims() != 1 {
+            return Err(format!("an action of {} choices at a time", spec.action.dims()));
+        }
+        if *actions > MOST_OUTPUTS {
+            return Err(format!("an action of {actions} numbers or choices, more than {MOST_OUTPUTS},"));
+        }
+        if hidden.len() > 15 {
+            return Err(format!("network.hidden of {} layers, more than 15,", hidden.len()));
+        }
+        Ok(Self { obs: *inputs, outputs: *actions, continuous: *continuous, activation: *activation, precision })
+    }
+
+    /// Where parameters lie.
+    pub(super) fn layout(&self, params: &Params) -> Result<Layout> {
+        Layout::new(params, &["actor", "critic"], if self.continuous { &["log_std"] } else { &[] })
+    }
+
+    /// Episodes of an env that may be truncated in one rollout.
+    fn slots(time_limit: Option<u32>, steps: usize) -> usize {
+        time_limit.map_or(0, |limit| steps.div_ceil((limit as usize).max(1)))
+    }
+
+    /// The kernels' text, behind that of the env's.
+    pub(super) fn source(&self, env: &str, layout: &Layout, settings: &Settings) -> Result<String> {
+        let mut text = format!("#define FUNCTIONS_ONLY\n{env}");
+        let bf16 = operands_of(self.precision)?.bytes() == 2;
+        let numbers = [
+            ("COLLECTING", 1),
+            ("LEARNING", 2),
+            ("PART", Part::Wide as usize),
+            ("BF16", usize::from(bf16)),
+            ("OUT", self.outputs),
+            ("OUT_PITCH", layout.output_pitch()),
+            ("OBS_PITCH", pitch_of(self.obs)),
+            ("CONTINUOUS", usize::from(self.continuous)),
+            ("ACTOR_BIAS", layout.last_bias(0)),
+            ("CRITIC_BIAS", layout.last_bias(1)),
+            ("LOG_STD", layout.extra("log_std").unwrap_or(0)),
+            ("THREADS", THREADS),
+            ("TOLD", TOLD),
+            ("STATISTICS", STATISTICS),
+            ("MAX_EPOCHS", MAX_EPOCHS),
+            ("ESTIMATE_BYTES", size_of::<EstimateArgs>()),
+            ("TELL_BYTES", size_of::<TellArgs>()),
+            ("MERGE_BYTES", size_of::<normalise::MergeArgs>()),
+            ("NOW_BYTES", 4 * (NOW_WORDS + 12 * MAX_EPOCHS)),
+            ("ACT_BYTES", size_of::<ActArgs>()),
+            ("SETTLE_BYTES", size_of::<SettleArgs>()),
+            ("BATCH_BYTES", size_of::<BatchArgs>()),
+        ];
+        for (name, value) in numbers.into_iter().chain(normalise::defines(settings)) {
+            let _ = writeln!(text, "#define {name} {value}");
+        }
+        // LIMIT is the env's time limit, 0 for none.
+        let _ = writeln!(text, "#define SLOTS (LIMIT > 0 ? ({} + LIMIT - 1) / LIMIT : 0)", settings.num_steps);
+        for part in
+            [include_str!("../normalise.cu"), NUMBERS, include_str!("../rollout.cu"), include_str!("../wide.cu")]
+        {
+            text.push_str(part);
+        }
+        Ok(text)
+    }
+}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct ActArgs {
+    envs: EnvsPointers,
+    rollout: RolloutPointers,
+    finished: FinishedPointers,
+    normaliser: NormaliserPointers,
+    now: DevicePtr,
+    params: DevicePtr,
+    output: DevicePtr,
+    input: DevicePtr,
+    cut_input: DevicePtr,
+    cut_at: DevicePtr,
+    cuts: DevicePtr,
+    seed: u64,
+    t: u32,
+    gamma: f32,
+}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct SettleArgs {
+    rollout: RolloutPointers,
+    params: DevicePtr,
+    output: DevicePtr,
+    cut_at: DevicePtr,
+    envs: u32,
+    steps: u32,
+    gamma: f32,
+    unused: u32,
+}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct BatchArgs {
+    rollout: RolloutPointers,
+    now: DevicePtr,
+    params: DevicePtr,
+    output: DevicePtr,
+    input: DevicePtr,
+    d_output: DevicePtr,
+    scales: DevicePtr,
+    statistics: DevicePtr,
+    by_log_std: DevicePtr,
+    update: u32,
+    minibatches: u32,
+    of_minibatch: u32,
+    first: u32,
+    rows: u32,
+    adds: u32,
+    normalise: u32,
+    clip_value: u32,
+    value: f32,
+    unused: f32,
+}
+
+impl KernelParams for ActArgs {}
+impl KernelParams for SettleArgs {}
+impl KernelParams for BatchArgs {}
+
+/// The networks in the GPU's memory, and the kernels around them.
+pub(super) struct Wide {
+    shape: WideShape,
+    gpu: Arc<Gpu>,
+    mlp: Mlp,
+    workspace: Workspace,
+    acting: Pass,
+    /// For the first chunks of a minibatch, and for the last where it is smaller.
+    learning: Vec<Pass>,
+    observe: Kernel<ActArgs>,
+    act: Kernel<ActArgs>,
+    settle: Kernel<SettleArgs>,
+    scale: Kernel<BatchArgs>,
+    gather: Kernel<BatchArgs>,
+    loss: Kernel<BatchArgs>,
+    /// `Now` of `wide.cu`.
+    now: Buffer<u32>,
+    slots: usize,
+    cut_input: Buffer<u8>,
+    cut_at: Buffer<u32>,
+    cuts: Buffer<u32>,
+    /// `[updates, 2]`
+    scales: Buffer<f32>,
+    statistics: Buffer<f32>,
+    by_log_std: Buffer<f32>,
+    /// Whether kernels have run once, so that their code is loaded.
+    ran: [bool; 2],
+    graphs: [Option<Graph>; 2],
+}
+
+/// Rows of the chunks of a minibatch: as many of the first size as fit, then what is left.
+fn chunks(minibatch: usize, most: usize) -> (usize, usize) {
+    let count = minibatch.div_ceil(most);
+    let rows = (minibatch / TILE).div_ceil(count) * TILE;
+    (rows, minibatch % rows)
+}
+
+impl Wide {
+    /// Compiles the kernels; the module has those that every network shares.
+    pub(super) fn new(
+        envs: &CudaVec,
+        shape: WideShape,
+        params: &Params,
+        settings: &Settings,
+    ) -> Result<(Self, Module)> {
+        let gpu = envs.gpu();
+        let (n, layout) = (envs.num_envs(), shape.layout(params)?);
+        let source = shape.source(&envs.source(), &layout, settings)?;
+        let outputs = layout.output_pitch();
+        // Both compilers at the same time.
+        let (module, mlp) = std::thread::scope(|scope| {
+            let module = scope.spawn(|| gpu.load(&format!("wide-{}", envs.spec().name), &source, Math::Fast));
+            let mlp = Mlp::new(gpu, layout, shape.activation, shape.precision);
+            let died = || Error::Device("a compiler's thread died".into());
+            (module.join().unwrap_or_else(|_| Err(died())), mlp)
+        });
+        let (module, mlp) = (module?, mlp?);
+        envs.prepare()?;
+        let (rows, rest) = chunks(settings.minibatch_size, CHUNK);
+        let mut learning = vec![mlp.pass(rows, true)?];
+        if rest > 0 {
+            learning.push(mlp.pass(rest, true)?);
+        }
+        let slots = WideShape::slots(envs.spec().time_limit, settings.num_steps);
+        let blocks = rows.div_ceil(THREADS);
+        let small = |len, what| Buffer::new(gpu, len, what, "num_envs");
+        let wide = Self {
+            workspace: mlp.workspace(rows.max(n), true, "network.hidden or num_envs")?,
+            acting: mlp.pass(n, false)?,
+            learning,
+            observe: module.kernel("observe")?,
+            act: module.kernel("act")?,
+            settle: module.kernel("settle")?,
+            scale: module.kernel("scale")?,
+            gather: module.kernel("gather")?,
+            loss: module.kernel("loss")?,
+            now: Buffer::new(gpu, NOW_WORDS + 12 * MAX_EPOCHS, "settings", "num_envs")?,
+            slots,
+            cut_input: Buffer::new(
+                gpu,
+                slots * n * pitch_of(shape.obs) * mlp.operand_bytes(),
+                "last observations",
+                "num_envs or ppo.num_steps",
+            )?,
+            cut_at: Buffer::new(gpu, slots * n, "ends of episodes", "num_envs")?,
+            cuts: Buffer::new(gpu, n, "ends of episodes", "num_envs")?,
+            scales: small(2 * MAX_UPDATES, "scales of advantages")?,
+            statistics: small(blocks * STATISTICS, "statistics")?,
+            by_log_std: small(blocks * outputs, "gradients")?,
+            ran: [false; 2],
+            graphs: [None, None],
+            gpu: Arc::clone(gpu),
+            mlp,
+            shape,
+        };
+        Ok((wide, module))
+    }
+
+    /// Tells the GPU what differs in this iteration.
+    fn tell(&self, now: &Now<'_>) -> Result<()> {
+        let settings = now.settings;
+        let adam = Adam {
+            learning_rate: now.learning_rate,
+            beta1: now.beta1,
+            beta2: BETA2,
+            eps: settings.adam_eps as f32,
+            max_norm: settings.max_grad_norm as f32,
+            step: now.adam_step(),
+        };
+        let mut words = [0; NOW_WORDS + 12 * MAX_EPOCHS];
+        words[..6].copy_from_slice(&adam.words());
+        words[6] = now.iteration.wrapping_mul(settings.num_steps as u32);
+        words[7] = now.clip().to_bits();
+        words[8] = now.entropy().to_bits();
+        for (to, from) in words[NOW_WORDS..].chunks_mut(12).zip(now.orders()) {
+            to.copy_from_slice(&from);
+        }
+        self.now.upload(&words)
+    }
+
+    fn launch_collecting(&self, now: &Now<'_>) -> Result<()> {
+        let (n, steps) = (now.num_envs as u32, now.settings.num_steps as u32);
+        let (blocks, threads) = (n.div_ceil(THREADS as u32), THREADS as u32);
+        let (workspace, mlp) = (&self.workspace, &self.mlp);
+        let mut args = ActArgs {
+            envs: now.envs,
+            rollout: now.rollout,
+            finished: now.finished,
+            normaliser: now.normaliser.pointers(),
+            now: self.now.pointer(),
+            params: mlp.params(),
+            output: workspace.output(),
+            input: workspace.input(),
+            cut_input: self.cut_input.pointer(),
+            cut_at: self.cut_at.pointer(),
+            cuts: self.cuts.pointer(),
+            seed: now.seed,
+            t: 0,
+            gamma: now.settings.gamma as f32,
+        };
+        self.observe.launch(blocks, threads, &args)?;
+        for t in 0..steps {
+            mlp.forward(workspace, &self.acting, workspace.input())?;
+            args.t = t;
+            self.act.launch(blocks, threads, &args)?;
+            now.normaliser.merge(1)?;
+        }
+        let mut settle = SettleArgs {
+            rollout: now.rollout,
+            params: mlp.params(),
+            output: workspace.output(),
+            cut_at: DevicePtr::NONE,
+            envs: n,
+            steps,
+            gamma: args.gamma,
+            unused: 0,
+        };
+        mlp.forward(workspace, &self.acting, workspace.input())?;
+        self.settle.launch(blocks, threads, &settle)?;
+        let of_slot = now.num_envs * pitch_of(self.shape.obs) * mlp.operand_bytes();
+        for slot in 0..self.slots {
+            mlp.forward(workspace, &self.acting, self.cut_input.pointer().offset(slot * of_slot))?;
+            settle.cut_at = self.cut_at.pointer().offset(4 * slot * now.num_envs);
+            self.settle.launch(blocks, threads, &settle)?;
+        }
+        Ok(())
+    }
+
+    fn launch_learning(&self, now: &Now<'_>) -> Result<()> {
+        let settings = now.settings;
+        let (workspace, mlp) = (&self.workspace, &self.mlp);
+        let minibatches = now.minibatches() as u32;
+        let updates = settings.update_epochs * minibatches;
+        let mut args = BatchArgs {
+            rollout: now.rollout,
+            now: self.now.pointer(),
+            params: mlp.params(),
+            output: workspace.output(),
+            input: workspace.input(),
+            d_output: workspace.d_output(),
+            scales: self.scales.pointer(),
+            statistics: self.statistics.pointer(),
+            by_log_std: self.by_log_std.pointer(),
+            update: 0,
+            minibatches,
+            of_minibatch: settings.minibatch_size as u32,
+            first: 0,
+            rows: 0,
+            adds: 0,
+            normalise: u32::from(settings.norm_adv),
+            clip_value: u32::from(settings.clip_vloss),
+            value: settings.vf_coef as f32,
+            unused: 0.0,
+        };
+        self.scale.launch(updates, 1024, &args)?;
+        let rows = self.learning[0].rows();
+        let strips = rows.div_ceil(THREADS);
+        let statistics = Sums { from: args.statistics, to: now.report, strips, columns: STATISTICS };
+        let by_log_std = mlp.layout().extra("log_std").map(|place| Sums {
+            from: args.by_log_std,
+            to: mlp.gradients().offset(4 * place),
+            strips,
+            columns: mlp.layout().output_pitch(),
+        });
+        let besides: Vec<Sums> = by_log_std.into_iter().chain([statistics]).collect();
+        for update in 0..updates {
+            args.update = update;
+            args.first = 0;
+            while args.first < args.of_minibatch {
+                let left = (args.of_minibatch - args.first) as usize;
+                let pass = if left >= rows { &self.learning[0] } else { &self.learning[1] };
+                (args.rows, args.adds) = (pass.rows() as u32, u32::from(args.first > 0));
+                let groups = pass.rows() * pitch_of(self.shape.obs) / 8;
+                self.gather.launch(groups.div_ceil(THREADS) as u32, THREADS as u32, &args)?;
+                mlp.forward(workspace, pass, workspace.input())?;
+                self.loss.launch(pass.rows().div_ceil(THREADS) as u32, THREADS as u32, &args)?;
+                mlp.backward(workspace, pass, workspace.input(), args.first > 0)?;
+                args.first += args.rows;
+            }
+            mlp.step(workspace, rows, &besides, self.now.pointer(), now.report.offset(4 * 6), update)?;
+        }
+        Ok(())
+    }
+
+    /// Launches a half of the iteration: kernel by kernel the first time, then as a graph.
+    fn launch(&mut self, half: usize, queue: impl Fn(&Self) -> Result<()>) -> Result<()> {
+        if !self.ran[half] {
+            self.ran[half] = true;
+            return queue(self);
+        }
+        if self.graphs[half].is_none() {
+            self.graphs[half] = Some(Graph::record(&self.gpu, || queue(self))?);
+        }
+        self.graphs[half].as_ref().map_or(Ok(()), Graph::launch)
+    }
+}
+
+impl Learner for Wide {
+    fn send(&mut self, params: &[f32], moments: [&[f32]; 2]) -> Result<()> {
+        self.mlp.send(params, moments)
+    }
+
+    fn fetch_params(&self, to: &mut [f32]) -> Result<()> {
+        self.mlp.fetch_params(to)
+    }
+
+    fn fetch_moments(&self, to: [&mut [f32]; 2]) -> Result<()> {
+        self.mlp.fetch_moments(to)
+    }
+
+    fn collect(&mut self, now: &Now<'_>) -> Result<()> {
+        self.tell(now)?;
+        self.launch(0, |wide| wide.launch_collecting(now))
+    }
+
+    fn learn(&mut self, now: &Now<'_>) -> Result<()> {
+        self.launch(1, |wide| wide.launch_learning(now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_cover_a_minibatch_in_tiles() {
+        for minibatch in [16, 48, 8192, 8208, 16_400, 65_536, 1_000_000 / 16 * 16] {
+            let (rows, rest) = chunks(minibatch, CHUNK);
+            assert!(rows <= CHUNK && rows.is_multiple_of(TILE) && rest < rows, "{minibatch}: {rows} {rest}");
+            assert!(rest.is_multiple_of(TILE) && minibatch / rows * rows + rest == minibatch);
+        }
+        assert_eq!(chunks(65_536, 8192), (8192, 0));
+    }
+}

@@ -1,0 +1,17 @@
+//! Networks on a GPU: stacks of linear layers with an activation between them, by cuBLASLt and the kernels of `layers.cu`.
+//!
+//! - `layout`: where parameters lie on the GPU, and how they come there from [`Params`](super::Params)
+//! - `layers`: the kernels around matrix products
+//! - `mlp`: forward, backward and Adam over buffers made once
+//!
+//! Several networks of the same hidden sizes (a policy and its value) go side by side as one. Sums have a fixed order: the same
+//! numbers give the same bits on the same GPU.
+
+mod layers;
+mod layout;
+mod mlp;
+
+pub use layers::{Adam, Layers, NUMBERS, layers_source};
+pub use layout::{Layout, pitch_of};
+pub(crate) use mlp::operands_of;
+pub use mlp::{Mlp, Pass, Sums, Workspace};
