@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Folder of the run.
+    /// Folder of the run; of backgammon's value networks a .safetensors file too.
     run: PathBuf,
     /// Episodes to play [default: 100].
     #[arg(long, value_parser = count::<usize>, allow_negative_numbers = true)]
@@ -53,6 +53,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         return Err(Failure::Usage("--render writes a GIF: name a file that ends in .gif".into()));
     }
     let on_gpu = Device::gpu_index(&args.device)?.is_some();
+    if args.run.is_file() {
+        return backgammon::judge_file(&args.matches, &args.run, args.seed, args.json);
+    }
     // A folder, or the name of one below runs/.
     let below = Path::new("runs").join(&args.run);
     let run = if args.run.exists() || !below.exists() { &args.run } else { &below };
@@ -91,13 +94,20 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             return Err(Failure::Usage(format!("{word} is for puzzles; {} learned a game", run.display())));
         }
     }
-    if let Some(bytes) = parts.get(backgammon::PART) {
-        let of = backgammon::Of { run: run.display().to_string(), checkpoint: &name, seed: args.seed, json: args.json };
-        return backgammon::judge(&args.matches, bytes, &of);
+    let (shown, learned) = (run.display().to_string(), parts.contains_key("network.safetensors"));
+    if parts.contains_key(backgammon::PART) || learned && config.env == "backgammon" {
+        let of = backgammon::Of { run: shown, checkpoint: &name, seed: args.seed, json: args.json };
+        return backgammon::judge(&args.matches, &parts, &of);
     }
-    if let Some(network) = parts.get("network.safetensors") {
-        let run = run.display().to_string();
-        let of = versus::Of { run, checkpoint: &name, config: &config, network, seed: args.seed, json: args.json };
+    if learned {
+        let of = versus::Of {
+            run: shown,
+            checkpoint: &name,
+            env: &config.env,
+            parts: &parts,
+            seed: args.seed,
+            json: args.json,
+        };
         return versus::run(&args.matches, &of);
     }
     args.matches.refuse(&[], &format!("{} learned no game for two", run.display()))?;

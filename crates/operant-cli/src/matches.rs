@@ -11,13 +11,13 @@ pub(crate) struct MatchArgs {
     /// Games: how many are played.
     #[arg(long, value_name = "N", value_parser = count::<usize>, allow_negative_numbers = true)]
     pub(crate) games: Option<usize>,
-    /// alphazero: simulations per decision [default: those that it was trained with].
+    /// Simulations per decision [default: alphazero: those that it was trained with; td: none, it looks --plies ahead].
     #[arg(long, value_name = "S", value_parser = count::<usize>, allow_negative_numbers = true)]
     pub(crate) simulations: Option<usize>,
     /// connect4 against its solver: random moves of openings, an even number [default: 8].
     #[arg(long, value_name = "MOVES", value_parser = count::<usize>, allow_negative_numbers = true)]
     pub(crate) opening: Option<usize>,
-    /// td: play against itself and have gnubg analyse the games: error per decision times 500.
+    /// Backgammon: play against itself and have gnubg analyse the games: error per decision times 500.
     #[arg(long, conflicts_with = "against")]
     pub(crate) error_rate: bool,
     /// td: rolls that are looked ahead, 1 or 2 [default: 1].
@@ -26,9 +26,12 @@ pub(crate) struct MatchArgs {
     /// td: exact endings, from operant backgammon table.
     #[arg(long, value_name = "FILE")]
     pub(crate) table: Option<PathBuf>,
-    /// td: write the games as a .mat file.
+    /// Backgammon: write the games as a .mat file.
     #[arg(long, value_name = "FILE")]
     pub(crate) mat: Option<PathBuf>,
+    /// Backgammon: write the games as an .sgf file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) sgf: Option<PathBuf>,
 }
 
 impl MatchArgs {
@@ -37,12 +40,13 @@ impl MatchArgs {
         let words = [
             ("--against", self.against.is_some(), "runs that learned a game"),
             ("--games", self.games.is_some(), "runs that learned a game"),
-            ("--simulations", self.simulations.is_some(), "runs of alphazero"),
+            ("--simulations", self.simulations.is_some(), "runs that learned a game"),
             ("--opening", self.opening.is_some(), "connect4 against its solver"),
-            ("--error-rate", self.error_rate, "runs of td on backgammon"),
+            ("--error-rate", self.error_rate, "runs that learned backgammon"),
             ("--plies", self.plies.is_some(), "runs of td on backgammon"),
             ("--table", self.table.is_some(), "runs of td on backgammon"),
-            ("--mat", self.mat.is_some(), "runs of td on backgammon"),
+            ("--mat", self.mat.is_some(), "runs that learned backgammon"),
+            ("--sgf", self.sgf.is_some(), "runs that learned backgammon"),
         ];
         match words.iter().find(|(word, given, _)| *given && !all_but.contains(word)) {
             Some((word, _, what)) => Err(Failure::Usage(format!("{word} is for {what}; {why}"))),

@@ -2,15 +2,14 @@
 
 use crate::matches::MatchArgs;
 use crate::output::{Failure, print};
-use operant::algo::alphazero;
-use operant::env::backgammon::Backgammon;
+use operant::algo::{Parts, alphazero};
 use operant::env::connect4::Connect4;
 use operant::env::game::Game;
 use operant::env::twenty48::{POINTS, Twenty48};
 use operant::nn::Options;
 use operant::run::{Checkpoints, Config};
 use operant::search::mcts;
-use operant::search::versus::{Pairing, Perfect, Player, Random, Searcher, from_start, play, won_openings};
+use operant::search::versus::{Pairing, Perfect, Player, Random, Searcher, between, from_start, won_openings};
 use serde_json::json;
 use std::path::Path;
 use std::time::Instant;
@@ -19,8 +18,8 @@ use std::time::Instant;
 pub(crate) struct Of<'a> {
     pub(crate) run: String,
     pub(crate) checkpoint: &'a str,
-    pub(crate) config: &'a Config,
-    pub(crate) network: &'a [u8],
+    pub(crate) env: &'a str,
+    pub(crate) parts: &'a Parts,
     pub(crate) seed: u64,
     pub(crate) json: bool,
 }
@@ -40,7 +39,7 @@ pub(crate) fn run(args: &MatchArgs, of: &Of<'_>) -> Result<(), Failure> {
     if let Some(moves) = args.opening.filter(|moves| !(2..=20).contains(moves) || moves % 2 == 1) {
         return Err(Failure::Usage(format!("--opening {moves}: wanted an even number from 2 to 20")));
     }
-    match of.config.env.as_str() {
+    match of.env {
         Connect4::NAME => versus::<Connect4>(args, of, |args, of| {
             let mut perfect = Perfect::default();
             let (games, moves) = (args.games.unwrap_or(GAMES), args.opening.unwrap_or(8));
@@ -48,19 +47,23 @@ pub(crate) fn run(args: &MatchArgs, of: &Of<'_>) -> Result<(), Failure> {
             Some((Box::new(perfect), openings))
         }),
         Twenty48::NAME => versus::<Twenty48>(args, of, |_, _| None),
-        Backgammon::NAME => versus::<Backgammon>(args, of, |_, _| None),
-        other => Err(Failure::Run(format!("a network for {other}: wanted connect4, 2048 or backgammon"))),
+        other => Err(Failure::Run(format!("a network for {other}: wanted connect4 or 2048"))),
     }
 }
 
 /// An opponent and the games against it.
 type Match<G> = (Box<dyn Player<G>>, Vec<Pairing<G>>);
 
-fn settings(config: &Config, args: &MatchArgs) -> Result<mcts::Settings, Failure> {
+/// The search of a run of alphazero.
+pub(crate) fn searcher<G: Game>(name: &str, parts: &Parts, args: &MatchArgs) -> operant::Result<Searcher<G>> {
+    let text = operant::algo::part(parts, "run.toml")?;
+    let config = Config::from_text(&String::from_utf8_lossy(text), "run.toml")?;
     let own = alphazero::read(&config.own)?;
     let simulations = args.simulations.unwrap_or(own.search.simulations);
     let leaves = own.search.leaves.min((simulations / 8).max(1));
-    Ok(mcts::Settings { simulations, leaves, noise: 0.0, ..own.search })
+    let settings = mcts::Settings { simulations, leaves, noise: 0.0, ..own.search };
+    let options = Options { precision: config.precision()?, ..Options::default() };
+    Searcher::new(name, operant::algo::part(parts, "network.safetensors")?, &settings, &options)
 }
 
 fn versus<G: Game>(
@@ -69,9 +72,7 @@ fn versus<G: Game>(
     perfect: impl FnOnce(&MatchArgs, &Of<'_>) -> Option<Match<G>>,
 ) -> Result<(), Failure> {
     let failed = |error: operant::Error| Failure::Run(error.to_string());
-    let own = settings(of.config, args)?;
-    let options = Options { precision: of.config.precision().map_err(failed)?, ..Options::default() };
-    let mut searcher = Searcher::<G>::new(of.network, &own, &options)?;
+    let mut own = searcher::<G>("operant", of.parts, args)?;
     let against = args.against.as_deref().unwrap_or(if G::PLAYERS == 1 { "nobody" } else { "random" });
     let games = args.games.unwrap_or(GAMES);
     let (mut opponent, pairings): Match<G> = match against {
@@ -81,7 +82,7 @@ fn versus<G: Game>(
                 G::NAME
             )));
         }
-        "random" | "nobody" => (Box::new(Random::default()), from_start::<G>(games, of.seed)),
+        "random" | "nobody" => (Box::new(Random), from_start::<G>(games)),
         "solver" => perfect(args, of)
             .ok_or_else(|| Failure::Usage(format!("--against solver: {} has none; wanted random or a run", G::NAME)))?,
         run => {
@@ -93,11 +94,7 @@ fn versus<G: Game>(
                 Failure::Usage(format!("--against {run}: wanted random, solver or a run of alphazero ({error})"))
             })?;
             let parts = checkpoints.load(&name).map_err(failed)?;
-            let text = operant::algo::part(&parts, "run.toml").map_err(failed)?;
-            let config = Config::from_text(&String::from_utf8_lossy(text), "run.toml").map_err(failed)?;
-            let network = operant::algo::part(&parts, "network.safetensors").map_err(failed)?;
-            let other = Searcher::<G>::new(network, &settings(&config, args)?, &options).map_err(failed)?;
-            (Box::new(other), from_start::<G>(games, of.seed))
+            (Box::new(searcher::<G>(run, &parts, args)?), from_start::<G>(games))
         }
     };
     if pairings.len() < games {
@@ -108,22 +105,22 @@ fn versus<G: Game>(
         )));
     }
     let begun = Instant::now();
-    let results = play(&mut searcher, opponent.as_mut(), &pairings, of.seed);
+    let results = between(&mut own, opponent.as_mut(), &pairings, of.seed)?;
     let seconds = begun.elapsed().as_secs_f64();
     let played = results.len() as f64;
     let unit = if G::NAME == Twenty48::NAME { f64::from(POINTS) } else { 1.0 };
-    let points: Vec<f64> = results.iter().map(|(points, _)| f64::from(*points) * unit).collect();
+    let points: Vec<f64> = results.iter().map(|played| f64::from(played.points) * unit).collect();
     let mean = points.iter().sum::<f64>() / played;
     let spread = points.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (played - 1.0).max(1.0);
     // One game has no spread.
     let error = if played > 1.0 { (spread / played).sqrt() } else { f64::NAN };
     let share = |fits: fn(f64) -> bool| points.iter().filter(|x| fits(**x)).count() as f64 / played;
     let (won, drawn, lost) = (share(|x| x > 0.0), share(|x| x == 0.0), share(|x| x < 0.0));
-    let moves = results.iter().map(|(_, moves)| f64::from(*moves)).sum::<f64>() / played;
+    let moves = results.iter().map(|played| played.turns.len() as f64).sum::<f64>() / played;
     if of.json {
         let object = json!({
             "run": of.run, "checkpoint": of.checkpoint, "game": G::NAME, "against": against, "games": results.len(),
-            "simulations": own.simulations, "seed": of.seed, "mean_points": mean, "standard_error": error,
+            "simulations": own.simulations(), "seed": of.seed, "mean_points": mean, "standard_error": error,
             "won": won, "drawn": drawn, "lost": lost, "mean_moves": moves, "seconds": seconds,
         });
         return print(&format!("{object}\n"));
@@ -137,7 +134,7 @@ fn versus<G: Game>(
         "{outcome}points {mean:.3} ± {error:.3} (standard error) over {} games{whom}, {moves:.1} moves each\n\
          {} simulations per decision, seed {}, {seconds:.1} s, checkpoint {}\n",
         results.len(),
-        own.simulations,
+        own.simulations(),
         of.seed,
         of.checkpoint
     ))

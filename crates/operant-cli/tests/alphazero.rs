@@ -91,9 +91,12 @@ fn searches_are_measured() {
         assert_eq!((report["game"].as_str(), report["allocs_per_game"].as_f64()), (Some(game), Some(0.0)));
     }
     let words = ["bench", "selfplay", "connect4", "--simulations", "16", "--leaves", "2", "--games", "16"];
-    let report = json(&[&words[..], &["--blocks", "1", "--seconds", "0.5", "--json"]].concat());
+    let report = json(&[&words[..], &["--blocks", "1", "--count", "20", "--json"]].concat());
     assert!(
         report["games_per_cpu_min"].as_f64().unwrap() > 0.0 && report["evals_per_decision"].as_f64().unwrap() <= 17.0
     );
+    // After the warm-up nothing is allocated, and every game that is counted came to its end.
+    assert!(report["games_counted"].as_f64().unwrap() >= 20.0 && report["allocs_per_game"] == 0.0, "{report}");
+    assert!((7.0..=42.0).contains(&report["moves_per_game"].as_f64().unwrap()), "{report}");
     assert!(failure(&["bench", "search", "--simulations", "8", "--leaves", "8"], 2).contains("an eighth of 8"));
 }

@@ -66,10 +66,24 @@ fn games_against_others_are_scored_and_repeat() {
     assert!(report["gammons_won"].as_f64().unwrap() >= report["backgammons_won"].as_f64().unwrap());
     let again = json(&words);
     assert_eq!(again["points_per_game"], report["points_per_game"]);
-    let shown = text(&["eval", run(), "--against", "rules", "--games", "4", "--mat", "games.mat"]);
+    let words = ["eval", run(), "--against", "rules", "--games", "4", "--mat", "games.mat", "--sgf", "games.sgf"];
+    let shown = text(&words);
     assert!(shown.contains("operant against rules:") && shown.contains("points per game"), "{shown}");
     assert!(std::fs::read_to_string(folder().join("games.mat")).unwrap().contains(" Game 4\n"));
     // Against itself nobody is ahead: each two games have the same dice, and it plays them alike.
+    let sgf = std::fs::read_to_string(folder().join("games.sgf")).unwrap();
+    assert_eq!(sgf.matches("(;FF[4]GM[6]").count(), 4);
+    // The games that were written, gone through with the same values: it never gave anything away, the other did.
+    let found = json(&["analyse", "backgammon", "--match", "games.mat", "--model", run(), "--json"]);
+    assert_eq!(found["games"], 4);
+    assert!(found["error_rate"][0].as_f64().unwrap() < 1e-6 && found["error_rate"][1].as_f64().unwrap() > 1.0);
+    let shown = text(&["analyse", "backgammon", "--match", "games.mat", "--model", run()]);
+    assert!(shown.contains("player 2: error rate") && shown.contains(", best "), "{shown}");
+    // The same networks, searched.
+    let words = ["eval", run(), "--against", "random", "--games", "4", "--simulations", "16", "--json"];
+    assert_eq!(json(&words)["player"], "operant, 16 simulations");
+    let (code, message) = failure(&["eval", run(), "--simulations", "16", "--plies", "2"]);
+    assert!(code == 2 && message.contains("one way to look ahead"), "{message}");
     let itself = json(&["eval", run(), "--against", run(), "--games", "20", "--json"]);
     assert_eq!(itself["points_per_game"], 0.0);
     let (code, message) = failure(&["eval", run(), "--against", "randm"]);
@@ -165,4 +179,14 @@ fn without_gnubg_the_message_says_how_to_get_it() {
         .unwrap();
     let message = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.code() == Some(1) && message.contains("apt-get install gnubg gnubg-data"), "{message}");
+}
+
+/// A match ID's dice are those of `--dice`.
+#[test]
+fn match_ids_bring_their_dice() {
+    let with = json(&["analyse", "backgammon", "--position", "4HPwATDgc/ABMA:cImlAAAAAAAE", "--json"]);
+    let plain = json(&["analyse", "backgammon", "--position", "4HPwATDgc/ABMA", "--dice", "3", "1", "--json"]);
+    assert_eq!((&with["plays"], &with["dice"]), (&plain["plays"], &plain["dice"]));
+    let (code, message) = failure(&["analyse", "backgammon", "--position", "4HPwATDgc/ABMA:cIml"]);
+    assert!(code == 2 && message.contains("match id"), "{message}");
 }

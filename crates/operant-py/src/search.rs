@@ -225,7 +225,10 @@ impl<G: Game> Evaluator<G> for Function<'_> {
             self.values.resize(states.len(), 0.0);
             self.logits.clear();
         }
-        Answer { values: &self.values, logits: &self.logits }
+        match self.logits[..] {
+            [] => Answer::values(&self.values),
+            _ => Answer::outputs(&self.values, &self.logits),
+        }
     }
 }
 

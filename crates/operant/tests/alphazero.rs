@@ -9,7 +9,7 @@ use operant::nn::Options;
 use operant::run::{Config, build_algorithm, build_env, build_pool};
 use operant::search::connect4_solver::Solver;
 use operant::search::mcts;
-use operant::search::versus::{Perfect, Player, Random, Searcher, from_start, play, won_openings};
+use operant::search::versus::{Perfect, Player, Random, Searcher, between, from_start, won_openings};
 
 fn build(env: &str, words: &[&str]) -> Result<Box<dyn Algorithm>> {
     let mut over = Table::new();
@@ -27,9 +27,9 @@ fn value(algorithm: &dyn Algorithm, report: &Report, name: &str) -> f64 {
 fn against_random(algorithm: &dyn Algorithm, games: usize) -> f32 {
     let network = &algorithm.save().unwrap()["network.safetensors"];
     let settings = mcts::Settings { simulations: 16, ..mcts::Settings::default() };
-    let mut searcher = Searcher::<Connect4>::new(network, &settings, &Options::default()).unwrap();
-    let results = play(&mut searcher, &mut Random::default(), &from_start::<Connect4>(games, 5), 5);
-    results.iter().map(|(points, _)| points).sum::<f32>() / games as f32
+    let mut searcher = Searcher::<Connect4>::new("trained", network, &settings, &Options::default()).unwrap();
+    let results = between(&mut searcher, &mut Random, &from_start::<Connect4>(games), 5).unwrap();
+    results.iter().map(|played| played.points).sum::<f32>() / games as f32
 }
 
 #[test]
@@ -170,9 +170,43 @@ fn perfect_play_wins_what_is_won() {
     let mut perfect = Perfect::default();
     let openings = won_openings(6, 16, 1, &mut perfect.solver);
     assert!(openings.len() == 6 && openings.iter().all(|opening| opening.state.stones() == 16));
-    let results = play::<Connect4>(&mut perfect, &mut Random::default(), &openings, 2);
-    assert!(results.iter().all(|(points, _)| *points == 1.0));
+    let results = between::<Connect4>(&mut perfect, &mut Random, &openings, 2).unwrap();
+    assert!(results.iter().all(|played| played.points == 1.0));
     let mut out = Vec::new();
-    perfect.choose(&[Board::from_moves("112233").unwrap()], &[HostRng::new(0, 0, 0, 0)], &mut out);
+    perfect.choose(&[Board::from_moves("112233").unwrap()], &[HostRng::new(0, 0, 0, 0)], &mut out).unwrap();
     assert_eq!(out, [3]);
+}
+
+/// Replay by surprise draws other positions than even replay does: those whose values searches moved most.
+#[test]
+fn prioritised_replay_is_not_even() {
+    let surprise = |priority: &str| {
+        let words = [
+            "threads=1",
+            "num_envs=32",
+            "network.hidden=[32]",
+            "alphazero.search.simulations=32",
+            "alphazero.search.leaves=2",
+            "alphazero.learning_starts=500",
+            "alphazero.batch_size=128",
+            priority,
+        ];
+        let mut algorithm = build("connect4", &words).unwrap();
+        let mut report = Report::new(algorithm.metrics().len());
+        let (mut sum, mut count) = (0.0, 0.0);
+        for _ in 0..12 {
+            report.begin();
+            algorithm.iterate(&mut report);
+            if value(&*algorithm, &report, "updates") > 0.0 {
+                sum += value(&*algorithm, &report, "surprise");
+                count += 1.0;
+            }
+        }
+        sum / count
+    };
+    let [even, half, all] = ["0.0", "0.5", "1.0"].map(|share| surprise(&format!("alphazero.priority={share}")));
+    assert!((even - 1.0).abs() < 0.05, "{even}");
+    // Drawn in proportion to x, the mean of x is E[x²]/E[x]², which is above 1 unless all are alike.
+    assert!(half > 1.1 && all > half + 0.1, "{even} {half} {all}");
+    assert!(build("connect4", &["alphazero.priority=1.5"]).is_err());
 }

@@ -1,7 +1,7 @@
 //! Backgammon against a twin that follows the rules' words on plain arrays, GNU Backgammon's IDs, and what is known of random games.
 
 use operant::env::backgammon::{
-    BAR, CHECKERS, OBSERVATION, Play, Plays, Points, Position, ROLLS, Side, chances, observe,
+    BAR, CHECKERS, MatchId, OBSERVATION, Play, Plays, Points, Position, ROLLS, Side, chances, observe,
 };
 use std::collections::BTreeSet;
 
@@ -272,4 +272,24 @@ fn chances_add_up_and_observations_count_checkers() {
     let side = 2.0 * (1.0 + 1.0 + 1.0 + 1.0) + 3.0 + 2.0;
     assert_eq!(out.iter().sum::<f32>(), 2.0 * side);
     assert_eq!(out[4 * 5..][..4], [1.0, 1.0, 1.0, 1.0]);
+}
+
+/// IDs that GNU Backgammon 1.07 showed: the first roll 31 of a match to 5; a cube of 4 that player 1 owns, with 55 rolled in a money session; 4 to 2 in the
+/// Crawford game of a match to 5.
+#[test]
+fn match_ids_are_gnu_backgammons() {
+    let first = MatchId::from_id("cImlAAAAAAAE").unwrap();
+    assert_eq!((first.cube, first.owner, first.on_roll, first.turn), (1, None, 1, 1));
+    assert_eq!((first.dice, first.length, first.scores, first.crawford), (Some([3, 1]), 5, [0, 0], false));
+    let cube = MatchId::from_id("UokWAAAAAAAA").unwrap();
+    assert_eq!((cube.cube, cube.owner, cube.dice, cube.length), (4, Some(1), Some([5, 5]), 0));
+    let crawford = MatchId::from_id("8AmlAEAAEAAE").unwrap();
+    assert_eq!((crawford.crawford, crawford.length, crawford.scores), (true, 5, [4, 2]));
+    for id in ["cImlAAAAAAAE", "UokWAAAAAAAA", "8AmlAEAAEAAE", "cAngAAAAAAAE", "MIHlAAAAAAAE"] {
+        assert_eq!(MatchId::from_id(id).unwrap().id(), id);
+    }
+    for (id, what) in [("cIml", "4 characters"), ("cIml!AAAAAAE", "'!' is no digit"), ("////////////", "no roll has")] {
+        let message = MatchId::from_id(id).unwrap_err().to_string();
+        assert!(message.contains(what), "{message}");
+    }
 }

@@ -1,16 +1,18 @@
 //! What networks see of backgammon, exact endings, players that look ahead, records of games.
 
 use operant::env::backgammon::{
-    BAR, Bearoff, CHECKERS, CONTACT_INPUTS, Outcome, Play, Plays, Points, Position, RACE_INPUTS, ROLLS, Side, chances,
-    contact_inputs, from_mat, race_inputs, roll, to_mat,
+    BAR, Backgammon, Bearoff, CHECKERS, CONTACT_INPUTS, Outcome, Play, Plays, Points, Position, RACE_INPUTS, ROLLS,
+    Side, State, chances, contact_inputs, ending, from_mat, race_inputs, roll, to_mat, to_sgf,
 };
+use operant::env::game::Game;
 use operant::lanes::Backend;
 use operant::lanes::rng::HostRng;
 use operant::nn::{Act, Options};
 use operant::search::backgammon::{
-    BackgammonFile, BackgammonNet, ByValue, Depth, Evaluator, Kind, Player, Random, RuleOfThumb, Score, Setup, contest,
-    play_game,
+    BackgammonFile, BackgammonNet, ByValue, Depth, Evaluator, Kind, Leaves, RuleOfThumb, Score, alone, contest,
 };
+use operant::search::mcts::{ChanceMode, Mcts, Settings};
+use operant::search::versus::Random;
 use std::sync::OnceLock;
 
 /// Positions of games of random plays.
@@ -242,15 +244,20 @@ fn endings_are_exact() {
 
 #[test]
 fn one_side_alone_needs_its_rolls() {
-    let rolls = |side| table().rolls(side).expect("at home");
-    assert_eq!(rolls(side(&[]))[0], 1.0);
-    assert_eq!(rolls(side(&[(1, 1)]))[1], 1.0);
-    // Four checkers on the first point: one roll with a double, else two.
-    let four = rolls(side(&[(1, 4)]));
-    assert!((four[1] - 1.0 / 6.0).abs() < 1e-6 && (four[2] - 5.0 / 6.0).abs() < 1e-6);
-    for side in [side(&[(6, 15)]), side(&[(1, 3), (4, 5), (6, 7)])] {
-        let sum: f32 = rolls(side).iter().sum();
-        assert!((sum - 1.0).abs() < 1e-5, "{sum}");
+    // Checkers on the first point alone: a double takes four of them off, another roll two.
+    fn needed(checkers: i32, rolls: usize) -> f32 {
+        match (checkers <= 0, rolls) {
+            (true, rolls) => f32::from(u8::from(rolls == 0)),
+            (false, 0) => 0.0,
+            _ => needed(checkers - 4, rolls - 1) / 6.0 + needed(checkers - 2, rolls - 1) * 5.0 / 6.0,
+        }
+    }
+    for (mine, theirs) in [(7, 7), (8, 7), (9, 14), (14, 13)] {
+        let later = |rolls: usize| (rolls..20).map(|rolls| needed(theirs, rolls)).sum::<f32>();
+        let wanted: f32 = (0..20).map(|rolls| needed(mine, rolls) * later(rolls)).sum();
+        let position = Position { mover: side(&[(1, mine as u8)]), other: side(&[(1, theirs as u8)]) };
+        let win = table().outcome(position).expect("both at home, both with checkers off").win;
+        assert!((win - wanted).abs() < 1e-4, "{mine} and {theirs} checkers: {win}, {wanted}");
     }
     // Against the exact table: the race that does not look at the opponent loses little.
     let seven = Position { mover: side(&[(2, 3), (5, 4)]), other: side(&[(1, 2), (6, 4)]) };
@@ -368,9 +375,68 @@ fn a_perfect_evaluator_plays_endings_as_the_table_does() {
     }
 }
 
+/// The networks as evaluator of a tree: a decision is worth its best play's value, plays that are worth more have larger priors, for either
+/// player; with exact chance and all plays tried a search two rolls deep is the player that looks two rolls ahead; endings come from the table.
+#[test]
+fn value_networks_are_searched_without_a_policy() {
+    let (_, evaluator) = small();
+    for (i, position) in positions(17, 400).into_iter().enumerate().step_by(80) {
+        let state = State { position, dice: ROLLS[i % 21], player: (i / 80 % 2) as u8, first: false };
+        let mut plays = Plays::default();
+        plays.find(position, state.dice);
+        let mut one = ByValue::new("one", evaluator.fork(), Depth::One);
+        let judged = one.judge(position, &plays);
+        let sign = if state.player == 0 { 1.0 } else { -1.0 };
+        let mut mcts = Mcts::<Backgammon>::new(&Settings { simulations: 1, ..Settings::default() }).unwrap();
+        mcts.begin(state, HostRng::new(1, 0, 0, 0));
+        mcts.search(&mut Leaves::new(evaluator.fork()), &mut Vec::new());
+        let tree = mcts.tree();
+        assert!((tree.values[0] * sign - judged[0].outcome.equity()).abs() < 1e-5);
+        let prior = &tree.prior[tree.edges_of(0)];
+        assert!(judged.windows(2).all(|pair| prior[pair[0].play] >= prior[pair[1].play]));
+        if plays.len() == 1 {
+            continue;
+        }
+        let settings = Settings {
+            simulations: 2 * plays.len(),
+            chance: ChanceMode::Exact,
+            c_puct: 1e3,
+            fpu_reduction: 0.0,
+            ..Settings::default()
+        };
+        let mut mcts = Mcts::<Backgammon>::new(&settings).unwrap();
+        mcts.begin(state, HostRng::new(1, 0, 0, 0));
+        mcts.search(&mut Leaves::new(evaluator.fork()), &mut Vec::new());
+        let tree = mcts.tree();
+        for edge in tree.edges_of(0) {
+            let child = tree.child[edge];
+            let after = plays[edge - tree.edges_of(0).start].result(position);
+            if child == 0 || tree.kinds[child as usize] == operant::search::tree::Kind::Known {
+                continue;
+            }
+            let wanted = two_rolls(&mut evaluator.fork(), after);
+            let found = tree.values[child as usize] * sign;
+            assert!((found - wanted).abs() < 1e-4, "{found} and {wanted}");
+        }
+    }
+    let few = Position { mover: side(&[(6, 2), (3, 1)]), other: side(&[(5, 2), (1, 4)]) };
+    let exact = ending(few).expect("few checkers at home");
+    assert!((exact - table().outcome(few).expect("small").win).abs() < 1e-7);
+    let state = State { position: few, dice: [0; 2], player: 1, first: false };
+    assert_eq!(Backgammon::exact(&state), Some(2.0 * exact - 1.0));
+    assert_eq!((Backgammon::exact(&State { dice: [6, 5], ..state }), ending(Position::START)), (None, None));
+    // A decision before such positions is proven: all that plays lead to is known.
+    let state = State { dice: [2, 1], ..state };
+    let mut mcts = Mcts::<Backgammon>::new(&Settings::default()).unwrap();
+    mcts.begin(state, HostRng::new(1, 0, 0, 0));
+    mcts.search(&mut Leaves::new(evaluator.fork()), &mut Vec::new());
+    assert!(mcts.is_proven());
+    assert_eq!(mcts.take_counters().evaluations, 1);
+}
+
 #[test]
 fn contests_repeat_and_rules_of_thumb_beat_chance() {
-    let run = |seed| contest(&mut RuleOfThumb, &mut Random, 200, seed, &mut |_| ()).expect("played");
+    let run = |seed| contest(&mut RuleOfThumb, &mut Random, 200, seed).expect("played").0;
     let score: Score = run(1);
     assert_eq!(score.points, run(1).points);
     assert_ne!(score.points, run(2).points);
@@ -382,14 +448,7 @@ fn contests_repeat_and_rules_of_thumb_beat_chance() {
 
 #[test]
 fn records_survive_a_mat_file_and_empty_plays_must_be_forced() {
-    let mut plays = Plays::default();
-    let records: Vec<_> = (0..30)
-        .map(|number| {
-            let setup = Setup { first: number as usize % 2, seed: 7, number };
-            play_game(setup, &mut plays, |_, position, dice, plays, rng| Random.choose(position, dice, plays, rng))
-                .expect("played")
-        })
-        .collect();
+    let records = alone(&mut Random, 30, 7).expect("played");
     let text = to_mat(&records, ["one", "two"]);
     let read = from_mat(&text).expect("what was written");
     assert_eq!(read.len(), records.len());
@@ -399,6 +458,12 @@ fn records_survive_a_mat_file_and_empty_plays_must_be_forced() {
         assert_eq!(read.positions(), record.positions());
     }
     assert!(records.iter().flat_map(|record| &record.turns).any(|turn| turn.play.steps().next().is_none()));
+    // As SGF: whose turn, dice and steps, in letters that both players share.
+    let sgf = to_sgf(&records[..1], ["a]b", "two"]);
+    let first = &records[0].turns[0];
+    assert!(sgf.starts_with("(;FF[4]GM[6]") && sgf.contains("PW[a\\]b]") && sgf.ends_with(")\n"), "{sgf}");
+    assert!(sgf.contains(&format!("\n;W[{}{}", first.dice[0], first.dice[1])), "{sgf}");
+    assert_eq!(sgf.lines().count(), 1 + records[0].turns.len());
     for (line, what) in [
         ("  1) 31:", "no move for 31, but 16 plays are legal"),
         ("  1) 31: 8/5 6/4", "not a legal way"),

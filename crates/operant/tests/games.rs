@@ -72,10 +72,6 @@ fn promises<G: Game>(games: u32) {
             let heads = &mut heads[..G::HEADS];
             G::heads_of(points, heads);
             assert!((G::value_of(heads) - points).abs() < 1e-5);
-            if G::PLAYERS == 2 {
-                G::flip(heads);
-                assert!((G::value_of(heads) + points).abs() < 1e-5);
-            }
         }
     });
     assert!(states > 100);
@@ -200,7 +196,7 @@ fn tiles_slide_as_a_plain_grid_does() {
     });
     assert!(looked > 500);
     let full = Twenty48::parse("2 4 2 4/4 2 4 2/2 4 2 4/4 2 4 2 : 7").unwrap();
-    assert_eq!((Twenty48::turn(&full), full.score, full.largest()), (Turn::Over, 7, 4));
+    assert_eq!((Twenty48::turn(&full), full.score), (Turn::Over, 7));
     let one = Tiles { cells: 0, score: 0, waiting: 1 };
     let mut chances = [0.0; 32];
     assert_eq!(Twenty48::chances(&one, &mut chances), 32);

@@ -7,6 +7,7 @@ use operant::env::game::{Game, Turn, sign};
 use operant::env::twenty48::Twenty48;
 use operant::lanes::rng::HostRng;
 use operant::search::mcts::{Answer, ChanceMode, Evaluator, Mcts, Null, Settings};
+use operant::search::policy::{Choice, Share, action_logits};
 
 fn searched<G: Game>(settings: &Settings, state: G::State, evaluator: &mut impl Evaluator<G>) -> Mcts<G> {
     let mut mcts = Mcts::new(settings).unwrap();
@@ -48,7 +49,7 @@ impl Evaluator<Connect4> for Middle {
             self.0.push((count(state.mover) - count(state.other())) / 8.0);
             self.1.extend([0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0]);
         }
-        Answer { values: &self.0, logits: &self.1 }
+        Answer::outputs(&self.0, &self.1)
     }
 }
 
@@ -138,7 +139,7 @@ fn exact_chance_is_the_expectation_of_brute_force() {
         assert!((wanted - sign * (2.0 * 27.0 / 36.0 - 1.0)).abs() < 1e-6, "{wanted}");
         let settings = Settings { simulations: 600, chance: ChanceMode::Exact, ..Settings::default() };
         let mcts = searched::<Backgammon>(&settings, state, &mut Oracle(Vec::new()));
-        assert!((mcts.first_value() - wanted).abs() < 1e-5, "{} {wanted}", mcts.first_value());
+        assert!((mcts.tree().values[0] - wanted).abs() < 1e-5, "{} {wanted}", mcts.tree().values[0]);
         // What chance's node says after looking on: still that, but for worse actions that were tried on the way.
         let tree = mcts.tree();
         let now: f32 = tree.edges_of(0).map(|edge| tree.prior[edge] * tree.mean(tree.child[edge])).sum();
@@ -157,7 +158,7 @@ impl Evaluator<Backgammon> for Oracle {
     fn evaluate(&mut self, states: &[State]) -> Answer<'_> {
         self.0.clear();
         self.0.extend(states.iter().map(|state| sign::<Backgammon>(state) * brute::<Backgammon>(state, 9)));
-        Answer { values: &self.0, logits: &[] }
+        Answer::values(&self.0)
     }
 }
 
@@ -179,7 +180,7 @@ struct Root(Known, [f32; 1]);
 impl Evaluator<Backgammon> for Root {
     fn evaluate(&mut self, states: &[State]) -> Answer<'_> {
         assert_eq!(states.len(), 1, "only the root is asked for");
-        Answer { values: &self.1, logits: &[] }
+        Answer::values(&self.1)
     }
     fn exact(&self, state: &State) -> Option<f32> {
         self.0.exact(state)
@@ -219,32 +220,172 @@ fn exact_leaves_play_endings_perfectly() {
     }
 }
 
-/// The mean over draws comes near the expectation, whoever sees it; widening keeps fewer outcomes.
+/// A full board with one merge, after which the game lasts a few turns, by chance: brute force sees all of it, 21 positions. Every mode
+/// comes near its value by means, and to it where it is proven.
 #[test]
 fn chance_by_samples_and_by_widening() {
-    let state = Twenty48::parse("2 4 8 16/4 8 16 32/8 16 32 64/16 32 . . : 0").unwrap();
-    let mut kept = Vec::new();
-    for (chance, afterstates) in
-        [(ChanceMode::Sample, true), (ChanceMode::Sample, false), (ChanceMode::Widen, true), (ChanceMode::Exact, true)]
-    {
-        let settings = Settings { simulations: 4000, chance, afterstates, widening: 0.05, ..Settings::default() };
-        let mcts = searched::<Twenty48>(&settings, state, &mut Null::default());
-        let tree = mcts.tree();
-        let wanted = brute::<Twenty48>(&state, 5);
-        let near = if chance == ChanceMode::Widen { 0.2 } else { 0.06 };
-        assert!((mcts.value() - wanted).abs() < near, "{chance:?}: {} {wanted}", mcts.value());
-        let chance_nodes =
-            (0..tree.len() as u32).filter(|&node| tree.kinds[node as usize] == operant::search::tree::Kind::Chance);
-        let mut outcomes = 0;
-        for node in chance_nodes {
-            let range = tree.edges_of(node);
-            let total: f32 = tree.prior[range.clone()].iter().sum();
-            assert!((total - 1.0).abs() < 1e-5);
-            outcomes += range.filter(|&edge| tree.child[edge] != 0).count();
+    let modes =
+        [(ChanceMode::Sample, true), (ChanceMode::Sample, false), (ChanceMode::Widen, true), (ChanceMode::Exact, true)];
+    let short = Twenty48::parse("32 16 64 16/128 256 128 64/16 512 32 2/1024 2048 4 4 : 0").unwrap();
+    let wanted = brute::<Twenty48>(&short, 40);
+    // Thousands of points: 8 for the merge, the rest by chance.
+    assert!((wanted - 0.01376).abs() < 1e-6, "{wanted}");
+    for (chance, afterstates) in modes {
+        for proofs in [true, false] {
+            // Little is tried that looks worse: what is tried is part of means.
+            let c_puct = 0.2;
+            let settings = Settings {
+                simulations: 4000,
+                chance,
+                afterstates,
+                widening: 0.3,
+                proofs,
+                c_puct,
+                ..Settings::default()
+            };
+            let mcts = searched::<Twenty48>(&settings, short, &mut Null::default());
+            // Chance may keep an outcome back to the end, never one that a proof would need.
+            assert!(proofs || !mcts.is_proven(), "{chance:?}");
+            // Means hold first looks, of which an expectation has one per outcome, and actions that are worse; proofs hold neither.
+            let near = match (mcts.is_proven(), chance) {
+                (true, _) => 1e-6,
+                (false, ChanceMode::Exact) => 0.06 * wanted,
+                (false, _) => 0.03 * wanted,
+            };
+            assert!((mcts.value() - wanted).abs() < near, "{chance:?}, proofs {proofs}: {} {wanted}", mcts.value());
         }
-        kept.push(outcomes);
     }
+    let long = Twenty48::parse("2 4 8 16/4 8 16 32/8 16 32 64/16 32 . . : 0").unwrap();
+    let kept = modes.map(|(chance, afterstates)| {
+        let settings = Settings { simulations: 4000, chance, afterstates, widening: 0.05, ..Settings::default() };
+        let mcts = searched::<Twenty48>(&settings, long, &mut Null::default());
+        let tree = mcts.tree();
+        let mut outcomes = 0;
+        for node in 0..tree.len() as u32 {
+            if Twenty48::turn(&tree.states[node as usize]) == Turn::Chance && tree.edges[node as usize].1 > 0 {
+                let range = tree.edges_of(node);
+                let total: f32 = tree.prior[range.clone()].iter().sum();
+                assert!((total - 1.0).abs() < 1e-5);
+                outcomes += range.filter(|&edge| tree.child[edge] != 0).count();
+            }
+        }
+        outcomes
+    });
     assert!(kept[2] < kept[0], "widening {} of {}", kept[2], kept[0]);
+}
+
+/// Boards of Connect Four with some cells left, over an evaluator that knows nothing: what a search says it has proven is what looking at
+/// everything says, for both players, with leaves side by side and with shared nodes, and proofs are found in fewer evaluations.
+#[test]
+fn proofs_are_true_and_save_evaluations() {
+    let (mut proven, mut spent) = (0, [0, 0]);
+    for game in 0..400 {
+        let mut rng = HostRng::new(29, game, 0, 0);
+        let mut board = Board::default();
+        while board.stones() < 30 && Connect4::turn(&board) != Turn::Over {
+            let open: Vec<usize> = (0..7).filter(|&column| board.open(column)).collect();
+            board = board.put(open[rng.below(open.len() as u32) as usize]);
+        }
+        if Connect4::turn(&board) == Turn::Over {
+            continue;
+        }
+        let wanted = brute::<Connect4>(&board, 99);
+        for (leaves, transpositions) in [(1, false), (8, false), (8, true)] {
+            for (proofs, spent) in [true, false].into_iter().zip(&mut spent) {
+                let settings = Settings { simulations: 1500, leaves, transpositions, proofs, ..Settings::default() };
+                let mut mcts = searched::<Connect4>(&settings, board, &mut Null::default());
+                *spent += mcts.take_counters().evaluations;
+                assert!(proofs || !mcts.is_proven());
+                if !mcts.is_proven() {
+                    continue;
+                }
+                proven += 1;
+                assert_eq!(mcts.value(), wanted, "{}", Connect4::text(&board));
+                let action = mcts.choose(0.0);
+                let after = board.put(usize::from(mcts.actions()[action]));
+                assert_eq!(brute::<Connect4>(&after, 99), wanted, "{}", Connect4::text(&board));
+                let mut policy = Vec::new();
+                mcts.policy(&mut policy);
+                for (share, &column) in policy.iter().zip(mcts.actions()) {
+                    let keeps = brute::<Connect4>(&board.put(usize::from(column)), 99) == wanted;
+                    assert!(*share == 0.0 || keeps, "{} gives {column} a share", Connect4::text(&board));
+                }
+                // Nothing that was under way is left in the sums.
+                let tree = mcts.tree();
+                for edge in tree.edges_of(0).filter(|&edge| tree.edge_visits[edge] > 0.0) {
+                    assert!((tree.edge_sums[edge] / tree.edge_visits[edge]).abs() <= 1.0 + 1e-4);
+                }
+            }
+        }
+    }
+    assert!(proven > 60, "{proven}");
+    assert!(spent[0] < spent[1], "{spent:?}");
+}
+
+/// A roll of two equal dice is two choices: what the learner lowers, on average over the choices that it draws, is −Σ share · ln prior of the
+/// priors that searches have.
+#[test]
+fn priors_of_doubles_are_what_is_learned() {
+    let mut looked = 0;
+    for seed in 0..40 {
+        let mut rng = HostRng::new(31, seed, 0, 0);
+        let mut state = Backgammon::start();
+        for _ in 0..2 + 2 * rng.below(20) {
+            state = operant::env::game::settle_chance::<Backgammon>(state, &mut [0.0; 21], &mut rng);
+            let mut found = Vec::new();
+            Backgammon::actions(&state, &mut Default::default(), &mut found);
+            state = Backgammon::after(&state, &found[rng.below(found.len() as u32) as usize]);
+            if Backgammon::turn(&state) == Turn::Over {
+                break;
+            }
+        }
+        if Backgammon::turn(&state) == Turn::Over {
+            continue;
+        }
+        let die = 1 + (seed % 6) as u8;
+        for dice in [[die, die], [6, 1]] {
+            let state = State { dice, first: false, ..state };
+            let mut found = Vec::new();
+            Backgammon::actions(&state, &mut Default::default(), &mut found);
+            let outputs: Vec<f32> = (0..Backgammon::POLICY).map(|_| rng.normal()).collect();
+            let mut logits = vec![0.0; found.len()];
+            let mut sums = vec![0.0; Backgammon::POLICY];
+            action_logits::<Backgammon>(&state, &found, &outputs, &mut sums, &mut logits);
+            assert!(sums.iter().all(|sum| *sum == 0.0));
+            let total: f32 = logits.iter().map(|x| x.exp()).sum();
+            let mut shares: Vec<Share> =
+                found.iter().map(|action| (Backgammon::policy_index(&state, action), rng.unit())).collect();
+            let all: f32 = shares.iter().map(|(_, share)| share).sum();
+            shares.iter_mut().for_each(|(_, share)| *share /= all);
+            let wanted: f32 = shares.iter().zip(&logits).map(|((_, share), logit)| -share * (logit - total.ln())).sum();
+            // Cross-entropy of a choice over the outputs that are legal in it, weighed by how often it is drawn.
+            let loss = |choice: Choice| {
+                let mut target = vec![0.0; Backgammon::POLICY];
+                choice.add_target(&shares, &mut target);
+                let legal: std::collections::HashSet<usize> =
+                    shares.iter().filter_map(|(outputs, _)| choice.output(*outputs)).collect();
+                let sum: f32 = legal.iter().map(|&output| outputs[output].exp()).sum();
+                legal.iter().map(|&output| -target[output] * (outputs[output] - sum.ln())).sum::<f32>()
+            };
+            let doubles = shares[0].0.1.is_some();
+            let mean = if doubles {
+                looked += 1;
+                let firsts: std::collections::HashSet<usize> = shares.iter().map(|((first, _), _)| *first).collect();
+                let chance = |first: usize| -> f32 {
+                    shares.iter().filter(|((one, _), _)| *one == first).map(|(_, share)| share).sum()
+                };
+                let seconds: f32 = firsts.iter().map(|&first| chance(first) * loss(Choice::Second(first))).sum();
+                0.5 * loss(Choice::First) + 0.5 * seconds
+            } else {
+                loss(Choice::Only)
+            };
+            assert!((mean - wanted).abs() < 1e-3 * wanted.max(1.0), "{}: {mean} {wanted}", Backgammon::text(&state));
+            // Draws are as often as they are said to be.
+            let drawn = Choice::draw(&shares, &mut rng);
+            assert_eq!(drawn == Choice::Only, !doubles);
+        }
+    }
+    assert!(looked > 10, "{looked}");
 }
 
 /// Many leaves at once must not turn the search into one look at each action.

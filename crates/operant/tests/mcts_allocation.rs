@@ -9,7 +9,7 @@ use operant::env::game::{Game, Turn, settle_chance};
 use operant::env::twenty48::Twenty48;
 use operant::lanes::rng::HostRng;
 use operant::run::{Config, build_algorithm, build_env, build_pool};
-use operant::search::mcts::{ChanceMode, Mcts, Null, Settings};
+use operant::search::mcts::{ChanceMode, Evaluator, Mcts, Null, Settings};
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
@@ -18,6 +18,8 @@ static ALLOCATOR: CountingAllocator = CountingAllocator;
 fn of_games<G: Game>(settings: &Settings, most: u32) -> u64 {
     let mut mcts = Mcts::<G>::new(settings).unwrap();
     let (mut null, mut states, mut chances) = (Null::default(), Vec::with_capacity(4096), vec![0.0; G::OUTCOMES]);
+    // Its room grows with the largest batch, which may come in any game.
+    let _ = Evaluator::<G>::evaluate(&mut null, &vec![G::start(); 4096]);
     let mut before = 0;
     for game in 0..4 {
         let mut rng = HostRng::new(1, game, 0, 0);

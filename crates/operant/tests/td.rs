@@ -4,7 +4,8 @@ use operant::algo::{Algorithm, Parts, Report};
 use operant::config::{self, Table};
 use operant::nn::Options;
 use operant::run::{Config, build_algorithm, build_env, build_pool};
-use operant::search::backgammon::{BackgammonFile, ByValue, Depth, Evaluator, Random, contest};
+use operant::search::backgammon::{BackgammonFile, ByValue, Depth, Evaluator, contest};
+use operant::search::versus::Random;
 use operant::{Error, Result};
 
 fn build(env: &str, words: &[&str]) -> Result<Box<dyn Algorithm>> {
@@ -48,7 +49,7 @@ fn self_play_learns_to_beat_random_play() {
     let (net, weights) = BackgammonFile::from_bytes(&saved(&*td)["backgammon.safetensors"]).unwrap();
     let evaluator = Evaluator::new(&net, &weights, &Options::default()).unwrap();
     let mut player = ByValue::new("td", evaluator, Depth::One);
-    let score = contest(&mut player, &mut Random, 300, 1, &mut |_| ()).unwrap();
+    let score = contest(&mut player, &mut Random, 300, 1).unwrap().0;
     assert!(score.mean() > 1.5, "{} points per game", score.mean());
 }
 

@@ -1,9 +1,9 @@
 //! GNU Backgammon as an opponent and as a judge: its own process, spoken to by a socket or by commands.
 
 use crate::output::Failure;
-use operant::env::backgammon::{BAR, Plays, Position, Record, Side, to_mat};
+use operant::env::backgammon::{BAR, Backgammon, Plays, Position, Record, Side, State, to_mat};
 use operant::lanes::rng::HostRng;
-use operant::search::backgammon::Player;
+use operant::search::versus::Player;
 use operant::{Error, Result};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -110,13 +110,9 @@ fn fibs(position: Position, dice: [u8; 2]) -> String {
     )
 }
 
-impl Player for Gnubg {
-    fn name(&self) -> String {
-        format!("gnubg {}-ply", self.plies)
-    }
-
+impl Gnubg {
     /// Its reply must name a legal play; where there is only one, it is not asked.
-    fn choose(&mut self, position: Position, dice: [u8; 2], plays: &Plays, _: &mut HostRng) -> Result<usize> {
+    fn ask(&mut self, position: Position, dice: [u8; 2], plays: &Plays) -> Result<usize> {
         if plays.len() == 1 {
             return Ok(0);
         }
@@ -130,6 +126,22 @@ impl Player for Gnubg {
         };
         let after = follow(position, &reply).ok_or_else(|| wrong("no play"))?;
         plays.iter().position(|play| play.result(position) == after).ok_or_else(|| wrong("not legal"))
+    }
+}
+
+impl Player<Backgammon> for Gnubg {
+    fn name(&self) -> String {
+        format!("gnubg {}-ply", self.plies)
+    }
+
+    fn choose(&mut self, states: &[State], _: &[HostRng], out: &mut Vec<usize>) -> Result<()> {
+        let mut plays = Plays::default();
+        out.clear();
+        for state in states {
+            plays.find(state.position, state.dice);
+            out.push(self.ask(state.position, state.dice, &plays)?);
+        }
+        Ok(())
     }
 }
 

@@ -1,12 +1,15 @@
 //! `operant eval` of a backgammon run: games against others, and the error rate by GNU Backgammon.
 
-use super::{by_value, evaluator, gnubg, load, with_table};
+use super::{PART, SEARCH, by_value, evaluator, gnubg, parts_of, with_table};
 use crate::matches::MatchArgs;
 use crate::output::{Failure, print};
+use crate::versus;
+use operant::algo::Parts;
 use operant::device;
-use operant::env::backgammon::{Plays, Points, Record, to_mat};
-use operant::lanes::rng::HostRng;
-use operant::search::backgammon::{ByValue, Player, Random, RuleOfThumb, Score, Setup, contest, play_game};
+use operant::env::backgammon::{Backgammon, Points, Record, to_mat, to_sgf};
+use operant::search::backgammon::{Leaves, RuleOfThumb, Score, alone, contest};
+use operant::search::mcts;
+use operant::search::versus::{Player, Random, Searcher};
 use serde_json::json;
 use std::path::Path;
 
@@ -21,20 +24,22 @@ pub(crate) struct Of<'a> {
 /// Games unless the user says otherwise: against others; against itself, which are more than 4,000 decisions.
 const GAMES: [usize; 2] = [200, 100];
 
-pub(crate) fn run(args: &MatchArgs, bytes: &[u8], of: &Of<'_>) -> Result<(), Failure> {
-    let own = ["--against", "--games", "--error-rate", "--plies", "--table", "--mat"];
-    args.refuse(&own, &format!("{} is a run of td", of.run))?;
-    let plies = args.plies.unwrap_or(1);
-    let mut player = by_value("operant", with_table(evaluator(bytes)?, args.table.as_deref())?, plies);
+pub(crate) fn run(args: &MatchArgs, parts: &Parts, of: &Of<'_>) -> Result<(), Failure> {
+    let own = ["--against", "--games", "--simulations", "--error-rate", "--plies", "--table", "--mat", "--sgf"];
+    args.refuse(&own, &format!("{} learned backgammon", of.run))?;
+    if args.plies.is_some() && args.simulations.is_some() {
+        return Err(Failure::Usage("--plies and --simulations: wanted one way to look ahead".into()));
+    }
+    let mut player = player_of("operant", parts, args)?;
     let games = args.games.unwrap_or(GAMES[usize::from(args.error_rate)]);
     if games == 0 {
         return Err(Failure::Usage("--games 0: wanted at least 1".into()));
     }
     if args.error_rate {
-        return error_rate(args, &mut player, games, of);
+        return error_rate(args, &mut *player, games, of);
     }
     let whom = args.against.as_deref().unwrap_or("random");
-    let mut other: Box<dyn Player> = match whom {
+    let mut other: Box<dyn Player<Backgammon>> = match whom {
         "random" => Box::new(Random),
         "rules" => Box::new(RuleOfThumb),
         name => match name.strip_prefix("gnubg:").or_else(|| (name == "gnubg").then_some("0")) {
@@ -44,8 +49,7 @@ pub(crate) fn run(args: &MatchArgs, bytes: &[u8], of: &Of<'_>) -> Result<(), Fai
                 Box::new(gnubg::Gnubg::new(plies.ok_or_else(wanted)?)?)
             }
             None if Path::new(name).exists() || Path::new("runs").join(name).exists() => {
-                let evaluator = with_table(load(Path::new(name))?, args.table.as_deref())?;
-                Box::new(by_value(name, evaluator, plies))
+                player_of(name, &parts_of(Path::new(name))?, args)?
             }
             None => {
                 let known = ["random", "rules", "gnubg:0", "gnubg:1", "gnubg:2"];
@@ -53,25 +57,57 @@ pub(crate) fn run(args: &MatchArgs, bytes: &[u8], of: &Of<'_>) -> Result<(), Fai
             }
         },
     };
-    let mut records = Vec::new();
     let cpu = device::cpu_seconds();
-    let score = contest(&mut player, &mut *other, games, of.seed, &mut |record| {
-        if args.mat.is_some() {
-            records.push(record.clone());
-        }
-    })?;
+    let (score, records) = contest(&mut *player, &mut *other, games, of.seed)?;
     let cpu = device::cpu_seconds() - cpu;
-    write_mat(args, &records, [&player.name(), &other.name()])?;
-    show(&score, &player, &*other, cpu, of)
+    write_games(args, &records, [&player.name(), &other.name()])?;
+    show(&score, &*player, &*other, cpu, of)
 }
 
-fn write_mat(args: &MatchArgs, records: &[Record], names: [&str; 2]) -> Result<(), Failure> {
-    let Some(path) = &args.mat else { return Ok(()) };
-    std::fs::write(path, to_mat(records, names))
-        .map_err(|error| Failure::Run(format!("can't write {}: {error}", path.display())))
+/// The same for value networks in a file.
+pub(crate) fn judge_file(args: &MatchArgs, path: &Path, seed: u64, json: bool) -> Result<(), Failure> {
+    let bytes = std::fs::read(path).map_err(|error| Failure::Run(format!("can't read {}: {error}", path.display())))?;
+    let parts = Parts::from([(PART.to_owned(), bytes)]);
+    run(args, &parts, &Of { run: path.display().to_string(), checkpoint: "none, a file", seed, json })
 }
 
-fn show(score: &Score, player: &ByValue, other: &dyn Player, cpu: f64, of: &Of<'_>) -> Result<(), Failure> {
+/// Who plays from a checkpoint: by values one or two rolls ahead, or by search.
+fn player_of(name: &str, parts: &Parts, args: &MatchArgs) -> Result<Box<dyn Player<Backgammon>>, Failure> {
+    let Some(bytes) = parts.get(PART) else {
+        args.refuse(
+            &["--against", "--games", "--simulations", "--error-rate", "--mat", "--sgf"],
+            "alphazero searches",
+        )?;
+        return Ok(Box::new(versus::searcher::<Backgammon>(name, parts, args)?));
+    };
+    let evaluator = with_table(evaluator(bytes)?, args.table.as_deref())?;
+    Ok(match args.simulations {
+        None => Box::new(by_value(name, evaluator, args.plies.unwrap_or(1))),
+        Some(simulations) => {
+            let settings = mcts::Settings { simulations, ..SEARCH };
+            Box::new(Searcher::over(name, Leaves::new(evaluator), &settings)?)
+        }
+    })
+}
+
+/// Writes the games where the user wants them.
+fn write_games(args: &MatchArgs, records: &[Record], names: [&str; 2]) -> Result<(), Failure> {
+    for (path, text) in [(&args.mat, to_mat as fn(&[Record], [&str; 2]) -> String), (&args.sgf, to_sgf)] {
+        if let Some(path) = path {
+            std::fs::write(path, text(records, names))
+                .map_err(|error| Failure::Run(format!("can't write {}: {error}", path.display())))?;
+        }
+    }
+    Ok(())
+}
+
+fn show(
+    score: &Score,
+    player: &dyn Player<Backgammon>,
+    other: &dyn Player<Backgammon>,
+    cpu: f64,
+    of: &Of<'_>,
+) -> Result<(), Failure> {
     let games = score.points.len();
     let [wins, _] = score.shares(Points::Single);
     let [[won_gammons, lost_gammons], [won_backgammons, lost_backgammons]] =
@@ -104,22 +140,19 @@ fn show(score: &Score, player: &ByValue, other: &dyn Player, cpu: f64, of: &Of<'
     ))
 }
 
-fn error_rate(args: &MatchArgs, player: &mut ByValue, games: usize, of: &Of<'_>) -> Result<(), Failure> {
+fn error_rate(args: &MatchArgs, player: &mut dyn Player<Backgammon>, games: usize, of: &Of<'_>) -> Result<(), Failure> {
     // Before any game is played.
     gnubg::find()?;
-    let mut plays = Plays::default();
-    let mut records = Vec::new();
-    for game in 0..games {
-        let setup = Setup { first: game % 2, seed: of.seed, number: game as u32 };
-        let choose = |_, position, dice, plays: &Plays, rng: &mut HostRng| player.choose(position, dice, plays, rng);
-        records.push(play_game(setup, &mut plays, choose)?);
-    }
-    write_mat(args, &records, ["one", "two"])?;
+    let cpu = device::cpu_seconds();
+    let records = alone(player, games, of.seed)?;
+    let cpu = device::cpu_seconds() - cpu;
+    write_games(args, &records, ["one", "two"])?;
     let found = gnubg::analyse(&records, 0)?;
     if of.json {
         let object = json!({
             "run": of.run, "checkpoint": of.checkpoint, "player": player.name(), "games": games, "seed": of.seed,
             "decisions": found.decisions, "error_total": found.total, "error_rate": found.rate(),
+            "cpu_s": cpu,
         });
         return print(&format!("{object}\n"));
     }

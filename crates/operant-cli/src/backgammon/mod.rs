@@ -7,14 +7,16 @@ mod judge;
 mod play;
 
 pub(crate) use analyse::{Args as AnalyseArgs, run as analyse};
-pub(crate) use judge::{Of, run as judge};
+pub(crate) use judge::{Of, judge_file, run as judge};
 pub(crate) use play::{Args as PlayArgs, run as play};
 
 use crate::output::{Failure, print};
+use operant::algo::Parts;
 use operant::env::backgammon::Bearoff;
 use operant::nn::Options;
 use operant::run::{Checkpoints, Config};
 use operant::search::backgammon::{BackgammonFile, ByValue, Depth, Evaluator};
+use operant::search::mcts::{self, ChanceMode};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -73,23 +75,33 @@ fn evaluator(bytes: &[u8]) -> Result<Evaluator, Failure> {
     Ok(Evaluator::new(&net, &weights, &Options::default())?)
 }
 
+/// How value networks are searched: values differ by a few hundredths of a point, priors already say so, and the dice of a visit are the
+/// one that is furthest behind its chance.
+const SEARCH: mcts::Settings =
+    mcts::Settings { c_puct: 0.1, chance: ChanceMode::Widen, widening: 8.0, ..mcts::Settings::PLAIN };
+
+/// The parts of a run's last checkpoint.
+fn parts_of(path: &Path) -> Result<Parts, Failure> {
+    let failed = |error: operant::Error| Failure::Run(error.to_string());
+    let below = Path::new("runs").join(path);
+    let folder = if path.exists() || !below.exists() { path } else { &below };
+    let checkpoints = Checkpoints::new(folder, 1);
+    let name = checkpoints.pick(None).map_err(failed)?;
+    checkpoints.load(&name).map_err(failed)
+}
+
 /// The networks of a run's checkpoint, or of a file.
 fn load(path: &Path) -> Result<Evaluator, Failure> {
-    let failed = |error: operant::Error| Failure::Run(error.to_string());
     if path.is_file() {
         let bytes = std::fs::read(path)
             .map_err(|error| Failure::Run(format!("can't read {}: {error}; name a run of td", path.display())))?;
         return evaluator(&bytes);
     }
-    let below = Path::new("runs").join(path);
-    let folder = if path.exists() || !below.exists() { path } else { &below };
-    let checkpoints = Checkpoints::new(folder, 1);
-    let name = checkpoints.pick(None).map_err(failed)?;
-    let parts = checkpoints.load(&name).map_err(failed)?;
+    let parts = parts_of(path)?;
     let Some(bytes) = parts.get(PART) else {
         let text = parts.get("run.toml").map(|text| String::from_utf8_lossy(text).into_owned()).unwrap_or_default();
         let what = Config::from_text(&text, "run.toml").map_or_else(|_| "no td".into(), |config| config.algo);
-        return Err(Failure::Usage(format!("{} is a run of {what}; wanted one of td on backgammon", folder.display())));
+        return Err(Failure::Usage(format!("{} is a run of {what}; wanted one of td on backgammon", path.display())));
     };
     evaluator(bytes)
 }

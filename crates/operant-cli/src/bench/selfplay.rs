@@ -1,5 +1,5 @@
-//! `operant bench selfplay`: games per minute of self-play by search over a network, with learning if `--learn` says so. Games begin together, so a short
-//! measurement sees the short ones end: its mean length is theirs, decisions per second are not touched by that.
+//! `operant bench selfplay`: games per minute of self-play by search over a network, with learning if `--learn` says so. Games begin together, and
+//! short ones end first: they are counted from the time on when so many ended as are played side by side twice over, so that ends have spread.
 
 use super::game::GameName;
 use crate::output::{Failure, count, grouped, print};
@@ -33,9 +33,9 @@ pub(super) struct Args {
     /// Threads.
     #[arg(long, default_value_t = 1, value_parser = count::<usize>, allow_negative_numbers = true)]
     threads: usize,
-    /// How long to measure, after a warm-up of one iteration.
-    #[arg(long, default_value_t = 20.0, allow_negative_numbers = true)]
-    seconds: f64,
+    /// Games to count, after a warm-up of two per place.
+    #[arg(long, default_value_t = 128, value_parser = count::<usize>, allow_negative_numbers = true)]
+    count: usize,
     /// Learn too, in place of playing alone.
     #[arg(long)]
     learn: bool,
@@ -48,8 +48,8 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    if !(args.seconds.is_finite() && args.seconds > 0.0 && args.seconds <= 3600.0) {
-        return Err(Failure::Usage(format!("--seconds {}: wanted more than 0 and at most 3600", args.seconds)));
+    if args.count == 0 {
+        return Err(Failure::Usage("--count 0: wanted at least 1".into()));
     }
     let mut over = Table::new();
     let widths = vec!["128"; args.blocks.max(1)].join(",");
@@ -71,15 +71,21 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         algorithm.metrics().iter().position(|metric| metric.name == name).expect("a metric of alphazero")
     };
     let places = ["evals", "forced", "tree_reuse", "depth", "time/hidden"].map(|name| at(name, &*algorithm));
-    report.begin();
-    algorithm.iterate(&mut report);
+    let ended = at("games", &*algorithm);
+    let mut warm = 0.0;
+    while warm < 2.0 * args.games as f64 {
+        report.begin();
+        algorithm.iterate(&mut report);
+        warm += report.values[ended];
+    }
     let (start, cpu, allocated) = (Instant::now(), device::cpu_seconds(), alloc::allocations());
     // Some iterations have nothing to say of the learner.
-    let (mut iterations, mut sums, mut counts) = (0_u32, [0.0; 5], [0.0; 5]);
-    while start.elapsed().as_secs_f64() < args.seconds {
+    let (mut iterations, mut games, mut sums, mut counts) = (0_u32, 0.0, [0.0; 5], [0.0; 5]);
+    while games < args.count as f64 {
         report.begin();
         algorithm.iterate(&mut report);
         iterations += 1;
+        games += report.values[ended];
         for ((sum, count), place) in sums.iter_mut().zip(&mut counts).zip(places) {
             let value = report.values[place];
             if value.is_finite() {
@@ -89,13 +95,11 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         }
     }
     let (wall, cpu) = (start.elapsed().as_secs_f64(), device::cpu_seconds() - cpu);
-    let allocations = (alloc::allocations() - allocated) as f64 / f64::from(iterations);
+    let allocations = (alloc::allocations() - allocated) as f64 / games;
     let mean = |i: usize| sums[i] / counts[i];
     let [evals, forced, reuse, depth, hidden] = [0, 1, 2, 3, 4].map(mean);
     let decisions = f64::from(iterations) * algorithm.steps_per_iteration() as f64;
-    let moves_per_game = report.episodes.mean_length();
-    // Games under way count for what was played of them.
-    let games_per_cpu_min = 60.0 * decisions / moves_per_game / cpu;
+    let (moves_per_game, games_per_cpu_min) = (decisions / games, 60.0 * games / cpu);
     let evals_per_cpu_s = evals * decisions / cpu;
     if args.json {
         let object = json!({
@@ -103,7 +107,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             "blocks": args.blocks, "precision": config.precision()?.name(), "threads": args.threads, "learning": args.learn,
             "games_per_cpu_min": games_per_cpu_min, "moves_per_game": moves_per_game, "decisions_per_cpu_s": decisions / cpu,
             "evals_per_cpu_s": evals_per_cpu_s, "evals_per_decision": evals, "forced_share": forced, "tree_reuse": reuse,
-            "mean_depth": depth, "hidden_share": hidden, "allocs_per_iteration": allocations, "wall_s": wall, "cpu_s": cpu,
+            "mean_depth": depth, "hidden_share": hidden, "allocs_per_game": allocations, "games_counted": games, "wall_s": wall, "cpu_s": cpu,
             "machine": device::describe(),
         });
         return print(&format!("{object}\n"));
@@ -111,12 +115,13 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     print(&format!(
         "self-play in {}, {} simulations per decision, {} residual blocks of 128, {}, {} threads\n\
          machine               {}\n\
-         games/CPU-minute      {games_per_cpu_min:.0} ({moves_per_game:.0} decisions each, both players)\n\
+         games/CPU-minute      {games_per_cpu_min:.0} ({games} counted, {moves_per_game:.0} decisions each, both players)\n\
          decisions/CPU-s       {}\n\
          evaluations/CPU-s     {} ({evals:.0} per decision)\n\
          forced                {:.1} % of decisions\n\
+         learning hidden       {:.1} % of its time\n\
          kept from last turn   {:.1} % of simulations\n\
-         allocations           {allocations:.1} per iteration\n",
+         allocations           {allocations:.1} per game\n",
         args.game.name(),
         args.simulations,
         args.blocks,
@@ -126,6 +131,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         grouped(decisions / cpu),
         grouped(evals_per_cpu_s),
         100.0 * forced,
+        100.0 * hidden,
         100.0 * reuse,
     ))
 }

@@ -38,6 +38,7 @@ pub const ENTRY: Entry = Entry {
     defaults: config::defaults::<Settings>,
     resolve: |table| Ok(config::to_table(&read(table)?)),
     may_change: &[
+        "random_moves",
         "drawn_moves",
         "temperature",
         "learning_starts",
@@ -68,6 +69,7 @@ pub const ENTRY: Entry = Entry {
 enum Reported {
     PolicyLoss,
     ValueLoss,
+    EquityError,
     GradNorm,
     LearningRate,
     Games,
@@ -80,6 +82,7 @@ enum Reported {
     Forced,
     Window,
     Updates,
+    Surprise,
     Hidden,
 }
 
@@ -87,6 +90,8 @@ const METRICS: &[Metric] = &[
     Metric::new("loss/policy", "cross-entropy of the policy with what searches made of it, over decisions", "")
         .headline(),
     Metric::new("loss/value", "cost of the value against what games came to", "").headline(),
+    Metric::new("equity_error", "points by which searches moved the network's values, in games that ended", "")
+        .headline(),
     Metric::new("grad_norm", "norm of the gradient before clipping", ""),
     Metric::new("learning_rate", "step size of the optimiser", ""),
     Metric::new("games", "games that ended in the iteration", ""),
@@ -99,6 +104,11 @@ const METRICS: &[Metric] = &[
     Metric::new("forced", "share of decisions with one action", ""),
     Metric::new("replay", "positions to learn from", ""),
     Metric::new("updates", "steps of the optimiser in the iteration", ""),
+    Metric::new(
+        "surprise",
+        "points by which searches moved values of drawn positions, as a multiple of that of all",
+        "",
+    ),
     Metric::new("time/hidden", "share of the learner's time behind which games were played", ""),
 ];
 
@@ -227,11 +237,16 @@ impl<G: Game> Algorithm for AlphaZero<G> {
         let mut times = std::mem::take(&mut self.times);
         times.clear();
         let (mut counters, mut forced, mut games) = (Counters::default(), 0, 0);
+        let (mut moved, mut positions) = (0.0, 0.0);
         let (first, rest) = self.tasks.split_at_mut(1);
         let Task::Learn(learner) = &mut first[0] else { unreachable!("the learner is the first task") };
         for task in rest {
             let Task::Play(table) = task else { unreachable!("all others play") };
-            table.samples().for_each(|sample| learner.add(sample));
+            for sample in table.samples() {
+                learner.add(sample);
+                moved += f64::from(sample.surprise);
+                positions += 1.0;
+            }
             for finished in &table.finished {
                 games += 1;
                 report.episode(Ended { env: finished.place, total: finished.points, length: finished.moves as i32 });
@@ -258,6 +273,7 @@ impl<G: Game> Algorithm for AlphaZero<G> {
         let mut set = |metric: Reported, x: f64| report.values[metric as usize] = x;
         set(Reported::PolicyLoss, learned.policy_loss);
         set(Reported::ValueLoss, learned.value_loss);
+        set(Reported::EquityError, moved / positions);
         set(Reported::GradNorm, learned.grad_norm);
         set(Reported::LearningRate, learned.learning_rate);
         set(Reported::Games, f64::from(games));
@@ -270,6 +286,7 @@ impl<G: Game> Algorithm for AlphaZero<G> {
         set(Reported::Forced, forced as f64 / moves as f64);
         set(Reported::Window, window as f64);
         set(Reported::Updates, learned.updates as f64);
+        set(Reported::Surprise, learned.surprise);
         set(
             Reported::Hidden,
             if learned.updates > 0 { hidden.as_secs_f64() / learning.as_secs_f64().max(1e-9) } else { f64::NAN },

@@ -44,6 +44,35 @@ const fn bottom(column: usize) -> u64 {
     1 << (column * STRIDE)
 }
 
+/// The lowest cell of every column.
+pub(crate) const BOTTOM: u64 = {
+    let (mut out, mut column) = (0, 0);
+    while column < COLUMNS {
+        out |= bottom(column);
+        column += 1;
+    }
+    out
+};
+/// All cells.
+pub(crate) const ALL: u64 = BOTTOM * ((1 << ROWS) - 1);
+
+/// Empty cells that would complete four of these stones, whether or not a stone can be put there yet.
+#[inline]
+pub const fn completing(stones: u64, all: u64) -> u64 {
+    let mut found = stones << 1 & stones << 2 & stones << 3;
+    let steps = [STRIDE, STRIDE - 1, STRIDE + 1];
+    let mut i = 0;
+    while i < 3 {
+        let step = steps[i];
+        let pair = stones << step & stones << (2 * step);
+        found |= pair & stones << (3 * step) | pair & stones >> step;
+        let pair = stones >> step & stones >> (2 * step);
+        found |= pair & stones << step | pair & stones >> (3 * step);
+        i += 1;
+    }
+    found & (ALL ^ all)
+}
+
 impl Board {
     /// Whether a stone can be put into a column.
     #[inline]
@@ -123,7 +152,7 @@ impl Game for Connect4 {
 
     const NAME: &'static str = "connect4";
     const PLAYERS: usize = 2;
-    const OBSERVATION: usize = 2 * CELLS as usize;
+    const OBSERVATION: usize = 4 * CELLS as usize;
     const POLICY: usize = COLUMNS;
     const USUAL_ACTIONS: usize = COLUMNS;
     const OUTCOMES: usize = 0;
@@ -182,9 +211,12 @@ impl Game for Connect4 {
         mix(mix(0, state.mover), state.all)
     }
 
-    /// The mover's stones and the other's, each column by column from below.
+    /// The mover's stones and the other's, then the cells that would complete four of the mover's and of the other's, each column by
+    /// column from below.
     fn observe(state: &Board, out: &mut [f32]) {
-        for (stones, plane) in [state.mover, state.other()].into_iter().zip(out.chunks_exact_mut(CELLS as usize)) {
+        let [mine, theirs] = [state.mover, state.other()];
+        let planes = [mine, theirs, completing(mine, state.all), completing(theirs, state.all)];
+        for (stones, plane) in planes.into_iter().zip(out.chunks_exact_mut(CELLS as usize)) {
             for (cell, out) in plane.iter_mut().enumerate() {
                 *out = (stones >> (cell / ROWS * STRIDE + cell % ROWS) & 1) as f32;
             }
@@ -198,10 +230,6 @@ impl Game for Connect4 {
     #[inline]
     fn value_of(heads: &[f32]) -> f32 {
         2.0 * heads[0] - 1.0
-    }
-
-    fn flip(heads: &mut [f32]) {
-        heads[0] = 1.0 - heads[0];
     }
 
     fn image(state: &Board, symmetry: usize) -> Board {

@@ -71,12 +71,18 @@ pub trait Game: Copy + Default + Send + Sync + 'static {
     fn actions(state: &Self::State, room: &mut Self::Room, out: &mut Vec<Self::Action>);
     /// The state after an action.
     fn after(state: &Self::State, action: &Self::Action) -> Self::State;
-    /// Outputs of a policy head that speak for an action: one, or two whose logits are added. No two actions have the same.
+    /// Outputs of a policy head that speak for an action: one, or two, chosen one after the other. No two actions have the same, and in
+    /// a state either all actions have two or none has.
     fn policy_index(state: &Self::State, action: &Self::Action) -> (usize, Option<usize>);
     /// Writes the probabilities of chance's outcomes, and tells how many there are. Room for [`Game::OUTCOMES`].
     fn chances(state: &Self::State, out: &mut [f32]) -> usize {
         let _ = (state, out);
         0
+    }
+    /// Lets chance have an outcome.
+    fn happen(state: &Self::State, room: &mut [f32], rng: &mut HostRng) -> Self::State {
+        let count = Self::chances(state, room);
+        Self::happened(state, draw_outcome(&room[..count], rng))
     }
     /// The state after an outcome of chance.
     fn happened(state: &Self::State, outcome: usize) -> Self::State {
@@ -93,9 +99,10 @@ pub trait Game: Copy + Default + Send + Sync + 'static {
     fn heads_of(points: f32, out: &mut [f32]);
     /// Points that heads mean; chances are given as probabilities.
     fn value_of(heads: &[f32]) -> f32;
-    /// Heads for the other player.
-    fn flip(heads: &mut [f32]) {
-        let _ = heads;
+    /// Points still to come in a state that is not over, as its player counts them, where tables of the game have them exactly.
+    fn exact(state: &Self::State) -> Option<f32> {
+        let _ = state;
+        None
     }
     /// An image of a state that plays alike.
     fn image(state: &Self::State, symmetry: usize) -> Self::State {
@@ -137,8 +144,7 @@ pub fn draw_outcome(chances: &[f32], rng: &mut HostRng) -> usize {
 /// Lets chance have its outcomes until a player decides or the game is over.
 pub fn settle_chance<G: Game>(mut state: G::State, chances: &mut [f32], rng: &mut HostRng) -> G::State {
     while G::turn(&state) == Turn::Chance {
-        let count = G::chances(&state, chances);
-        state = G::happened(&state, draw_outcome(&chances[..count], rng));
+        state = G::happen(&state, chances, rng);
     }
     state
 }

@@ -98,13 +98,6 @@ fn empty(cells: u64) -> impl Iterator<Item = usize> {
     (0..CELLS).filter(move |cell| cells >> (4 * cell) & 15 == 0)
 }
 
-impl Tiles {
-    /// The largest tile.
-    pub fn largest(self) -> u32 {
-        (0..CELLS).map(|cell| self.cells >> (4 * cell) & 15).max().filter(|&tile| tile > 0).map_or(0, |tile| 1 << tile)
-    }
-}
-
 impl Game for Twenty48 {
     type State = Tiles;
     type Action = u8;

@@ -1,44 +1,17 @@
 //! Perfect play in Connect Four: alpha-beta with a table of positions, moves that lose at once left out, and moves that threaten most tried
 //! first (P. Pons, "Solving Connect 4", 2015). The judge of networks, and who they lose to.
 
-use crate::env::connect4::{Board, COLUMNS, ROWS};
+use crate::env::connect4::{ALL, BOTTOM, Board, COLUMNS, ROWS, completing};
 use crate::lanes::rng::HostRng;
 
 const CELLS: i32 = (COLUMNS * ROWS) as i32;
 /// Bits of a column.
 const STRIDE: usize = ROWS + 1;
-const BOTTOM: u64 = bottom();
-const ALL: u64 = BOTTOM * ((1 << ROWS) - 1);
 /// The middle first.
 const ORDER: [usize; COLUMNS] = [3, 2, 4, 1, 5, 0, 6];
 
-const fn bottom() -> u64 {
-    let (mut out, mut column) = (0, 0);
-    while column < COLUMNS {
-        out |= 1 << (column * STRIDE);
-        column += 1;
-    }
-    out
-}
-
 const fn column(column: usize) -> u64 {
     ((1 << ROWS) - 1) << (column * STRIDE)
-}
-
-/// Empty cells that would complete four of these stones.
-const fn winning(stones: u64, all: u64) -> u64 {
-    let mut found = stones << 1 & stones << 2 & stones << 3;
-    let steps = [STRIDE, STRIDE - 1, STRIDE + 1];
-    let mut i = 0;
-    while i < 3 {
-        let step = steps[i];
-        let pair = stones << step & stones << (2 * step);
-        found |= pair & stones << (3 * step) | pair & stones >> step;
-        let pair = stones >> step & stones >> (2 * step);
-        found |= pair & stones << step | pair & stones >> (3 * step);
-        i += 1;
-    }
-    found & (ALL ^ all)
 }
 
 /// Where a stone can be put.
@@ -76,7 +49,7 @@ impl Solver {
         self.positions += 1;
         let moves = board.stones() as i32;
         // Moves that do not let the other win at once.
-        let (open, threats) = (possible(board.all), winning(board.other(), board.all));
+        let (open, threats) = (possible(board.all), completing(board.other(), board.all));
         let forced = open & threats;
         let mut next = match forced {
             0 => open,
@@ -112,7 +85,7 @@ impl Solver {
         for c in ORDER {
             let stone = next & column(c);
             if stone != 0 {
-                let made = winning(board.mover | stone, board.all | stone).count_ones();
+                let made = completing(board.mover | stone, board.all | stone).count_ones();
                 // Sorted by insertion, the most threats first, the middle before the rest.
                 let mut at = count;
                 while at > 0 && list[at - 1].0 < made {
@@ -138,7 +111,7 @@ impl Solver {
 
     /// Whether the mover wins at once.
     fn wins_now(board: Board) -> bool {
-        winning(board.mover, board.all) & possible(board.all) != 0
+        completing(board.mover, board.all) & possible(board.all) != 0
     }
 
     /// Score for the mover of a board that is not over: half of the stones that are left when somebody wins, rounded up, and negative if that

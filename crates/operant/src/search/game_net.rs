@@ -158,14 +158,6 @@ impl<G: Game> GameNet<G> {
         )
     }
 
-    /// Numbers of weights.
-    pub fn count(&self) -> Option<usize> {
-        match &self.weights {
-            Weights::Own(params) => Some(params.count()),
-            Weights::Shared => None,
-        }
-    }
-
     /// The plan that values decisions.
     pub fn plan(&mut self) -> &mut Plan {
         &mut self.full
@@ -227,6 +219,10 @@ impl<G: Game> Evaluator<G> for GameNet<G> {
                 self.run(states, decisions);
             }
         }
-        Answer { values: &self.values, logits: &self.answers }
+        Answer::outputs(&self.values, &self.answers)
+    }
+
+    fn exact(&self, state: &G::State) -> Option<f32> {
+        G::exact(state)
     }
 }

@@ -6,16 +6,21 @@
 //! Invariant: nothing is allocated after [`Mcts::new`], and a search is a function of its settings, root, stream and evaluations.
 
 mod evaluator;
+mod priors;
+mod proof;
 mod settings;
 
 pub use evaluator::{Answer, Evaluator, Null};
 pub use settings::{ChanceMode, Counters, Settings};
 
 use super::gumbel;
+use super::policy::action_logits;
 use super::tree::{Kind, NONE, Tree};
 use crate::env::game::{Game, Turn, draw_outcome, sign};
 use crate::error::Result;
 use crate::lanes::rng::HostRng;
+use evaluator::Proposed;
+use priors::{gamma, softmax};
 
 /// A leaf that waits, at the end of a path.
 #[derive(Clone, Copy, Debug)]
@@ -63,12 +68,18 @@ pub struct Mcts<G: Game> {
     begun: usize,
     target: usize,
     full: bool,
+    /// Points of the root that follow from what is known below it.
+    proven: Option<f32>,
+    /// Simulations that the tree was left with and that were not counted yet.
+    kept: usize,
     rng: HostRng,
     counters: Counters,
     /// Gumbel noise of the root's actions, and the visits that each simulation looks for.
     gumbels: Vec<f32>,
     schedule: Vec<u32>,
     scores: Vec<f32>,
+    /// `[POLICY]`, zeros: room for sums over outputs.
+    sums: Vec<f32>,
 }
 
 impl<G: Game> std::fmt::Debug for Mcts<G> {
@@ -106,18 +117,16 @@ impl<G: Game> Mcts<G> {
             begun: 0,
             target: 0,
             full: false,
+            proven: None,
+            kept: 0,
             rng: HostRng::new(0, 0, 0, 0),
             counters: Counters::default(),
             gumbels: Vec::with_capacity(4096),
             schedule: Vec::with_capacity(settings.simulations + 1),
             scores: Vec::with_capacity(4096),
+            sums: vec![0.0; G::POLICY],
             settings: settings.clone(),
         })
-    }
-
-    /// Settings.
-    pub fn settings(&self) -> &Settings {
-        &self.settings
     }
 
     /// Begins a search from a state that is not over; all that is random comes from `rng`.
@@ -135,9 +144,15 @@ impl<G: Game> Mcts<G> {
         let Some(node) = known else { return self.begin(state, rng) };
         self.tree.copy_below(node, &mut self.spare, &mut self.moved);
         std::mem::swap(&mut self.tree, &mut self.spare);
+        let proven = self.tree.kinds[0] == Kind::Known;
+        // The root is looked at edge by edge, known or not.
+        self.tree.kinds[0] = Kind::Decision;
         self.start(rng);
-        self.counters.reused += self.begun as u64;
+        self.kept = self.begun;
         self.stir();
+        if proven {
+            self.prove_root(self.tree.values[0]);
+        }
     }
 
     /// The node of a state that follows an action: its child, or one that chance leads to from there.
@@ -148,7 +163,8 @@ impl<G: Game> Mcts<G> {
                 return None;
             }
             if self.tree.states[node as usize] == *state {
-                return (self.tree.kinds[node as usize] == Kind::Decision).then_some(node);
+                let looked_beyond = self.tree.edges[node as usize].1 > 0;
+                return (looked_beyond && G::turn(state) == Turn::Decision).then_some(node);
             }
             if self.tree.kinds[node as usize] != Kind::Chance {
                 return None;
@@ -165,6 +181,8 @@ impl<G: Game> Mcts<G> {
         self.path.clear();
         self.waiting.clear();
         self.full = false;
+        self.proven = None;
+        self.kept = 0;
         self.target = self.settings.simulations;
         // The root's own evaluation is no simulation.
         self.begun = self.tree.edge_visits[self.tree.edges_of(0)].iter().sum::<f32>() as usize;
@@ -209,6 +227,8 @@ impl<G: Game> Mcts<G> {
     /// are when the search is done.
     pub fn collect(&mut self, exact: impl Fn(&G::State) -> Option<f32>, out: &mut Vec<G::State>) -> usize {
         let before = out.len();
+        // Here, not where the tree was kept: one that is thrown away before it is searched was of no use.
+        self.counters.reused += std::mem::take(&mut self.kept) as u64;
         if self.tree.kinds[0] == Kind::New {
             if self.waiting.is_empty() {
                 self.add_root(out);
@@ -284,7 +304,7 @@ impl<G: Game> Mcts<G> {
         let mut node = 0_u32;
         loop {
             let edge = match self.tree.kinds[node as usize] {
-                Kind::Known => {
+                Kind::Known | Kind::Cut => {
                     let value = self.tree.values[node as usize];
                     return self.end(first, value);
                 }
@@ -386,7 +406,7 @@ impl<G: Game> Mcts<G> {
 
     /// Ends the newest path with a value.
     fn end(&mut self, first: usize, value: f32) -> Went {
-        self.back_up(first, self.path.len(), value);
+        self.back_up(first, self.path.len(), 0..first, value);
         self.path.truncate(first);
         Went::Ended
     }
@@ -403,7 +423,8 @@ impl<G: Game> Mcts<G> {
         Went::Collided
     }
 
-    fn back_up(&mut self, first: usize, end: usize, mut value: f32) {
+    /// Takes a value up the path from `first` to `end`; simulations under way have the part `others` of the paths.
+    fn back_up(&mut self, first: usize, end: usize, others: std::ops::Range<usize>, mut value: f32) {
         self.counters.simulations += 1;
         self.counters.depth += (end - first) as u64;
         self.counters.deepest = self.counters.deepest.max((end - first) as u64);
@@ -414,10 +435,15 @@ impl<G: Game> Mcts<G> {
             if self.settings.chance == ChanceMode::Exact && self.tree.kinds[node as usize] == Kind::Chance {
                 value = self.expectation(node);
             }
+            let proven = self.proof(node, edge as usize, others.clone());
+            value = proven.unwrap_or(value);
             // Here, not on the way down: a node's mean is that of values that came, whatever is still under way.
             self.tree.pending[node as usize] -= 1.0;
             self.tree.visits[node as usize] += 1.0;
             self.tree.sums[node as usize] += value;
+            if let Some(value) = proven {
+                self.make_known(node, value);
+            }
         }
     }
 
@@ -442,16 +468,12 @@ impl<G: Game> Mcts<G> {
     pub fn absorb(&mut self, answer: Answer<'_>) {
         let mut row = 0;
         let mut first = 0;
-        let logits = |row: usize| match answer.logits {
-            [] => &[][..],
-            all => &all[row * G::POLICY..][..G::POLICY],
-        };
         for at in 0..self.waiting.len() {
             let Waiting { node, rows, path_end } = self.waiting[at];
             let value = match rows {
                 0 => {
                     row += 1;
-                    self.expand(node, answer.values[row - 1], logits(row - 1))
+                    self.expand(node, answer.values[row - 1], answer.proposed::<G>(row - 1))
                 }
                 _ => {
                     for edge in self.tree.edges_of(node) {
@@ -459,7 +481,7 @@ impl<G: Game> Mcts<G> {
                         if self.tree.kinds[child as usize] != Kind::New {
                             continue;
                         }
-                        let value = self.expand(child, answer.values[row], logits(row));
+                        let value = self.expand(child, answer.values[row], answer.proposed::<G>(row));
                         self.tree.edge_visits[edge] = 1.0;
                         self.tree.edge_sums[edge] = value;
                         row += 1;
@@ -471,7 +493,7 @@ impl<G: Game> Mcts<G> {
             if node == 0 {
                 self.stir();
             } else {
-                self.back_up(first, path_end as usize, value);
+                self.back_up(first, path_end as usize, path_end as usize..self.path.len(), value);
             }
             first = path_end as usize;
         }
@@ -489,7 +511,7 @@ impl<G: Game> Mcts<G> {
     }
 
     /// Gives a node its value, and edges with priors.
-    fn expand(&mut self, node: u32, points: f32, logits: &[f32]) -> f32 {
+    fn expand(&mut self, node: u32, points: f32, proposed: Proposed<'_>) -> f32 {
         let at = node as usize;
         let state = self.tree.states[at];
         let value = G::settled(&state) + self.tree.signs[at] * points;
@@ -502,22 +524,20 @@ impl<G: Game> Mcts<G> {
         let count = self.found.len();
         if !self.tree.has_room(0, count) {
             // A leaf for good; the next simulation finds the tree full.
-            self.tree.kinds[at] = Kind::Known;
+            self.tree.kinds[at] = Kind::Cut;
             return self.settle(node, value);
         }
         self.tree.kinds[at] = Kind::Decision;
         self.tree.first_action[at] = self.tree.actions.len() as u32;
         self.tree.actions.extend_from_slice(&self.found);
         let range = self.tree.push_edges(node, count);
-        if logits.is_empty() {
-            self.tree.prior[range].fill(1.0 / count as f32);
-        } else {
-            for (logit, action) in self.tree.logit[range.clone()].iter_mut().zip(&self.found) {
-                let (one, other) = G::policy_index(&state, action);
-                *logit = logits[one] + other.map_or(0.0, |other| logits[other]);
-            }
-            softmax(&self.tree.logit[range.clone()], &mut self.tree.prior[range]);
+        let logits = &mut self.tree.logit[range.clone()];
+        match proposed {
+            Proposed::Alike => logits.fill(0.0),
+            Proposed::Actions(given) => logits.copy_from_slice(given),
+            Proposed::Outputs(outputs) => action_logits::<G>(&state, &self.found, outputs, &mut self.sums, logits),
         }
+        softmax(&self.tree.logit[range.clone()], &mut self.tree.prior[range]);
         self.settle(node, value)
     }
 
@@ -655,12 +675,12 @@ impl<G: Game> Mcts<G> {
 
     /// Points of the root, as player 0 counts them.
     pub fn value(&self) -> f32 {
-        self.tree.mean(0)
+        self.proven.unwrap_or_else(|| self.tree.mean(0))
     }
 
-    /// What the evaluator said of the root, as player 0 counts points.
-    pub fn first_value(&self) -> f32 {
-        self.tree.values[0]
+    /// Whether the root's value follows from what is known below it.
+    pub fn is_proven(&self) -> bool {
+        self.proven.is_some()
     }
 
     /// Writes what the search makes of the root's priors: shares of visits, or after sequential halving the policy with completed
@@ -676,7 +696,7 @@ impl<G: Game> Mcts<G> {
             softmax(&self.scores, out);
             return;
         }
-        out.extend_from_slice(&self.tree.edge_visits[range.clone()]);
+        self.weigh(out);
         let total: f32 = out.iter().sum();
         match total > 0.0 {
             true => out.iter_mut().for_each(|share| *share /= total),
@@ -700,16 +720,17 @@ impl<G: Game> Mcts<G> {
             });
             return largest(&self.scores);
         }
-        let visits = &self.tree.edge_visits[range.clone()];
-        let most = visits.iter().copied().fold(0.0, f32::max);
+        let mut scores = std::mem::take(&mut self.scores);
+        self.weigh(&mut scores);
+        self.scores = scores;
+        let most = self.scores.iter().copied().fold(0.0, f32::max);
         if most == 0.0 {
             return largest(&self.tree.prior[range]);
         }
         if temperature <= 0.0 {
-            return largest(visits);
+            return largest(&self.scores);
         }
-        self.scores.clear();
-        self.scores.extend(visits.iter().map(|n| (n / most).powf(1.0 / temperature)));
+        self.scores.iter_mut().for_each(|n| *n = (*n / most).powf(1.0 / temperature));
         let total: f32 = self.scores.iter().sum();
         self.scores.iter_mut().for_each(|score| *score /= total);
         draw_outcome(&self.scores, &mut self.rng)
@@ -718,33 +739,5 @@ impl<G: Game> Mcts<G> {
     /// What searches did since they were last asked.
     pub fn take_counters(&mut self) -> Counters {
         std::mem::take(&mut self.counters)
-    }
-}
-
-/// exp(x) / Σ exp(x).
-fn softmax(x: &[f32], out: &mut [f32]) {
-    let most = x.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let mut total = 0.0;
-    for (out, x) in out.iter_mut().zip(x) {
-        *out = (x - most).exp();
-        total += *out;
-    }
-    out.iter_mut().for_each(|out| *out /= total);
-}
-
-/// A draw from the gamma distribution (Marsaglia and Tsang, "A simple method for generating gamma variables", 2000).
-fn gamma(alpha: f32, rng: &mut HostRng) -> f32 {
-    if alpha < 1.0 {
-        let boost = (1.0 - rng.unit()).powf(1.0 / alpha);
-        return gamma(alpha + 1.0, rng) * boost;
-    }
-    let d = alpha - 1.0 / 3.0;
-    let c = 1.0 / (9.0 * d).sqrt();
-    loop {
-        let x = rng.normal();
-        let v = (1.0 + c * x).powi(3);
-        if v > 0.0 && (1.0 - rng.unit()).ln() < 0.5 * x * x + d - d * v + d * v.ln() {
-            return d * v;
-        }
     }
 }

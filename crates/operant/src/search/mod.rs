@@ -13,6 +13,7 @@ mod greedy;
 mod gumbel;
 mod held_out;
 pub mod mcts;
+pub mod policy;
 pub mod tree;
 mod value_net;
 pub mod versus;

@@ -4,7 +4,7 @@
 //! With transpositions two edges may lead to one node. Invariant: a node's edges lie side by side, and an edge's child is 0 until there is
 //! one (the root is nobody's child).
 
-use crate::env::game::Game;
+use crate::env::game::{Game, Turn};
 
 /// What a node is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,8 +15,10 @@ pub enum Kind {
     Decision,
     /// Chance chooses among its edges.
     Chance,
-    /// Its value is known: the game is over, or the evaluator knows.
+    /// Its value is known: the game is over, the evaluator knows, or it follows from what is known below.
     Known,
+    /// Never looked beyond, for want of memory.
+    Cut,
 }
 
 /// No child yet.
@@ -228,7 +230,7 @@ impl<G: Game> Tree<G> {
         while at < out.len() {
             let node = std::mem::replace(&mut out.first_action[at], 0);
             let range = self.edges_of(node);
-            if self.kinds[node as usize] == Kind::Decision {
+            if G::turn(&self.states[node as usize]) == Turn::Decision && !range.is_empty() {
                 out.first_action[at] = out.actions.len() as u32;
                 out.actions.extend_from_slice(self.actions_of(node));
             }

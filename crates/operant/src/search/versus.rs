@@ -11,30 +11,29 @@ use crate::nn::Options;
 
 /// Who chooses actions. A choice depends on the state and its stream, not on what else is asked at the same time.
 pub trait Player<G: Game> {
-    /// Writes the number of an action for each state, which are decisions.
-    fn choose(&mut self, states: &[G::State], rngs: &[HostRng], out: &mut Vec<usize>);
+    /// What it is called in reports.
+    fn name(&self) -> String;
+    /// Replaces `out` by the number of an action for each state, which are decisions.
+    fn choose(&mut self, states: &[G::State], rngs: &[HostRng], out: &mut Vec<usize>) -> Result<()>;
 }
 
 /// Plays at random.
-#[derive(Debug)]
-pub struct Random<G: Game> {
-    room: Vec<G::Action>,
-}
+#[derive(Debug, Default)]
+pub struct Random;
 
-impl<G: Game> Default for Random<G> {
-    fn default() -> Self {
-        Self { room: Vec::new() }
+impl<G: Game> Player<G> for Random {
+    fn name(&self) -> String {
+        "random".into()
     }
-}
 
-impl<G: Game> Player<G> for Random<G> {
-    fn choose(&mut self, states: &[G::State], rngs: &[HostRng], out: &mut Vec<usize>) {
+    fn choose(&mut self, states: &[G::State], rngs: &[HostRng], out: &mut Vec<usize>) -> Result<()> {
         out.clear();
-        let mut room = G::Room::default();
+        let (mut room, mut found) = (G::Room::default(), Vec::new());
         for (state, rng) in states.iter().zip(rngs) {
-            G::actions(state, &mut room, &mut self.room);
-            out.push({ *rng }.below(self.room.len() as u32) as usize);
+            G::actions(state, &mut room, &mut found);
+            out.push({ *rng }.below(found.len() as u32) as usize);
         }
+        Ok(())
     }
 }
 
@@ -46,20 +45,27 @@ pub struct Perfect {
 }
 
 impl Player<Connect4> for Perfect {
-    fn choose(&mut self, states: &[Board], rngs: &[HostRng], out: &mut Vec<usize>) {
+    fn name(&self) -> String {
+        "solver".into()
+    }
+
+    fn choose(&mut self, states: &[Board], rngs: &[HostRng], out: &mut Vec<usize>) -> Result<()> {
         out.clear();
         for (&board, rng) in states.iter().zip(rngs) {
             let column = self.solver.best(board, &mut { *rng });
             out.push((0..column).filter(|&c| board.open(c)).count());
         }
+        Ok(())
     }
 }
 
-/// Plays by search over a network; the most visited action.
+/// Plays by search over values; the most visited action.
 #[derive(Debug)]
-pub struct Searcher<G: Game> {
+pub struct Searcher<G: Game, E = GameNet<G>> {
+    name: String,
+    simulations: usize,
     trees: Vec<Mcts<G>>,
-    net: GameNet<G>,
+    net: E,
     states: Vec<G::State>,
     rows: Vec<usize>,
 }
@@ -69,16 +75,33 @@ const TOGETHER: usize = 64;
 
 impl<G: Game> Searcher<G> {
     /// The network of a file, searched with these settings.
-    pub fn new(bytes: &[u8], settings: &Settings, options: &Options) -> Result<Self> {
+    pub fn new(name: &str, bytes: &[u8], settings: &Settings, options: &Options) -> Result<Self> {
         let (architecture, params) = game_net::from_bytes::<G>(bytes)?;
         let net = GameNet::new(&architecture, params, TOGETHER * settings.leaves.max(4), options)?;
-        let trees = (0..TOGETHER).map(|_| Mcts::new(settings)).collect::<Result<_>>()?;
-        Ok(Self { trees, net, states: Vec::new(), rows: Vec::new() })
+        Self::over(name, net, settings)
     }
 }
 
-impl<G: Game> Player<G> for Searcher<G> {
-    fn choose(&mut self, states: &[G::State], rngs: &[HostRng], out: &mut Vec<usize>) {
+impl<G: Game, E: Evaluator<G>> Searcher<G, E> {
+    /// Searches with these settings over an evaluator's values.
+    pub fn over(name: &str, net: E, settings: &Settings) -> Result<Self> {
+        let trees = (0..TOGETHER).map(|_| Mcts::new(settings)).collect::<Result<_>>()?;
+        let name = format!("{name}, {} simulations", settings.simulations);
+        Ok(Self { name, simulations: settings.simulations, trees, net, states: Vec::new(), rows: Vec::new() })
+    }
+
+    /// Simulations per decision.
+    pub fn simulations(&self) -> usize {
+        self.simulations
+    }
+}
+
+impl<G: Game, E: Evaluator<G>> Player<G> for Searcher<G, E> {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn choose(&mut self, states: &[G::State], rngs: &[HostRng], out: &mut Vec<usize>) -> Result<()> {
         out.clear();
         for (states, rngs) in states.chunks(TOGETHER).zip(rngs.chunks(TOGETHER)) {
             let trees = &mut self.trees[..states.len()];
@@ -107,26 +130,35 @@ impl<G: Game> Player<G> for Searcher<G> {
             }
             out.extend(trees.iter_mut().map(|tree| tree.choose(0.0)));
         }
+        Ok(())
     }
 }
 
 /// A game of a match: where it begins, and which player is the one that is looked at.
 #[derive(Clone, Copy, Debug)]
 pub struct Pairing<G: Game> {
-    /// First state, after chance.
+    /// First state; chance has its first outcome when the game is played.
     pub state: G::State,
     /// 0 or 1.
     pub seat: usize,
+    /// Games of the same number have the same luck.
+    pub luck: u32,
 }
 
-/// Pairings from the beginning, seats in turn.
-pub fn from_start<G: Game>(games: usize, seed: u64) -> Vec<Pairing<G>> {
-    let mut chances = vec![0.0; G::OUTCOMES];
-    let mut pairing = |game: usize| {
-        let mut rng = HostRng::new(seed, game as u32, 0, u32::MAX);
-        Pairing { state: settle_chance::<G>(G::start(), &mut chances, &mut rng), seat: game % G::PLAYERS }
-    };
-    (0..games).map(&mut pairing).collect()
+/// A game as it was played.
+#[derive(Clone, Debug)]
+pub struct Played<G: Game> {
+    /// Points, as the one who is looked at counts them.
+    pub points: f32,
+    /// Each decision, and what was chosen.
+    pub turns: Vec<(G::State, G::Action)>,
+}
+
+/// Pairings from the beginning, seats in turn; each two games have the same luck where there are two players.
+pub fn from_start<G: Game>(games: usize) -> Vec<Pairing<G>> {
+    let pairing =
+        |game: usize| Pairing { state: G::start(), seat: game % G::PLAYERS, luck: (game / G::PLAYERS) as u32 };
+    (0..games).map(pairing).collect()
 }
 
 /// Random openings of Connect Four of so many moves, an even number, after which the first player still wins; all differ.
@@ -145,33 +177,37 @@ pub fn won_openings(count: usize, moves: usize, seed: u64, solver: &mut Solver) 
         }
         let fresh = found.iter().all(|other| other.state != board);
         if fresh && Connect4::turn(&board) == Turn::Decision && solver.outcome(board) == 1 {
-            found.push(Pairing { state: board, seat: 0 });
+            found.push(Pairing { state: board, seat: 0, luck: found.len() as u32 });
         }
     }
     found
 }
 
-/// Plays games side by side; gives points of each, as the one who is looked at counts them, and its moves.
-pub fn play<G: Game>(
-    looked_at: &mut dyn Player<G>,
-    opponent: &mut dyn Player<G>,
-    pairings: &[Pairing<G>],
-    seed: u64,
-) -> Vec<(f32, u32)> {
-    let mut states: Vec<G::State> = pairings.iter().map(|pairing| pairing.state).collect();
-    let mut moves = vec![0_u32; states.len()];
+/// Who is asked for choices: 0 for the one who is looked at, 1 for the opponent.
+pub type Choose<'a, G> = dyn FnMut(usize, &[<G as Game>::State], &[HostRng], &mut Vec<usize>) -> Result<()> + 'a;
+
+/// Sets choices apart from luck, which has the seed as it is.
+const CHOICES: u64 = 0x6368_6f69_0000_0000;
+
+/// Plays games side by side.
+pub fn play<G: Game>(pairings: &[Pairing<G>], seed: u64, choose: &mut Choose<'_, G>) -> Result<Vec<Played<G>>> {
     let (mut room, mut actions, mut chances) = (G::Room::default(), Vec::new(), vec![0.0; G::OUTCOMES]);
+    let mut luck = |state: G::State, pairing: &Pairing<G>, turn: usize| {
+        settle_chance::<G>(state, &mut chances, &mut HostRng::new(seed, pairing.luck, 0, turn as u32))
+    };
+    let mut states: Vec<G::State> = pairings.iter().map(|pairing| luck(pairing.state, pairing, 0)).collect();
+    let mut played: Vec<Played<G>> = pairings.iter().map(|_| Played { points: 0.0, turns: Vec::new() }).collect();
     let (mut asked, mut rngs, mut numbers, mut chosen) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     loop {
         let mut over = true;
-        for own in [true, false] {
+        for who in [0, 1] {
             asked.clear();
             rngs.clear();
             numbers.clear();
             for (game, state) in states.iter().enumerate() {
-                if G::turn(state) != Turn::Over && (G::player(state) == pairings[game].seat) == own {
+                if G::turn(state) != Turn::Over && (G::player(state) != pairings[game].seat) == (who == 1) {
                     asked.push(*state);
-                    rngs.push(HostRng::new(seed, game as u32, moves[game], 0));
+                    rngs.push(HostRng::new(seed ^ CHOICES, game as u32, 0, played[game].turns.len() as u32));
                     numbers.push(game);
                 }
             }
@@ -179,26 +215,33 @@ pub fn play<G: Game>(
                 continue;
             }
             over = false;
-            if own {
-                looked_at.choose(&asked, &rngs, &mut chosen);
-            } else {
-                opponent.choose(&asked, &rngs, &mut chosen);
-            }
+            choose(who, &asked, &rngs, &mut chosen)?;
             for (&game, &action) in numbers.iter().zip(&chosen) {
-                let state = &mut states[game];
+                let (state, turns) = (&mut states[game], &mut played[game].turns);
                 G::actions(state, &mut room, &mut actions);
-                moves[game] += 1;
-                let mut rng = HostRng::new(seed, game as u32, moves[game], 1);
-                *state = settle_chance::<G>(G::after(state, &actions[action]), &mut chances, &mut rng);
+                turns.push((*state, actions[action]));
+                *state = luck(G::after(state, &actions[action]), &pairings[game], turns.len());
             }
         }
         if over {
             break;
         }
     }
-    let points = |(game, state): (usize, &G::State)| {
-        let sign = if pairings[game].seat == 0 { 1.0 } else { -1.0 };
-        (sign * G::settled(state), moves[game])
-    };
-    states.iter().enumerate().map(points).collect()
+    for ((played, state), pairing) in played.iter_mut().zip(&states).zip(pairings) {
+        played.points = if pairing.seat == 0 { G::settled(state) } else { -G::settled(state) };
+    }
+    Ok(played)
+}
+
+/// Plays the games of one player against another.
+pub fn between<G: Game>(
+    one: &mut dyn Player<G>,
+    two: &mut dyn Player<G>,
+    pairings: &[Pairing<G>],
+    seed: u64,
+) -> Result<Vec<Played<G>>> {
+    play(pairings, seed, &mut |who, states, rngs, out| match who {
+        0 => one.choose(states, rngs, out),
+        _ => two.choose(states, rngs, out),
+    })
 }

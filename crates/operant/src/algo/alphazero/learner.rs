@@ -1,6 +1,6 @@
 //! The learner: batches of positions, one step of the optimiser each.
 
-use super::samples::{Sample, Window};
+use super::samples::{KEPT, Sample, Window};
 use super::settings::Settings;
 use crate::algo::{Parts, part};
 use crate::env::game::{Game, Turn};
@@ -10,6 +10,7 @@ use crate::lanes::rng::HostRng;
 use crate::nn::nets::Architecture;
 use crate::nn::{Feed, Gradients, Method, Node, Optimizer, Options, Params, Plan, Schedule, Wanted};
 use crate::search::game_net::Shared;
+use crate::search::policy::{Choice, Share};
 use std::time::Instant;
 
 /// What an iteration of learning found.
@@ -20,6 +21,8 @@ pub(super) struct Learned {
     pub(super) policy_loss: f64,
     pub(super) value_loss: f64,
     pub(super) grad_norm: f64,
+    /// Surprise of what was drawn, as a multiple of that of all positions.
+    pub(super) surprise: f64,
     pub(super) learning_rate: f64,
     pub(super) time: (Instant, Instant),
     /// What was not finite.
@@ -48,6 +51,9 @@ pub(super) struct Learner<G: Game> {
     found: Vec<G::Action>,
     /// The same in an image of the state.
     imaged: Vec<G::Action>,
+    shares: Vec<Share>,
+    /// Mean surprise of what was drawn, summed over updates.
+    drawn: f64,
     learned: Learned,
 }
 
@@ -86,7 +92,7 @@ impl<G: Game> Learner<G> {
                 false => Schedule::Constant(rate),
             },
             losses: [policy_loss, value_loss],
-            window: Window::new(settings.window),
+            window: Window::new(settings.window, settings.priority > 0.0),
             updates: 0,
             owed: 0.0,
             per_position: settings.reuse / size as f64,
@@ -98,11 +104,14 @@ impl<G: Game> Learner<G> {
             room: G::Room::default(),
             found: Vec::with_capacity(4096),
             imaged: Vec::with_capacity(4096),
+            shares: Vec::with_capacity(KEPT),
+            drawn: 0.0,
             learned: Learned {
                 updates: 0,
                 policy_loss: f64::NAN,
                 value_loss: f64::NAN,
                 grad_norm: f64::NAN,
+                surprise: f64::NAN,
                 learning_rate: f64::NAN,
                 time: (now, now),
                 diverged: None,
@@ -141,7 +150,7 @@ impl<G: Game> Learner<G> {
         let ready = self.window.len() > 0 && self.window.len() >= settings.learning_starts;
         while ready && self.owed >= 1.0 && diverged.is_none() {
             self.owed -= 1.0;
-            let decisions = self.gather();
+            let decisions = self.gather(settings.priority);
             let feeds = [&self.obs, &self.policy, &self.legal, &self.heads].map(|column| Feed::Real(column));
             let rows = settings.batch_size;
             let outcome = self.plan.train(&self.params, rows, &feeds, 1.0, Gradients::Replace);
@@ -162,9 +171,10 @@ impl<G: Game> Learner<G> {
         }
         let [policy_loss, value_loss, grad_norm] =
             sums.map(|sum| if updates > 0 { sum / updates as f64 } else { f64::NAN });
+        let surprise = std::mem::take(&mut self.drawn) / updates as f64 / self.window.mean_surprise();
         let time = (begun, Instant::now());
         let learning_rate = f64::from(rate);
-        self.learned = Learned { updates, policy_loss, value_loss, grad_norm, learning_rate, time, diverged };
+        self.learned = Learned { updates, policy_loss, value_loss, grad_norm, surprise, learning_rate, time, diverged };
     }
 
     fn mean(&self, loss: usize) -> f64 {
@@ -173,13 +183,14 @@ impl<G: Game> Learner<G> {
 
     /// Fills a batch with positions drawn from the window, each in one of its images; tells how many are decisions. A policy's
     /// target is scaled so that its mean loss is one over decisions alone.
-    fn gather(&mut self) -> usize {
+    fn gather(&mut self, priority: f32) -> usize {
         let rows = self.heads.len() / G::HEADS;
         let (low, high) = (self.updates as u32, (self.updates >> 32) as u32);
         let mut rng = HostRng::new(self.seed ^ BATCHES, low, high, 0);
         let mut decisions = 0;
         for row in 0..rows {
-            let sample = self.window.get(rng.below(self.window.len() as u32) as usize);
+            let sample = self.window.draw(priority, &mut rng);
+            self.drawn += f64::from(sample.surprise) / rows as f64;
             let symmetry = if G::SYMMETRIES > 1 { rng.below(G::SYMMETRIES as u32) as usize } else { 0 };
             let state = G::image(&sample.state, symmetry);
             G::observe(&state, &mut self.obs[row * G::OBSERVATION..][..G::OBSERVATION]);
@@ -203,22 +214,19 @@ impl<G: Game> Learner<G> {
                     *action = *image.unwrap_or(action);
                 }
             }
+            self.shares.clear();
+            self.shares.extend(
+                sample.policy[..usize::from(sample.kept)]
+                    .iter()
+                    .map(|&(action, share)| (G::policy_index(&state, &self.found[usize::from(action)]), share)),
+            );
+            let choice = Choice::draw(&self.shares, &mut rng);
             for action in &self.found {
-                let (one, other) = G::policy_index(&state, action);
-                legal[one] = 1.0;
-                if let Some(other) = other {
-                    legal[other] = 1.0;
+                if let Some(output) = choice.output(G::policy_index(&state, action)) {
+                    legal[output] = 1.0;
                 }
             }
-            for &(action, share) in &sample.policy[..usize::from(sample.kept)] {
-                let (one, other) = G::policy_index(&state, &self.found[usize::from(action)]);
-                // Two outputs that speak for an action have half of it each.
-                let part = if other.is_some() { share / 2.0 } else { share };
-                policy[one] += part;
-                if let Some(other) = other {
-                    policy[other] += part;
-                }
-            }
+            choice.add_target(&self.shares, policy);
         }
         if decisions > 0 && decisions < rows {
             let scale = rows as f32 / decisions as f32;

@@ -1,7 +1,9 @@
 //! What self-play leaves to learn from: states, what searches made of them, and what games came to.
 
+use crate::data::SumTree;
 use crate::env::game::Game;
 use crate::error::{Error, Result};
+use crate::lanes::rng::HostRng;
 
 /// Most actions of a policy that are kept: the most visited ones, which are nearly all visits.
 pub(super) const KEPT: usize = 32;
@@ -15,12 +17,16 @@ pub(super) struct Sample<G: Game> {
     pub(super) kept: u8,
     /// Until the game is over: points of player 0 that the search found. Then: points still to come, as the state's player counts them.
     pub(super) points: f32,
+    /// Whether the search proved these points.
+    pub(super) known: bool,
+    /// Points by which the search moved the network's value.
+    pub(super) surprise: f32,
 }
 
 impl<G: Game> Sample<G> {
     /// A state before chance, or one whose policy is set next.
     pub(super) fn new(state: G::State, points: f32) -> Self {
-        Self { state, policy: [(0, 0.0); KEPT], kept: 0, points }
+        Self { state, policy: [(0, 0.0); KEPT], kept: 0, points, known: false, surprise: 0.0 }
     }
 
     /// Keeps the largest shares of a policy, and scales them to 1.
@@ -53,6 +59,8 @@ impl<G: Game> Sample<G> {
         G::write(&self.state, &mut words[..G::WORDS]);
         words[..G::WORDS].iter().for_each(|word| out.extend(word.to_le_bytes()));
         out.extend(self.points.to_le_bytes());
+        out.extend(self.surprise.to_le_bytes());
+        out.push(u8::from(self.known));
         out.push(self.kept);
         for (action, share) in &self.policy[..usize::from(self.kept)] {
             out.extend(action.to_le_bytes());
@@ -66,6 +74,8 @@ impl<G: Game> Sample<G> {
             *word = u64::from_le_bytes(take(bytes)?);
         }
         let mut sample = Self::new(G::read(&words[..G::WORDS])?, f32::from_le_bytes(take(bytes)?));
+        sample.surprise = Some(f32::from_le_bytes(take(bytes)?)).filter(|x| x.is_finite() && *x >= 0.0)?;
+        sample.known = u8::from_le_bytes(take(bytes)?) != 0;
         sample.kept = u8::from_le_bytes(take(bytes)?);
         for entry in sample.policy.get_mut(..usize::from(sample.kept))? {
             *entry = (u16::from_le_bytes(take(bytes)?), f32::from_le_bytes(take(bytes)?));
@@ -104,27 +114,49 @@ pub(super) struct Window<G: Game> {
     capacity: usize,
     /// Where the next goes once the list is full.
     next: usize,
+    /// Surprises; empty if positions are drawn evenly.
+    weights: SumTree,
+    /// Their sum over all positions.
+    surprise: f64,
 }
 
 impl<G: Game> Window<G> {
-    pub(super) fn new(capacity: usize) -> Self {
-        Self { list: Vec::with_capacity(capacity), capacity, next: 0 }
+    pub(super) fn new(capacity: usize, prioritised: bool) -> Self {
+        let weights = SumTree::new(if prioritised { capacity } else { 0 });
+        Self { list: Vec::with_capacity(capacity), capacity, next: 0, weights, surprise: 0.0 }
+    }
+
+    /// Draws a position; so large a share of draws goes by surprise.
+    pub(super) fn draw(&self, priority: f32, rng: &mut HostRng) -> &Sample<G> {
+        let by_surprise = priority > 0.0 && rng.unit() < priority && self.weights.total() > 0.0;
+        let at = match by_surprise {
+            true => self.weights.find(f64::from(rng.unit()) * self.weights.total()),
+            false => rng.below(self.list.len() as u32) as usize,
+        };
+        &self.list[at]
+    }
+
+    /// Mean surprise of all positions.
+    pub(super) fn mean_surprise(&self) -> f64 {
+        self.surprise / self.list.len() as f64
     }
 
     pub(super) fn len(&self) -> usize {
         self.list.len()
     }
 
-    pub(super) fn get(&self, at: usize) -> &Sample<G> {
-        &self.list[at]
-    }
-
     pub(super) fn push(&mut self, sample: Sample<G>) {
-        if self.list.len() < self.capacity {
+        let at = if self.list.len() < self.capacity { self.list.len() } else { self.next };
+        self.surprise += f64::from(sample.surprise);
+        if !self.weights.is_empty() {
+            self.weights.set(at, sample.surprise);
+        }
+        if at == self.list.len() {
             self.list.push(sample);
         } else {
-            self.list[self.next] = sample;
-            self.next = (self.next + 1) % self.capacity;
+            self.surprise -= f64::from(self.list[at].surprise);
+            self.list[at] = sample;
+            self.next = (at + 1) % self.capacity;
         }
     }
 
@@ -138,6 +170,10 @@ impl<G: Game> Window<G> {
         let damaged = || Error::Saved("checkpoint's replay.bin does not fit this run; take another".into());
         self.next = u64::from_le_bytes(take(&mut bytes).ok_or_else(damaged)?) as usize;
         read_all(&mut bytes, self.capacity, &mut self.list).ok_or_else(damaged)?;
+        self.surprise = self.list.iter().map(|sample| f64::from(sample.surprise)).sum();
+        if !self.weights.is_empty() {
+            self.list.iter().enumerate().for_each(|(at, sample)| self.weights.set(at, sample.surprise));
+        }
         if bytes.is_empty() && self.next < self.capacity { Ok(()) } else { Err(damaged()) }
     }
 }

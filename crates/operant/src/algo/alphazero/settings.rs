@@ -13,7 +13,9 @@ pub struct Settings {
     pub search: mcts::Settings,
     /// Decisions of each game in an iteration; weights change between iterations.
     pub moves: usize,
-    /// Decisions from a game's beginning on that are drawn by visits, at temperature 1.
+    /// Games begin with up to so many random actions, as many as are drawn: play learns what to do in positions that it would avoid.
+    pub random_moves: u32,
+    /// Decisions after those that are drawn by visits, at temperature 1.
     pub drawn_moves: u32,
     /// Temperature after those; 0 for the most visited.
     pub temperature: f32,
@@ -25,6 +27,8 @@ pub struct Settings {
     pub learning_starts: usize,
     /// Times that a position is learned from, on average.
     pub reuse: f64,
+    /// Share of a batch that is drawn in proportion to how far searches moved the values of positions; the rest is drawn evenly.
+    pub priority: f32,
     /// Positions of a batch.
     pub batch_size: usize,
     /// Value targets: 1 for a game's outcome, less for a mix with later searches' values, each weighed by this to the power of its distance.
@@ -48,12 +52,14 @@ impl Default for Settings {
         Self {
             search: mcts::Settings::default(),
             moves: 16,
+            random_moves: 0,
             drawn_moves: 12,
             temperature: 0.0,
             most_moves: 512,
             window: 100_000,
             learning_starts: 2_000,
             reuse: 4.0,
+            priority: 0.0,
             batch_size: 512,
             td_lambda: 1.0,
             value_weight: 1.0,
@@ -98,6 +104,7 @@ impl Settings {
         let starts = self.learning_starts <= self.window;
         rule(starts, "learning_starts", &self.learning_starts, "no more than the window")?;
         rule(self.reuse >= 0.0 && self.reuse <= 1e4, "reuse", &self.reuse, "0 to 10000")?;
+        rule((0.0..=1.0).contains(&self.priority), "priority", &self.priority, "0 to 1")?;
         rule((1..=1 << 16).contains(&self.batch_size), "batch_size", &self.batch_size, "1..=65536")?;
         rule((0.0..=1.0).contains(&self.td_lambda), "td_lambda", &self.td_lambda, "0 to 1")?;
         rule(not_negative(f64::from(self.value_weight)), "value_weight", &self.value_weight, "0 or more")?;

@@ -46,7 +46,7 @@ pub(super) struct Table<G: Game> {
     net: GameNet<G>,
     seed: u64,
     states: Vec<G::State>,
-    chances: Vec<f32>,
+    opening: Opening<G>,
     policy: Vec<f32>,
     pub(super) finished: Vec<Finished>,
     pub(super) counters: Counters,
@@ -56,22 +56,57 @@ pub(super) struct Table<G: Game> {
     pub(super) played: (Instant, Instant),
 }
 
-/// Sets dice and searches of self-play apart.
+/// Sets dice, first moves and searches of self-play apart.
 const DICE: u64 = 0x6469_6365_0000_0000;
+const OPENINGS: u64 = 0x6f70_656e_0000_0000;
+
+/// Room to begin games in.
+struct Opening<G: Game> {
+    chances: Vec<f32>,
+    room: G::Room,
+    found: Vec<G::Action>,
+}
+
+impl<G: Game> Default for Opening<G> {
+    fn default() -> Self {
+        Self { chances: vec![0.0; G::OUTCOMES], room: G::Room::default(), found: Vec::with_capacity(4096) }
+    }
+}
+
+impl<G: Game> Opening<G> {
+    /// The first decision of a game, after up to `most` random ones.
+    fn state(&mut self, most: u32, seed: u64, place: u32, game: u32) -> G::State {
+        let mut dice = HostRng::new(seed ^ DICE, place, game, 0);
+        let mut state = settle_chance::<G>(G::start(), &mut self.chances, &mut dice);
+        if most == 0 {
+            return state;
+        }
+        let mut rng = HostRng::new(seed ^ OPENINGS, place, game, 0);
+        for _ in 0..rng.below(most + 1) {
+            G::actions(&state, &mut self.room, &mut self.found);
+            let after = G::after(&state, &self.found[rng.below(self.found.len() as u32) as usize]);
+            let next = settle_chance::<G>(after, &mut self.chances, &mut rng);
+            if G::turn(&next) == Turn::Over {
+                break;
+            }
+            state = next;
+        }
+        state
+    }
+}
 
 impl<G: Game> Table<G> {
     /// Games with these numbers, each at its beginning.
     pub(super) fn new(numbers: std::ops::Range<u32>, settings: &Settings, net: GameNet<G>, seed: u64) -> Result<Self> {
-        let mut chances = vec![0.0; G::OUTCOMES];
+        let mut opening = Opening::default();
         // Positions of a game: decisions, and states before chance.
         let room = settings.most_moves * if G::OUTCOMES > 0 { 2 } else { 1 };
         let places = numbers
             .map(|number| {
-                let mut rng = HostRng::new(seed ^ DICE, number, 0, 0);
                 Ok(Place {
                     number,
                     mcts: Mcts::new(&settings.search)?,
-                    state: settle_chance::<G>(G::start(), &mut chances, &mut rng),
+                    state: opening.state(settings.random_moves, seed, number, 0),
                     game: 0,
                     moves: 0,
                     history: Vec::with_capacity(room),
@@ -92,7 +127,7 @@ impl<G: Game> Table<G> {
             places,
             net,
             seed,
-            chances,
+            opening,
         })
     }
 
@@ -118,8 +153,8 @@ impl<G: Game> Table<G> {
                         true => 0,
                     };
                     if place.mcts.done() {
-                        let (chances, policy) = (&mut self.chances, &mut self.policy);
-                        let ended = place.step(settings, self.seed, chances, policy, &mut self.forced);
+                        let (opening, policy) = (&mut self.opening, &mut self.policy);
+                        let ended = place.step(settings, self.seed, opening, policy, &mut self.forced);
                         self.finished.extend(ended);
                     }
                 }
@@ -193,7 +228,7 @@ impl<G: Game> Place<G> {
         &mut self,
         settings: &Settings,
         seed: u64,
-        chances: &mut [f32],
+        opening: &mut Opening<G>,
         policy: &mut Vec<f32>,
         forced: &mut u64,
     ) -> Option<Finished> {
@@ -202,17 +237,20 @@ impl<G: Game> Place<G> {
         let mut sample = Sample::new(self.state, self.mcts.value());
         self.mcts.policy(policy);
         sample.keep(policy);
+        sample.known = self.mcts.is_proven();
+        sample.surprise = (self.mcts.value() - self.mcts.tree().values[0]).abs();
+        let surprise = sample.surprise;
         *forced += u64::from(policy.len() == 1);
         self.history.push(sample);
         let after = G::after(&self.state, &self.mcts.actions()[action]);
         if G::turn(&after) == Turn::Chance && settings.search.afterstates {
             let points = self.mcts.action_value(action) * sign::<G>(&self.state);
-            self.history.push(Sample::new(after, points));
+            self.history.push(Sample { surprise, ..Sample::new(after, points) });
         }
         self.moves += 1;
         self.left -= 1;
         let mut dice = HostRng::new(seed ^ DICE, self.number, self.game, self.moves);
-        self.state = settle_chance::<G>(after, chances, &mut dice);
+        self.state = settle_chance::<G>(after, &mut opening.chances, &mut dice);
         let over = G::turn(&self.state) == Turn::Over;
         if over || self.moves as usize >= settings.most_moves {
             let points = if over { G::settled(&self.state) } else { self.mcts.value() };
@@ -225,8 +263,7 @@ impl<G: Game> Place<G> {
             }
             self.game += 1;
             self.moves = 0;
-            let mut dice = HostRng::new(seed ^ DICE, self.number, self.game, 0);
-            self.state = settle_chance::<G>(G::start(), chances, &mut dice);
+            self.state = opening.state(settings.random_moves, seed, self.number, self.game);
             let rng = self.search_rng(seed);
             self.mcts.begin(self.state, rng);
             return Some(finished);
@@ -241,6 +278,10 @@ impl<G: Game> Place<G> {
         let mut target = points;
         for sample in self.history.iter_mut().rev() {
             let found = sample.points;
+            // Chances of several outcomes can't be had from points.
+            if sample.known && G::HEADS == 1 {
+                target = found;
+            }
             sample.points = sign::<G>(&sample.state) * (target - G::settled(&sample.state));
             // What an earlier position learns of this one and of all after it.
             target = (1.0 - lambda) * found + lambda * target;

@@ -9,6 +9,7 @@ use super::position::{BAR, CHECKERS, Position, Side};
 use super::{ROLLS, chances};
 use crate::error::{Error, Result};
 use std::path::Path;
+use std::sync::LazyLock;
 
 /// Home points.
 const HOME: usize = 6;
@@ -94,6 +95,26 @@ fn sides(most: u8, count: usize) -> Vec<Side> {
     }
 }
 
+/// Whether both sides are at home with so few checkers that the two-sided table has them.
+#[inline]
+fn few(Position { mover, other }: Position) -> bool {
+    let off = CHECKERS - FEW;
+    mover.off() >= off && other.off() >= off && mover.rear() <= HOME && other.rear() <= HOME
+}
+
+/// The chance that the player on roll wins, exactly, where both sides are at home with six checkers or fewer and the game goes on. The
+/// first call computes the table, in a fraction of a second.
+#[inline]
+pub fn ending(position: Position) -> Option<f32> {
+    static TWO: LazyLock<Vec<f32>> = LazyLock::new(|| {
+        let sides = sides(FEW, FEW_SIDES);
+        two_sided(&sides, &Ways::new(&sides))
+    });
+    let Position { mover, other } = position;
+    (few(position) && other.off() < CHECKERS && mover.off() < CHECKERS)
+        .then(|| TWO[rank(mover) * FEW_SIDES + rank(other)])
+}
+
 /// Where each roll can lead a side that nobody blocks: ranks, and per side and roll where they begin.
 struct Ways {
     begins: Vec<u32>,
@@ -137,8 +158,7 @@ impl Bearoff {
         if mover.rear() > HOME || other.rear() > HOME {
             return None;
         }
-        let few = CHECKERS - FEW;
-        let win = if mover.off() >= few && other.off() >= few {
+        let win = if few(position) {
             self.two[rank(mover) * FEW_SIDES + rank(other)]
         } else if mover.off() > 0 && other.off() > 0 {
             self.race(mover, other)
@@ -146,11 +166,6 @@ impl Bearoff {
             return None;
         };
         Some(Outcome { win, ..Outcome::default() })
-    }
-
-    /// Chances that a side at home needs 0, 1, 2 … rolls.
-    pub fn rolls(&self, side: Side) -> Option<&[f32]> {
-        (side.rear() <= HOME).then(|| &self.one[rank(side) * MOST_ROLLS..][..MOST_ROLLS])
     }
 
     /// The chance of the one who rolls first to be done first.

@@ -1,12 +1,14 @@
 //! Backgammon as a [`Game`]: a roll is chance's, an action is a whole turn, and what it leads to is the opponent's position before the roll.
 //!
 //! A policy head has an output per pair of places that checkers leave (676): by the larger die and by the smaller one, with 0 for a die
-//! that is not played. A double has two pairs, one after the other, whose logits are added.
+//! that is not played. A double has two pairs, one after the other.
 
+use super::bearoff::ending;
 use super::plays::ACTIONS;
-use super::{BAR, CHECKERS, OBSERVATION, Play, Plays, Position, ROLLS, Side, chances, observe};
+use super::{BAR, CHECKERS, OBSERVATION, Play, Plays, Position, ROLLS, Side, chances, observe, roll};
 use crate::env::game::{Game, Heads, Turn, mix};
 use crate::error::{Error, Result};
+use crate::lanes::rng::HostRng;
 
 /// The rules, cubeless.
 #[derive(Clone, Copy, Debug, Default)]
@@ -107,6 +109,13 @@ impl Game for Backgammon {
         ROLLS.len()
     }
 
+    /// Two dice are thrown: the same rolls as [`roll`](super::roll) has.
+    #[inline]
+    fn happen(state: &State, _: &mut [f32], rng: &mut HostRng) -> State {
+        let [a, b] = roll(rng, state.first);
+        State { dice: [a.max(b), a.min(b)], ..*state }
+    }
+
     #[inline]
     fn happened(state: &State, outcome: usize) -> State {
         State { dice: ROLLS[outcome], ..*state }
@@ -155,10 +164,11 @@ impl Game for Backgammon {
         2.0 * heads[0] - 1.0 + heads[1] + heads[2] - heads[3] - heads[4]
     }
 
-    fn flip(heads: &mut [f32]) {
-        heads[0] = 1.0 - heads[0];
-        heads.swap(1, 3);
-        heads.swap(2, 4);
+    /// Both sides at home with few checkers: no gammon is left to win.
+    #[inline]
+    fn exact(state: &State) -> Option<f32> {
+        let before_the_roll = state.dice[0] == 0;
+        ending(state.position).filter(|_| before_the_roll).map(|win| 2.0 * win - 1.0)
     }
 
     fn write(state: &State, out: &mut [u64]) {

@@ -3,19 +3,21 @@
 mod bearoff;
 mod game;
 mod inputs;
+mod match_id;
 mod notation;
 mod outcome;
 mod plays;
 mod position;
 mod record;
 
-pub use bearoff::Bearoff;
+pub use bearoff::{Bearoff, ending};
 pub use game::{Backgammon, State};
 pub use inputs::{CONTACT_INPUTS, RACE_INPUTS, contact_inputs, race_inputs};
+pub use match_id::MatchId;
 pub use outcome::{OUTCOMES, Outcome};
 pub use plays::{Play, Plays};
 pub use position::{BAR, CHECKERS, Points, Position, Side};
-pub use record::{Record, Turn, from_mat, to_mat};
+pub use record::{Record, Turn, from_mat, to_mat, to_sgf};
 
 use crate::lanes::rng::HostRng;
 

@@ -9,6 +9,33 @@ const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 /// Characters of an ID.
 const ID_LEN: usize = 14;
 
+/// A number as so many digits of base 64, 16 at most: its bytes, lowest first, three to four digits.
+pub(super) fn to_digits(key: u128, digits: usize) -> String {
+    let bytes = key.to_le_bytes();
+    let mut id = String::with_capacity(16);
+    for three in bytes[..12].chunks_exact(3) {
+        let word = three.iter().fold(0_usize, |word, &byte| word << 8 | usize::from(byte));
+        (0..4).for_each(|digit| id.push(char::from(DIGITS[word >> (18 - 6 * digit) & 63])));
+    }
+    id.truncate(digits);
+    id
+}
+
+/// The number of 16 digits or fewer, or what is wrong with them.
+pub(super) fn from_digits(id: &str) -> std::result::Result<u128, String> {
+    let mut bytes = [0_u8; 16];
+    for (four, three) in id.as_bytes().chunks(4).zip(bytes.chunks_exact_mut(3)) {
+        let mut word = 0;
+        for (i, character) in four.iter().enumerate() {
+            let digit = DIGITS.iter().position(|digit| digit == character);
+            let digit = digit.ok_or_else(|| format!("'{}' is no digit of base 64", char::from(*character)))?;
+            word |= digit << (18 - 6 * i);
+        }
+        three.copy_from_slice(&[(word >> 16) as u8, (word >> 8) as u8, word as u8]);
+    }
+    Ok(u128::from_le_bytes(bytes))
+}
+
 impl Position {
     /// GNU Backgammon's ID: for each place of the opponent and then of the mover, from the first point to the bar, as many ones as there are
     /// checkers and a zero. (Its manual names the players in the other order than the program has them.)
@@ -21,14 +48,7 @@ impl Position {
                 at += count + 1;
             }
         }
-        let bytes = key.to_le_bytes();
-        let mut id = String::with_capacity(ID_LEN);
-        for three in bytes[..12].chunks_exact(3) {
-            let word = three.iter().fold(0_usize, |word, &byte| word << 8 | usize::from(byte));
-            (0..4).for_each(|digit| id.push(char::from(DIGITS[word >> (18 - 6 * digit) & 63])));
-        }
-        id.truncate(ID_LEN);
-        id
+        to_digits(key, ID_LEN)
     }
 
     /// The position of an ID; says what is wrong with one that is none.
@@ -41,18 +61,7 @@ impl Position {
         if id.len() != ID_LEN {
             return Err(wrong(format!("{} characters", id.len())));
         }
-        let mut bytes = [0_u8; 16];
-        for (four, three) in id.as_bytes().chunks(4).zip(bytes.chunks_exact_mut(3)) {
-            let mut word = 0;
-            for (i, character) in four.iter().enumerate() {
-                let digit = DIGITS.iter().position(|digit| digit == character);
-                let digit =
-                    digit.ok_or_else(|| wrong(format!("'{}' is no digit of base 64", char::from(*character))))?;
-                word |= digit << (18 - 6 * i);
-            }
-            three.copy_from_slice(&[(word >> 16) as u8, (word >> 8) as u8, word as u8]);
-        }
-        let mut key = u128::from_le_bytes(bytes) & ((1 << 80) - 1);
+        let mut key = from_digits(id).map_err(wrong)? & ((1 << 80) - 1);
         let mut sides = [Side::default(); 2];
         for side in &mut sides {
             let mut counts = [0; BAR + 1];

@@ -1,7 +1,7 @@
-//! Games as they were played, and sessions of them as `.mat` files (Jellyfish's format, which GNU Backgammon reads).
+//! Games as they were played, and sessions of them as `.mat` files (Jellyfish's format) and as SGF; GNU Backgammon reads both.
 
 use super::plays::{Play, Plays};
-use super::position::{Points, Position};
+use super::position::{BAR, Points, Position};
 use crate::error::{Error, Result};
 use std::fmt::Write;
 
@@ -81,6 +81,41 @@ pub fn to_mat(records: &[Record], names: [&str; 2]) -> String {
             let indent = if winner == 0 { 6 } else { SECOND };
             let plural = if points == Points::Single { "" } else { "s" };
             let _ = writeln!(text, "{:indent$}Wins {} point{plural}", "", points as u32);
+        }
+    }
+    text
+}
+
+/// Games without a cube as SGF (Smart Game Format, GM[6], as GNU Backgammon writes it): a tree per game, `W` for the first player and `B` for
+/// the second. Points are letters that both share: `a` is the second player's first point and the first player's last; `y` is the bar, `z` off.
+pub fn to_sgf(records: &[Record], names: [&str; 2]) -> String {
+    let mut text = String::new();
+    let mut scores = [0; 2];
+    // Texts in which brackets and backslashes mean themselves.
+    let names = names.map(|name| name.replace('\\', "\\\\").replace(']', "\\]"));
+    for (number, record) in records.iter().enumerate() {
+        let result = record.result();
+        let ended =
+            result.map_or(String::new(), |(winner, points)| format!("RE[{}+{}]", ["W", "B"][winner], points as u32));
+        let _ = write!(
+            text,
+            "(;FF[4]GM[6]CA[UTF-8]AP[operant]MI[length:0][game:{number}][ws:{}][bs:{}]PW[{}]PB[{}]RU[NoCube]{ended}",
+            scores[0], scores[1], names[0], names[1]
+        );
+        for (i, turn) in record.turns.iter().enumerate() {
+            let player = (record.first + i) % 2;
+            let letter = |place: usize| match (place, player) {
+                (0, _) => 'z',
+                (BAR, _) => 'y',
+                (place, 0) => char::from(b'x' + 1 - place as u8),
+                (place, _) => char::from(b'a' - 1 + place as u8),
+            };
+            let steps: String = turn.play.steps().flat_map(|(from, to, _)| [letter(from), letter(to)]).collect();
+            let _ = write!(text, "\n;{}[{}{}{steps}]", ["W", "B"][player], turn.dice[0], turn.dice[1]);
+        }
+        text += ")\n";
+        if let Some((winner, points)) = result {
+            scores[winner] += points as u32;
         }
     }
     text

@@ -1,9 +1,8 @@
 //! Games between two players: points per game with its standard error.
 
-use super::player::Player;
-use crate::env::backgammon::{Plays, Points, Position, Record, Turn, roll};
+use crate::env::backgammon::{Backgammon, Points, Record, Turn};
 use crate::error::Result;
-use crate::lanes::rng::HostRng;
+use crate::search::versus::{Played, Player, between, from_start, play};
 
 /// Points of games, as the first player has them.
 #[derive(Clone, Debug, Default)]
@@ -41,59 +40,31 @@ impl Score {
     }
 }
 
-/// What decides a game but the plays.
-#[derive(Clone, Copy, Debug)]
-pub struct Setup {
-    /// Which player begins.
-    pub first: usize,
-    /// Seed of dice.
-    pub seed: u64,
-    /// Games of another number have other dice.
-    pub number: u32,
+/// A game as a record; `seat` is the place of the player who comes first in it.
+fn record(played: &Played<Backgammon>, seat: usize) -> Record {
+    let turns = played.turns.iter().map(|(state, play)| Turn { dice: state.dice, play: *play }).collect();
+    // The one who decides first is player 0 of the game.
+    Record { first: seat, turns }
 }
 
-/// One game, in which `choose` is told whose turn it is and chooses among the plays of a roll.
-pub fn play_game(
-    setup: Setup,
-    plays: &mut Plays,
-    mut choose: impl FnMut(usize, Position, [u8; 2], &Plays, &mut HostRng) -> Result<usize>,
-) -> Result<Record> {
-    let Setup { first, seed, number } = setup;
-    let mut record = Record { first, turns: Vec::new() };
-    let mut position = Position::START;
-    for turn in 0.. {
-        let mut rng = HostRng::new(seed, number, 0, turn);
-        let dice = roll(&mut rng, turn == 0);
-        plays.find(position, dice);
-        let play = plays[choose((first + turn as usize) % 2, position, dice, plays, &mut rng)?];
-        record.turns.push(Turn { dice, play });
-        position = play.result(position);
-        if position.lost().is_some() {
-            break;
-        }
-    }
-    Ok(record)
-}
-
-/// So many games between two players, who take turns to begin; each two games have the same dice. `watch` sees every game.
+/// So many games between two players, who take turns to begin; each two games have the same dice.
 pub fn contest(
-    one: &mut dyn Player,
-    two: &mut dyn Player,
+    one: &mut dyn Player<Backgammon>,
+    two: &mut dyn Player<Backgammon>,
     games: usize,
     seed: u64,
-    watch: &mut dyn FnMut(&Record),
-) -> Result<Score> {
-    let mut score = Score::default();
-    let mut plays = Plays::default();
-    for game in 0..games {
-        let setup = Setup { first: game % 2, seed, number: (game / 2) as u32 };
-        let record = play_game(setup, &mut plays, |player, position, dice, plays, rng| match player {
-            0 => one.choose(position, dice, plays, rng),
-            _ => two.choose(position, dice, plays, rng),
-        })?;
-        let (winner, points) = record.result().expect("a game is played to its end");
-        score.points.push(if winner == 0 { points as i8 } else { -(points as i8) });
-        watch(&record);
-    }
-    Ok(score)
+) -> Result<(Score, Vec<Record>)> {
+    let pairings = from_start::<Backgammon>(games);
+    let played = between(one, two, &pairings, seed)?;
+    let points = played.iter().map(|played| played.points as i8).collect();
+    let records = played.iter().zip(&pairings).map(|(played, pairing)| record(played, pairing.seat)).collect();
+    Ok((Score { points }, records))
+}
+
+/// So many games of a player against itself, all with dice of their own.
+pub fn alone(player: &mut dyn Player<Backgammon>, games: usize, seed: u64) -> Result<Vec<Record>> {
+    let mut pairings = from_start::<Backgammon>(games);
+    pairings.iter_mut().zip(0..).for_each(|(pairing, number)| pairing.luck = number);
+    let played = play(&pairings, seed, &mut |_, states, rngs, out| player.choose(states, rngs, out))?;
+    Ok(played.iter().zip(&pairings).map(|(played, pairing)| record(played, pairing.seat)).collect())
 }

@@ -1,31 +1,10 @@
-//! Who chooses plays: at random, by a few rules, or by values one or two rolls ahead.
+//! Who chooses plays: by a few rules, or by values one or two rolls ahead.
 
 use super::network::Evaluator;
-use crate::env::backgammon::{Outcome, Play, Plays, Position, ROLLS, chances};
+use crate::env::backgammon::{Backgammon, Outcome, Play, Plays, Position, ROLLS, State, chances};
 use crate::error::Result;
 use crate::lanes::rng::HostRng;
-
-/// One who plays.
-pub trait Player {
-    /// What it is called in reports.
-    fn name(&self) -> String;
-    /// The number of the play to make among those of a roll, of which there is at least one.
-    fn choose(&mut self, position: Position, dice: [u8; 2], plays: &Plays, rng: &mut HostRng) -> Result<usize>;
-}
-
-/// Plays at random.
-#[derive(Clone, Copy, Debug)]
-pub struct Random;
-
-impl Player for Random {
-    fn name(&self) -> String {
-        "random".into()
-    }
-
-    fn choose(&mut self, _: Position, _: [u8; 2], plays: &Plays, rng: &mut HostRng) -> Result<usize> {
-        Ok(rng.below(plays.len() as u32) as usize)
-    }
-}
+use crate::search::versus::Player;
 
 /// Plays by a few rules of thumb: make points, the better the nearer to home; hit; leave no blots where they can be hit; go home.
 #[derive(Clone, Copy, Debug)]
@@ -54,18 +33,24 @@ impl RuleOfThumb {
     }
 }
 
-impl Player for RuleOfThumb {
+impl Player<Backgammon> for RuleOfThumb {
     fn name(&self) -> String {
         "rules".into()
     }
 
-    fn choose(&mut self, position: Position, _: [u8; 2], plays: &Plays, _: &mut HostRng) -> Result<usize> {
-        let worth = |play: &Play| {
-            let after = play.result(position);
-            if after.lost().is_some() { f32::INFINITY } else { Self::worth(after) }
-        };
-        let best = (0..plays.len()).max_by(|&a, &b| worth(&plays[a]).total_cmp(&worth(&plays[b])).then(b.cmp(&a)));
-        Ok(best.expect("a roll has a play, if only that of no move"))
+    fn choose(&mut self, states: &[State], _: &[HostRng], out: &mut Vec<usize>) -> Result<()> {
+        let mut plays = Plays::default();
+        out.clear();
+        for state in states {
+            plays.find(state.position, state.dice);
+            let worth = |play: &Play| {
+                let after = play.result(state.position);
+                if after.lost().is_some() { f32::INFINITY } else { Self::worth(after) }
+            };
+            let best = (0..plays.len()).max_by(|&a, &b| worth(&plays[a]).total_cmp(&worth(&plays[b])).then(b.cmp(&a)));
+            out.push(best.expect("a roll has a play, if only that of no move"));
+        }
+        Ok(())
     }
 }
 
@@ -180,12 +165,18 @@ impl ByValue {
     }
 }
 
-impl Player for ByValue {
+impl Player<Backgammon> for ByValue {
     fn name(&self) -> String {
         self.name.clone()
     }
 
-    fn choose(&mut self, position: Position, _: [u8; 2], plays: &Plays, _: &mut HostRng) -> Result<usize> {
-        Ok(if plays.len() == 1 { 0 } else { self.judge(position, plays)[0].play })
+    fn choose(&mut self, states: &[State], _: &[HostRng], out: &mut Vec<usize>) -> Result<()> {
+        let mut plays = Plays::default();
+        out.clear();
+        for state in states {
+            plays.find(state.position, state.dice);
+            out.push(if plays.len() == 1 { 0 } else { self.judge(state.position, &plays)[0].play });
+        }
+        Ok(())
     }
 }

@@ -43,31 +43,37 @@ pub struct Settings {
     pub afterstates: bool,
     /// Outcomes of n visits when widening: this times the square root of n.
     pub widening: f32,
+    /// What follows from values that are known is known: such states are not searched any further.
+    pub proofs: bool,
     /// Actions that sequential halving begins with at the root, in place of noise and upper bounds; 0 for none.
     pub gumbel: usize,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self {
-            simulations: 400,
-            leaves: 1,
-            virtual_loss: 1.0,
-            c_puct: 1.5,
-            fpu_reduction: 0.2,
-            noise: 0.0,
-            noise_alpha: 0.3,
-            transpositions: false,
-            reuse: true,
-            chance: ChanceMode::Sample,
-            afterstates: true,
-            widening: 2.0,
-            gumbel: 0,
-        }
+        Self::PLAIN
     }
 }
 
 impl Settings {
+    /// What holds unless something else is said.
+    pub const PLAIN: Self = Self {
+        simulations: 400,
+        leaves: 1,
+        virtual_loss: 1.0,
+        c_puct: 1.5,
+        fpu_reduction: 0.2,
+        noise: 0.0,
+        noise_alpha: 0.3,
+        transpositions: false,
+        reuse: true,
+        chance: ChanceMode::Sample,
+        afterstates: true,
+        widening: 2.0,
+        proofs: true,
+        gumbel: 0,
+    };
+
     /// Whether these can be searched with; messages name keys below `table`.
     pub fn check(&self, table: &str) -> Result<()> {
         let rule = |holds: bool, key: &str, got: &dyn std::fmt::Display, wanted: &str| {
