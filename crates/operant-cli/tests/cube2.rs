@@ -121,7 +121,13 @@ fn a_run_is_scored_by_true_distance() {
     let held = json(&["eval", "run", "--held-out", "--count", "10", "--json"]);
     assert_eq!(held["held_out_share"], 1.0);
     assert!(text(&["eval", "run", "--depth", "2", "--count", "5"]).contains("held out of training"));
-    assert!(usage(&["eval", "run", "--depth", "3..1"]).contains("wanted a number, a range such as 1..14, or random"));
+    let plain = json(&["eval", "run", "--depth", "3", "--count", "50", "--revisits", "--json"]);
+    assert!(plain["all"]["solve_rate"].as_f64() <= rows[2]["solve_rate"].as_f64() && plain["width"].is_null());
+    for wrong in ["3..1", "1001", "1..99999999999999"] {
+        let message = usage(&["eval", "run", "--depth", wrong]);
+        assert!(message.contains("wanted a number up to 1000, a range such as 1..14, or random"), "{message}");
+    }
+    assert!(usage(&["eval", "run", "--revisits", "--search", "beam"]).contains("--revisits is for --search greedy"));
 }
 
 #[test]
