@@ -156,6 +156,33 @@ fn gnubg_plays_and_judges() {
     if gnubg_is_missing() {
         return;
     }
+    // Our .sgf is read by gnubg as the games that our .mat holds.
+    text(&[
+        "eval",
+        run(),
+        "--against",
+        "random",
+        "--games",
+        "4",
+        "--seed",
+        "2",
+        "--mat",
+        "own.mat",
+        "--sgf",
+        "own.sgf",
+    ]);
+    std::fs::write(folder().join("words"), "load match own.sgf\nexport match mat theirs.mat\n").unwrap();
+    let gnubg = if Path::new("/usr/games/gnubg").is_file() { "/usr/games/gnubg" } else { "gnubg" };
+    let ran = std::process::Command::new(gnubg).args(["-t", "-q", "-c", "words"]).current_dir(folder()).output();
+    assert!(ran.unwrap().status.success());
+    let [own, theirs] = ["own.mat", "theirs.mat"].map(|name| {
+        let text = std::fs::read_to_string(folder().join(name)).unwrap();
+        operant::env::backgammon::from_mat(&text).unwrap()
+    });
+    assert_eq!(own.len(), 4);
+    for (own, theirs) in own.iter().zip(&theirs) {
+        assert_eq!(own.positions(), theirs.positions());
+    }
     let report = json(&["eval", run(), "--against", "gnubg:0", "--games", "6", "--json"]);
     assert_eq!((report["against"].as_str(), report["games"].as_u64()), (Some("gnubg 0-ply"), Some(6)));
     let report = json(&["eval", run(), "--error-rate", "--games", "4", "--json"]);

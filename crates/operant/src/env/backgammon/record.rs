@@ -87,7 +87,7 @@ pub fn to_mat(records: &[Record], names: [&str; 2]) -> String {
 }
 
 /// Games without a cube as SGF (Smart Game Format, GM[6], as GNU Backgammon writes it): a tree per game, `W` for the first player and `B` for
-/// the second. Points are letters that both share: `a` is the second player's first point and the first player's last; `y` is the bar, `z` off.
+/// the second. Points are letters that both share: `a` is the first player's first point and the second player's last; `y` is the bar, `z` off.
 pub fn to_sgf(records: &[Record], names: [&str; 2]) -> String {
     let mut text = String::new();
     let mut scores = [0; 2];
@@ -107,8 +107,8 @@ pub fn to_sgf(records: &[Record], names: [&str; 2]) -> String {
             let letter = |place: usize| match (place, player) {
                 (0, _) => 'z',
                 (BAR, _) => 'y',
-                (place, 0) => char::from(b'x' + 1 - place as u8),
-                (place, _) => char::from(b'a' - 1 + place as u8),
+                (place, 0) => char::from(b'a' - 1 + place as u8),
+                (place, _) => char::from(b'x' + 1 - place as u8),
             };
             let steps: String = turn.play.steps().flat_map(|(from, to, _)| [letter(from), letter(to)]).collect();
             let _ = write!(text, "\n;{}[{}{}{steps}]", ["W", "B"][player], turn.dice[0], turn.dice[1]);
