@@ -352,6 +352,9 @@ fn parameter(config: &Config, name: &str) -> f64 {
 
 /// Solves what was asked for with what a run learned.
 pub(crate) fn run(args: &SolveArgs, learned: Learned<'_>, config: &Config, of: &Of<'_>) -> Result<(), Failure> {
+    args.check()?;
+    // Before tables are built.
+    depths(args.depth.as_deref().unwrap_or("random"))?;
     let name = learned.puzzle(config);
     if let Some(puzzle) = name.pocket() {
         let metric = if name.half_turns { Metric::Half } else { Metric::Quarter };
@@ -405,7 +408,6 @@ fn solve<P: Scored>(
     of: &Of<'_>,
     puzzle: P,
 ) -> Result<(), Failure> {
-    args.check()?;
     let search = args.search.unwrap_or(SearchName::Greedy);
     let (count, width) = (args.count.unwrap_or(1000), args.width.unwrap_or(8));
     let (most_moves, weight) = (args.most_moves.unwrap_or(50), args.weight.unwrap_or(1.0));
@@ -421,7 +423,8 @@ fn solve<P: Scored>(
     let puzzle = Arc::new(puzzle);
     let (held_out, mut entries) = (learned.held_out(&*puzzle), vec![0; puzzle.features().shown]);
     if args.held_out && held_out.is_empty() {
-        return Err(Failure::Usage("--held-out: this run held nothing out (davi.held_out = 0)".into()));
+        let why = if config.algo == "davi" { "davi.held_out = 0" } else { "only davi can" };
+        return Err(Failure::Usage(format!("--held-out: this run held nothing out ({why})")));
     }
     let mut held = |state: P::State| {
         let representative = puzzle.representative(state);

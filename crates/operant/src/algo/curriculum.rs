@@ -105,9 +105,11 @@ impl Curriculum {
                 false => Err(Error::Invalid("dqn.curriculum has no param; wanted the name of one of the env's".into())),
             };
         }
-        settings.check()?;
         let (name, params) = (&settings.param, env.params());
         let own = params.iter().find(|param| param.name == name).map(|param| param.value);
+        if own.is_some() {
+            settings.check()?;
+        }
         // Every value is tried, so that a run does not fail on its way.
         for stage in (0..=settings.last_stage()).rev() {
             env.set_param(name, settings.value(stage))?;

@@ -277,12 +277,14 @@ impl<P: Puzzle> Davi<P> {
             values: vec![0.0; if numbered.is_some() { 0 } else { all }],
         };
         let distances = match settings.teacher {
-            Teacher::Table if settings.pretrain > 0.0 => puzzle.distances().ok_or_else(|| {
-                Error::Invalid(format!(
-                    "davi.teacher = table on {}: wanted walks; there is no table of its states",
-                    name.env
-                ))
-            })?,
+            Teacher::Table if settings.pretrain > 0.0 || puzzle.states().is_none() => {
+                puzzle.distances().ok_or_else(|| {
+                    Error::Invalid(format!(
+                        "davi.teacher = table on {}: wanted walks; there is no table of its states",
+                        name.env
+                    ))
+                })?
+            }
             _ => Vec::new(),
         };
         let test = SolveTest::new(&puzzle, &net, settings.scramble_depth, seed, &options)?;
