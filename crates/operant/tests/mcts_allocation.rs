@@ -19,7 +19,7 @@ fn of_games<G: Game>(settings: &Settings, most: u32) -> u64 {
     let mut mcts = Mcts::<G>::new(settings).unwrap();
     let (mut null, mut states, mut chances) = (Null::default(), Vec::with_capacity(4096), vec![0.0; G::OUTCOMES]);
     // Its room grows with the largest batch, which may come in any game.
-    let _ = Evaluator::<G>::evaluate(&mut null, &vec![G::start(); 4096]);
+    let _ = Evaluator::<G>::evaluate(&mut null, &[G::start(); 4096]);
     let mut before = 0;
     for game in 0..4 {
         let mut rng = HostRng::new(1, game, 0, 0);
