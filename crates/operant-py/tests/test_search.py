@@ -44,15 +44,18 @@ def test_a_search_asks_a_function_in_batches():
     sizes = []
 
     def evaluator(observations):
-        assert observations.dtype == np.float32 and observations.shape[1] == 84
+        assert observations.dtype == np.float32 and observations.shape[1] == 168
         sizes.append(len(observations))
         return np.zeros(len(observations)), np.zeros((len(observations), 7))
 
-    found = operant.Mcts("connect4", evaluator, simulations=400, leaves=8).search("112233")
+    found = operant.Mcts("connect4", evaluator, simulations=400, leaves=8, proofs=False).search("112233")
     assert found["actions"][found["best"]] == "4"
     assert found["visits"].sum() == 400 and found["value"] > 0.5
     assert 4 <= max(sizes) <= 8 and sum(sizes) == found["evaluations"]
     assert found["policy"].sum() == pytest.approx(1, abs=1e-5)
+    # A win that is proven needs no more simulations.
+    proven = operant.Mcts("connect4", evaluator, simulations=400).search("112233")
+    assert proven["actions"][proven["best"]] == "4" and proven["value"] == 1 and proven["visits"].sum() < 400
 
 
 def test_what_a_function_raises_is_raised():
@@ -90,4 +93,4 @@ def test_alphazero_learns_and_goes_on(tmp_path):
     again = run().learn(640).mcts(simulations=32).search("4435")
     assert np.array_equal(found["visits"], again["visits"]) and found["value"] == again["value"]
     with pytest.raises(TypeError, match="mcts"):
-        model.predict(np.zeros(84))
+        model.predict(np.zeros(168))
