@@ -149,7 +149,8 @@ fn solve(args: &SolveArgs) -> Result<(), Failure> {
         format!("hold it as {}\n", print_facelets(&held, 2))
     };
     let moves = if solution.is_empty() { "solved already".to_owned() } else { shown(&solution) };
-    print(&format!("{net}{way}{moves}\n{} moves ({})\n", solution.len(), metric.name()))
+    let (count, name) = (solution.len(), metric.name());
+    print(&format!("{net}{way}{moves}\n{count} move{} ({name})\n", if count == 1 { "" } else { "s" }))
 }
 
 fn scramble(args: &ScrambleArgs) -> Result<(), Failure> {

@@ -3,7 +3,7 @@
 use crate::output::{Failure, grouped, print, warn};
 use operant::algo::{Policy, PolicyValues, Rewards};
 use operant::env::cube::{Cubies, DistanceTable, Metric, Pocket, parse_facelets, parse_moves};
-use operant::env::puzzle::{CubePuzzle, PocketPuzzle, Puzzle, View};
+use operant::env::puzzle::{CubePuzzle, PocketPuzzle, Puzzle, Walk};
 use operant::lanes::rng::HostRng;
 use operant::nn::{Options, Params};
 use operant::run::Config;
@@ -185,6 +185,9 @@ impl Puzzle for Known {
     fn encode(&self, state: u32, out: &mut [i32]) {
         self.puzzle.encode(state, out);
     }
+    fn state(&self, words: &[i32]) -> u32 {
+        self.puzzle.state(words)
+    }
 }
 
 impl Scored for Known {
@@ -220,19 +223,12 @@ impl Scored for CubePuzzle {
     }
 
     fn draw(&self, depth: Option<usize>, count: usize, seed: u64) -> operant::Result<Vec<[i32; 4]>> {
-        let moves = self.moves() as u32;
         let depth = depth.unwrap_or(LONG_WALK);
         let walk = |row: u32| {
             let mut rng = HostRng::new(seed, row, depth as u32, 0);
-            let (mut state, mut last) = (self.solved(), None);
-            for _ in 0..depth {
-                let m = match last {
-                    None => rng.below(moves),
-                    Some(last) => (self.inverse(last) as u32 + 1 + rng.below(moves - 1)) % moves,
-                };
-                (state, last) = (self.turned(state, m as usize), Some(m as usize));
-            }
-            state
+            let mut walk = Walk::new(self);
+            (0..depth).for_each(|_| walk.step(self, &mut rng));
+            walk.state
         };
         Ok((0..count as u32).map(walk).collect())
     }
@@ -307,19 +303,17 @@ impl<'a> Learned<'a> {
     fn puzzle(&self, config: &Config) -> PuzzleName {
         match self {
             Self::Values(file, _) => file.puzzle.clone(),
-            Self::Policy(_) => PuzzleName {
-                env: config.env.clone(),
-                view: View::Cubies,
-                symmetry: false,
-                half_turns: parameter(config, "half_turns") != 0.0,
-            },
+            Self::Policy(_) => PuzzleName::of_env(&config.env, |name| parameter(config, name)),
         }
     }
 
-    fn held_out<P: Puzzle>(&self, puzzle: &P) -> HeldOut<P::State> {
+    fn held_out<P: Puzzle>(&self, puzzle: &P, config: &Config) -> HeldOut<P::State> {
         match self {
             Self::Values(file, _) => file.held_out(puzzle),
-            Self::Policy(_) => HeldOut::new(puzzle, 0, 0),
+            Self::Policy(_) => {
+                let (share, beyond) = (own_number(config, "held_out"), own_number(config, "held_out_beyond"));
+                HeldOut::new(puzzle, (share.unwrap_or(0.0) * 1e6).round() as u32, beyond.unwrap_or(0.0) as u32)
+            }
         }
     }
 
@@ -330,7 +324,7 @@ impl<'a> Learned<'a> {
         match self {
             Self::Values(file, params) => Ok(Box::new(Evaluator::new(puzzle, &file.net, params, &options)?)),
             Self::Policy(policy) => {
-                let gamma = config.own.get("gamma").and_then(operant::config::Value::as_float).unwrap_or(1.0);
+                let gamma = own_number(config, "gamma").unwrap_or(1.0);
                 let (step, solved) = (parameter(config, "step_reward"), parameter(config, "solved_reward"));
                 let rewards = Rewards { step, solved, gamma };
                 let params: Vec<(&str, f64)> = config.env_params.iter().map(|(name, x)| (name.as_str(), *x)).collect();
@@ -338,6 +332,12 @@ impl<'a> Learned<'a> {
             }
         }
     }
+}
+
+/// A setting of the run's algorithm, if it has it.
+fn own_number(config: &Config, name: &str) -> Option<f64> {
+    let value = config.own.get(name)?;
+    value.as_float().or_else(|| value.as_integer().map(|x| x as f64))
 }
 
 /// A parameter of the run's env, as it was set or by default.
@@ -421,9 +421,12 @@ fn solve<P: Scored>(
         return Err(Failure::Usage(format!("--weight {weight}: wanted a number of 0 or more")));
     }
     let puzzle = Arc::new(puzzle);
-    let (held_out, mut entries) = (learned.held_out(&*puzzle), vec![0; puzzle.features().shown]);
+    let (held_out, mut entries) = (learned.held_out(&*puzzle, config), vec![0; puzzle.features().shown]);
     if args.held_out && held_out.is_empty() {
-        let why = if config.algo == "davi" { "davi.held_out = 0" } else { "only davi can" };
+        let why = match config.algo.as_str() {
+            algo @ ("davi" | "dqn") => format!("{algo}.held_out = 0"),
+            _ => "only davi and dqn can".into(),
+        };
         return Err(Failure::Usage(format!("--held-out: this run held nothing out ({why})")));
     }
     let mut held = |state: P::State| {

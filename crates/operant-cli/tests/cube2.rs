@@ -38,7 +38,7 @@ fn tables_are_written_and_solve() {
     assert_eq!(again, report);
     assert_eq!(text(&["cube2", "solve", "R R'"]), "solved already\n0 moves (qtm)\n");
     // L is R with the cube held otherwise.
-    assert!(text(&["cube2", "solve", "L"]).ends_with("1 moves (qtm)\n"));
+    assert!(text(&["cube2", "solve", "L"]).ends_with("1 move (qtm)\n"));
     assert!(text(&["cube2", "solve", "R", "--net"]).contains("\x1b[30;48;2;"));
 }
 
@@ -142,6 +142,13 @@ fn a_run_of_dqn_solves_by_search() {
     assert!(rows.iter().all(|row| row["solve_rate"].as_f64() > Some(0.9)), "{report}");
     let beam = json(&["eval", "q", "--depth", "3", "--count", "20", "--search", "beam", "--width", "64", "--json"]);
     assert_eq!(beam["all"]["solve_rate"], 1.0);
-    assert!(usage(&["eval", "q", "--held-out", "--count", "5"]).contains("held nothing out"));
+    assert!(usage(&["eval", "q", "--held-out", "--count", "5"]).contains("held nothing out (dqn.held_out = 0)"));
+    let quick = "train dqn cube2 --run-dir held --steps 4000 --num-envs 16 --quiet --set network.hidden=[32,32] --set precision=f32 \
+        --set dqn.batch_size=64 --set dqn.learning_starts=100 --set dqn.buffer_size=4000 --set dqn.held_out=0.2";
+    let _ = std::fs::remove_dir_all(std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("cube2/held"));
+    text(&quick.split_whitespace().collect::<Vec<_>>());
+    assert_eq!(json(&["eval", "held", "--held-out", "--count", "10", "--json"])["held_out_share"], 1.0);
+    let share = json(&["eval", "held", "--count", "2000", "--json"])["held_out_share"].as_f64().unwrap();
+    assert!((0.15..0.25).contains(&share), "{share}");
     assert!(text(&["eval", "q", "--episodes", "20"]).contains("mean return"));
 }

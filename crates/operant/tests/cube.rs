@@ -366,13 +366,13 @@ fn a_table_comes_back_and_a_damaged_one_does_not() {
 fn an_env_with_symmetry_shows_and_turns_images_alike() {
     let (puzzle, table) = (PocketPuzzle::new(View::Cubies, false, false), table(Metric::Quarter));
     let mut rng = HostRng::new(8, 0, 0, 0);
-    for pairs in [0.0, 1.0] {
+    for (view, numbers) in [(0.0, 144), (1.0, 147), (2.0, 21)] {
         let options = Options { autoreset: AutoReset::Disabled, ..Options::new(12) };
-        let mut env = find("cube2").unwrap().build(&[("symmetry", 1.0), ("pairs", pairs)], &options).unwrap();
+        let mut env = find("cube2").unwrap().build(&[("symmetry", 1.0), ("view", view)], &options).unwrap();
         let mut row = RowBuf::new(env.spec(), 12);
         env.reset(Seeds::One(1), None, row.row());
         let width = env.spec().observation.len();
-        assert_eq!(width, if pairs == 1.0 { 21 } else { 144 });
+        assert_eq!(width, numbers);
         for _ in 0..200 {
             let images = Pocket::images(Pocket::random(&mut rng));
             let words = images.map(|state| puzzle.words(state));
@@ -382,7 +382,7 @@ fn an_env_with_symmetry_shows_and_turns_images_alike() {
             // Rotations and mirror images look alike; inverses, at odd places, look alike among themselves.
             let seen: Vec<Vec<f32>> = row.obs.chunks_exact(width).map(<[f32]>::to_vec).collect();
             assert!((0..12).all(|i| seen[i] == seen[i % 2]));
-            if pairs == 1.0 {
+            if numbers == 21 {
                 assert!((0..21).all(|pair| seen[0][pair] as usize / (Pocket::CODES * Pocket::CODES) == pair));
             }
             let action = rng.below(6) as i32;
@@ -399,6 +399,43 @@ fn an_env_with_symmetry_shows_and_turns_images_alike() {
                 table.distance(found.expect("a turn of some image"))
             };
             assert_eq!(distance(after[0][0], after[1][0]).abs_diff(table.distance(images[0])), 1);
+        }
+    }
+}
+
+/// Numbers that are 1 name places that an independent reading of the pieces finds the pieces at.
+#[test]
+fn cubies_show_where_every_piece_is() {
+    let mut rng = HostRng::new(5, 0, 0, 0);
+    for (name, faces, corners, edges) in [("cube2", &[0, 1, 2][..], 7, 0), ("cube3", &[0, 1, 2, 3, 4, 5][..], 8, 12)] {
+        let mut env = find(name).unwrap().build(&[("view", 1.0)], &Options::new(1)).unwrap();
+        let mut row = RowBuf::new(env.spec(), 1);
+        env.reset(Seeds::One(1), None, row.row());
+        for _ in 0..200 {
+            let mut cube = Cubies::SOLVED;
+            for _ in 0..20 {
+                cube = cube.turned(faces[rng.below(faces.len() as u32) as usize], 1 + rng.below(3) as usize);
+            }
+            let words = match name {
+                "cube2" => PocketPuzzle::new(View::Cubies, false, false).words(Pocket::index(&cube)).to_vec(),
+                _ => CubePuzzle::state(&cube).to_vec(),
+            };
+            let columns: Vec<(usize, &[i32])> = words.chunks(1).enumerate().collect();
+            env.write(&columns).unwrap();
+            env.observe(row.row());
+            let wanted = (0..corners)
+                .map(|place| format!("corner {} is at {place} twisted {}", cube.corners[place], cube.twists[place]))
+                .chain(
+                    (0..edges)
+                        .map(|place| format!("edge {} is at {place} flipped {}", cube.edges[place], cube.flips[place])),
+                );
+            let shown = env.spec().observation.iter().zip(&row.obs).filter(|(_, x)| **x == 1.0);
+            let mut shown: Vec<String> = shown.map(|(channel, _)| channel.name.to_string()).collect();
+            let mut wanted: Vec<String> = wanted.collect();
+            shown.sort();
+            wanted.sort();
+            assert_eq!(shown, wanted);
+            assert!(row.obs.iter().all(|&x| x == 0.0 || x == 1.0));
         }
     }
 }

@@ -296,6 +296,27 @@ fn a_curriculum_moves_up_as_episodes_succeed() {
     assert_eq!(seen, [5.0, 7.0, 9.0, 9.8]);
 }
 
+/// Half of the states beyond three moves: about so many samples are missing, and other states are all there.
+#[test]
+fn states_that_are_held_out_are_never_drawn() {
+    let samples = |words: &[&str]| {
+        let own = ["num_envs=64", "dqn.num_steps=100", "dqn.buffer_size=32000", "dqn.learning_starts=1000000"];
+        let mut dqn = build("cube2", &[&own[..], words].concat()).unwrap();
+        let mut report = Report::new(dqn.metrics().len());
+        iterate(dqn.as_mut(), &mut report, 1);
+        let at = dqn.metrics().iter().position(|metric| metric.name == "replay").unwrap();
+        report.values[at]
+    };
+    let far = ["dqn.curriculum.param=none", "env.mixed=false", "env.scramble_depth=100", "env.time_limit=50"];
+    let all = samples(&far);
+    let half = samples(&[&far[..], &["dqn.held_out=0.5", "dqn.held_out_beyond=3"]].concat());
+    assert!((0.45..0.55).contains(&(half / all)), "{half} of {all}");
+    let near =
+        ["dqn.curriculum.param=none", "env.mixed=false", "env.scramble_depth=1", "env.time_limit=2", "dqn.start_e=1"];
+    let kept = samples(&[&near[..], &["dqn.held_out=0.9", "dqn.held_out_beyond=3"]].concat());
+    assert_eq!(kept, samples(&near));
+}
+
 #[test]
 fn impossible_settings_say_which_rule_they_break() {
     let message = |env: &str, words: &[&str]| build(env, words).err().expect("an error").to_string();
@@ -306,9 +327,10 @@ fn impossible_settings_say_which_rule_they_break() {
     assert!(message("pendulum", &[]).contains("wanted ppo"));
     assert!(message("cartpole", &["network.memory=lstm"]).contains("wanted none"));
     assert!(message("cartpole", &["network.encoder=entries"]).contains("are no numbers of entries"));
-    assert!(message("cube2", &["env.pairs=0"]).contains("are no numbers of entries"));
+    assert!(message("cube2", &["env.view=stickers"]).contains("are no numbers of entries"));
     assert!(message("cube2", &["dqn.normalize_obs=true"]).contains("numbers of entries stay as they are"));
     assert!(message("cube2", &["network.hidden=[64]"]).contains("wanted two or more hidden layers"));
+    assert!(message("cartpole", &["dqn.held_out=0.1"]).contains("wanted 0; states are held out of puzzles"));
     assert!(message("cartpole", &["dqn.los=mse"]).contains("did you mean \"dqn.loss\"?"));
     assert!(message("cartpole", &["dqn.curriculum.parm=1"]).contains("parm"));
     assert!(

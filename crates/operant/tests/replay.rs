@@ -77,6 +77,7 @@ impl Story {
             legal: &(0..n).flat_map(|env| self.legal(&step(env).0)).collect::<Vec<u8>>(),
             actions: &(0..n).map(|env| step(env).1).collect::<Vec<_>>(),
             explored: &(0..n).filter(|_| self.explores).map(|env| self.explored(env, t)).collect::<Vec<_>>(),
+            unseen: &[],
             reward: &all(&|env| vec![step(env).2]),
             terminated: &flags(&|env| step(env).3),
             truncated: &flags(&|env| step(env).4),
@@ -202,6 +203,7 @@ fn steps_that_only_reset_are_left_out() {
             legal: &[],
             actions: &[0],
             explored: &[],
+            unseen: &[],
             reward: &[1.0],
             terminated: &[0],
             truncated: &[truncated],
@@ -211,6 +213,38 @@ fn steps_that_only_reset_are_left_out() {
         replay.len()
     };
     assert_eq!([tell(1.0, 0, 0), tell(2.0, 1, 2), tell(2.5, 1, 0), tell(3.0, 0, 0)], [0, 2, 2, 2]);
+}
+
+/// Windows lead through rows that are never drawn, and none begins there.
+#[test]
+fn rows_that_are_not_to_be_seen_are_never_drawn() {
+    let shape = ReplayShape { envs: 1, rows: 40, obs: 1, choices: 0, n_step: 2 };
+    for alpha in [None, Some(0.6)] {
+        let mut replay = Replay::new(shape, alpha).unwrap();
+        for t in 0..30 {
+            replay.insert(Experience {
+                obs: &[t as f32],
+                legal: &[],
+                actions: &[0],
+                explored: &[],
+                unseen: &[t % 3 == 0],
+                reward: &[1.0],
+                terminated: &[u8::from(t == 29)],
+                truncated: &[0],
+                final_obs: &[0.0],
+                episode_length: &[i32::from(t == 29)],
+            });
+        }
+        assert_eq!(replay.len(), 20);
+        let mut loaded = Replay::new(shape, alpha).unwrap();
+        loaded.load(&replay.save()).unwrap();
+        let mut samples = Samples::new(&shape, 500);
+        for replay in [&replay, &loaded] {
+            replay.sample(SampleDraws { seed: 1, count: 0 }, 1.0, 1.0, &mut samples);
+            assert!(samples.obs.iter().all(|&obs| obs % 3.0 != 0.0));
+            assert!(samples.next_obs.iter().any(|&obs| obs % 3.0 == 0.0));
+        }
+    }
 }
 
 fn filled(shape: ReplayShape, steps: usize, alpha: Option<f32>) -> Replay {
@@ -335,6 +369,7 @@ fn simple_numbers_are_saved_small() {
                 legal: &[],
                 actions: &[0],
                 explored: &[],
+                unseen: &[],
                 reward: &[1.0],
                 terminated: none,
                 truncated: none,

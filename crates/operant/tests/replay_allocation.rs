@@ -21,6 +21,7 @@ fn replay_never_allocates() {
                 legal: &legal,
                 actions: &actions,
                 explored: &[],
+                unseen: &[],
                 reward: &reward,
                 terminated: &[u8::from(t % 11 == 0); 16],
                 truncated: &[u8::from(t % 7 == 0); 16],

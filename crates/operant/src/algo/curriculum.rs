@@ -21,7 +21,7 @@ pub(super) const STAGE: Metric = Metric::new("curriculum/stage", "value of the p
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// The parameter of the env that changes; empty for no curriculum.
+    /// The parameter of the env that changes; empty, or none beside other keys, for no curriculum.
     pub param: String,
     /// Its value in the first stage.
     pub from: f64,
@@ -99,10 +99,15 @@ pub(super) struct Curriculum {
 impl Curriculum {
     /// A curriculum in its first stage, if the settings name a parameter. The env is reset by the caller afterwards.
     pub(super) fn new(settings: &Settings, env: &mut dyn VecEnv) -> Result<Option<Self>> {
+        if settings.param == "none" {
+            return Ok(None);
+        }
         if settings.param.is_empty() {
             return match *settings == Settings::default() {
                 true => Ok(None),
-                false => Err(Error::Invalid("dqn.curriculum has no param; wanted the name of one of the env's".into())),
+                false => Err(Error::Invalid(
+                    "dqn.curriculum has no param; wanted the name of one of the env's, or none".into(),
+                )),
             };
         }
         let (name, params) = (&settings.param, env.params());

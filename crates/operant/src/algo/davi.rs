@@ -10,7 +10,7 @@ mod solve_test;
 
 use super::{Algorithm, Build, EncoderName, Entry, MemoryName, Parts, Phase, Policy, Report, part};
 use crate::config::{self, Table};
-use crate::env::puzzle::{Puzzle, View};
+use crate::env::puzzle::{Puzzle, View, Walk};
 use crate::error::{Error, Result};
 use crate::lanes::Backend;
 use crate::lanes::rng::HostRng;
@@ -327,6 +327,11 @@ impl<P: Puzzle> Davi<P> {
         })
     }
 
+    fn state(&self) -> State {
+        let test = [self.test.rate, self.test.moves].map(f64::to_bits);
+        State { updates: self.updates, seen: self.seen, test: Some(test) }
+    }
+
     /// The most moves of a long walk now: it grows by the same factor in the same time.
     fn depth(&self) -> u32 {
         let (all, ramp) = (self.settings.scramble_depth, self.settings.depth_ramp * self.total_steps as f64);
@@ -339,29 +344,23 @@ impl<P: Puzzle> Davi<P> {
     fn draw(&mut self) {
         let limits = [self.settings.near_depth.min(self.settings.scramble_depth), self.depth()];
         let shown = self.file.net.shown;
-        let (puzzle, moves) = (&self.puzzle, self.puzzle.moves() as u32);
+        let puzzle = &self.puzzle;
         let places = self.states.iter_mut().zip(self.entries.chunks_exact_mut(shown)).zip(&mut self.lengths);
         for (row, ((state, entries), walked)) in places.enumerate() {
             let (low, high) = (self.updates as u32, (self.updates >> 32) as u32);
             let mut rng = HostRng::new(self.seed, row as u32, low, high);
             let length = 1 + rng.below(limits[row % 2]);
-            let mut last = rng.below(moves);
-            let mut now = puzzle.turned(puzzle.solved(), last as usize);
-            let mut done = 1;
-            loop {
+            let mut walk = Walk::new(puzzle);
+            for done in 1.. {
+                walk.step(puzzle, &mut rng);
                 if done >= length {
-                    let representative = puzzle.representative(now);
+                    let representative = puzzle.representative(walk.state);
                     puzzle.encode(representative, entries);
                     if self.held_out.is_empty() || !self.held_out.holds(representative, entries) {
-                        (*state, *walked) = (now, done as f32);
+                        (*state, *walked) = (walk.state, done as f32);
                         break;
                     }
                 }
-                // Never straight back.
-                let undo = puzzle.inverse(last as usize) as u32;
-                last = (undo + 1 + rng.below(moves - 1)) % moves;
-                now = puzzle.turned(now, last as usize);
-                done += 1;
             }
         }
     }
@@ -483,6 +482,15 @@ impl<S: Copy> Target<S> {
     }
 }
 
+/// What a checkpoint holds beside weights and optimiser.
+#[derive(Serialize, Deserialize)]
+struct State {
+    updates: u64,
+    seen: u64,
+    /// Bits of the last test's results.
+    test: Option<[u64; 2]>,
+}
+
 impl<P: Puzzle> Algorithm for Davi<P> {
     fn metrics(&self) -> &[Metric] {
         METRICS
@@ -568,15 +576,15 @@ impl<P: Puzzle> Algorithm for Davi<P> {
             ("value.safetensors".into(), self.file.to_bytes(&self.params)),
             ("target.safetensors".into(), self.file.to_bytes(&self.target.params)),
             ("optimizer.safetensors".into(), self.optimizer.to_bytes()),
-            ("davi.json".into(), format!("{{\"updates\":{},\"seen\":{}}}", self.updates, self.seen).into_bytes()),
+            ("davi.json".into(), serde_json::to_vec(&self.state()).expect("numbers are JSON")),
         ]))
     }
 
     fn load(&mut self, parts: &Parts) -> Result<()> {
         let damaged = || Error::Saved("checkpoint's davi.json does not fit this run; take another".into());
-        let state: serde_json::Value = serde_json::from_slice(part(parts, "davi.json")?).map_err(|_| damaged())?;
-        self.updates = state["updates"].as_u64().ok_or_else(damaged)?;
-        self.seen = state["seen"].as_u64().ok_or_else(damaged)?;
+        let state: State = serde_json::from_slice(part(parts, "davi.json")?).map_err(|_| damaged())?;
+        (self.updates, self.seen) = (state.updates, state.seen);
+        [self.test.rate, self.test.moves] = state.test.map_or([f64::NAN; 2], |bits| bits.map(f64::from_bits));
         self.params.from_bytes(part(parts, "value.safetensors")?)?;
         self.optimizer.from_bytes(part(parts, "optimizer.safetensors")?)?;
         self.target.params.from_bytes(part(parts, "target.safetensors")?)?;

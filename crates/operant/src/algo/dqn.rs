@@ -7,6 +7,7 @@
 mod explore;
 mod noise;
 mod settings;
+mod unseen;
 
 pub use settings::{LossName, OptimizerName, Settings};
 
@@ -31,6 +32,7 @@ use noise::{Noise, Purpose};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Instant;
+use unseen::Unseen;
 
 /// Observation, noise of four layers, action, target, weight.
 const MAX_FEEDS: usize = 12;
@@ -202,6 +204,7 @@ pub struct Dqn {
     /// `[N]` further steps for which it is held; empty if random actions are not repeated.
     held: Vec<u32>,
     repeats: Repeats,
+    unseen: Option<Unseen>,
     /// Steps of each env so far.
     vector_steps: u64,
     updates: u64,
@@ -291,6 +294,7 @@ impl Dqn {
             explored: vec![false; if settings.cut_explored { n } else { 0 }],
             repeats: Repeats::new(settings.explore_steps),
             held: vec![0; if settings.explore_steps > 1 { n } else { 0 }],
+            unseen: Unseen::new(&*env, &settings)?,
             vector_steps: 0,
             updates: 0,
             due: 0.0,
@@ -370,6 +374,9 @@ impl Dqn {
 
     /// One step of all envs into the replay; says whether they could be stepped.
     fn step_envs(&mut self, report: &mut Report) -> bool {
+        if let Some(unseen) = &mut self.unseen {
+            unseen.look(&*self.env);
+        }
         let start = Instant::now();
         self.env.step(Actions::I32(&self.chosen), self.after.row());
         let stepped = Instant::now();
@@ -397,6 +404,7 @@ impl Dqn {
             legal: &self.now.legal,
             actions: &self.chosen,
             explored: &self.explored,
+            unseen: self.unseen.as_ref().map_or(&[], |unseen| &unseen.marks),
             reward: &after.reward,
             terminated: &after.terminated,
             truncated: &after.truncated,

@@ -10,8 +10,9 @@ use crate::nn::Options;
 use crate::search::Values;
 use std::sync::Arc;
 
-/// States that a network sees at once.
+/// States that a network sees at once, and as many as a narrow search asks for, since all envs are written to show some.
 const ROWS: usize = 4096;
+const FEW_ROWS: usize = 256;
 
 /// What turns and solving earn, and the discount: how many moves a value stands for.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -39,16 +40,22 @@ impl Rewards {
     }
 }
 
+/// Envs that show the states that are written to them.
+struct Shown {
+    envs: Box<dyn VecEnv>,
+    row: RowBuf,
+    /// `[columns, rows]` words of states.
+    words: Vec<Vec<i32>>,
+}
+
 /// Values by a policy's network.
 pub struct PolicyValues<'a, P: Puzzle> {
     puzzle: Arc<P>,
     policy: &'a Policy,
     actor: Actor,
     rewards: Rewards,
-    envs: Box<dyn VecEnv>,
-    row: RowBuf,
-    /// `[columns, ROWS]` words of states.
-    words: Vec<Vec<i32>>,
+    few: Shown,
+    many: Shown,
 }
 
 impl<'a, P: Puzzle> PolicyValues<'a, P> {
@@ -61,17 +68,21 @@ impl<'a, P: Puzzle> PolicyValues<'a, P> {
         rewards: Rewards,
         options: &Options,
     ) -> Result<Self> {
-        let mut envs = env::find(env)?.build(env_params, &env::Options::new(ROWS))?;
-        let (inputs, shown) = (policy.architecture.inputs(), envs.spec().observation.len());
+        let columns = puzzle.words(puzzle.solved()).as_ref().len();
+        let build = |rows: usize| -> Result<Shown> {
+            let mut envs = env::find(env)?.build(env_params, &env::Options::new(rows))?;
+            let mut row = RowBuf::new(envs.spec(), rows);
+            envs.reset(Seeds::One(0), None, row.row());
+            Ok(Shown { envs, row, words: vec![vec![0; rows]; columns] })
+        };
+        let (few, many) = (build(FEW_ROWS)?, build(ROWS)?);
+        let (inputs, shown) = (policy.architecture.inputs(), many.envs.spec().observation.len());
         if inputs != shown {
             return Err(Error::Invalid(format!(
                 "the policy sees {inputs} numbers, {env} shows {shown}: wanted the same"
             )));
         }
-        let mut row = RowBuf::new(envs.spec(), ROWS);
-        envs.reset(Seeds::One(0), None, row.row());
-        let words = vec![vec![0; ROWS]; puzzle.words(puzzle.solved()).as_ref().len()];
-        Ok(Self { actor: policy.actor(ROWS, options)?, puzzle, policy, rewards, envs, row, words })
+        Ok(Self { actor: policy.actor(ROWS, options)?, puzzle, policy, rewards, few, many })
     }
 }
 
@@ -79,14 +90,15 @@ impl<P: Puzzle> Values<P::State> for PolicyValues<'_, P> {
     fn values(&mut self, states: &[P::State], out: &mut Vec<f32>) {
         out.clear();
         for states in states.chunks(ROWS) {
+            let Shown { envs, row, words: all } = if states.len() <= FEW_ROWS { &mut self.few } else { &mut self.many };
             for (i, &state) in states.iter().enumerate() {
                 let words = self.puzzle.words(state);
-                self.words.iter_mut().zip(words.as_ref()).for_each(|(column, &word)| column[i] = word);
+                all.iter_mut().zip(words.as_ref()).for_each(|(column, &word)| column[i] = word);
             }
-            let columns: Vec<(usize, &[i32])> = self.words.iter().map(|words| &words[..]).enumerate().collect();
-            self.envs.write(&columns).expect("a puzzle's words are states of its env");
-            self.envs.observe(self.row.row());
-            let seen = &mut self.row.obs[..states.len() * self.policy.architecture.inputs()];
+            let columns: Vec<(usize, &[i32])> = all.iter().map(|words| &words[..]).enumerate().collect();
+            envs.write(&columns).expect("a puzzle's words are states of its env");
+            envs.observe(row.row());
+            let seen = &mut row.obs[..states.len() * self.policy.architecture.inputs()];
             if let Some(normaliser) = &self.policy.normaliser {
                 normaliser.normalise(seen, OBS_LIMIT);
             }

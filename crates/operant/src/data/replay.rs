@@ -27,6 +27,8 @@ const READY: u8 = 4;
 const LAST: u8 = 8;
 /// The row's action was not the best known.
 const EXPLORED: u8 = 16;
+/// The row is never drawn.
+const UNSEEN: u8 = 32;
 
 /// Sizes of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +84,8 @@ pub struct Experience<'a> {
     pub actions: &'a [i32],
     /// `[N]` whether windows that began earlier end before this action, since it was not the best known; empty if none do.
     pub explored: &'a [bool],
+    /// `[N]` whether windows that begin here are never drawn; empty if all are.
+    pub unseen: &'a [bool],
     /// `[N]`
     pub reward: &'a [f32],
     /// `[N]`
@@ -190,7 +194,7 @@ pub struct Replay {
     actions: Vec<i32>,
     /// `[N, rows]`
     reward: Vec<f32>,
-    /// `[N, rows]` of TERMINATED, TRUNCATED, READY, LAST, EXPLORED
+    /// `[N, rows]` of TERMINATED, TRUNCATED, READY, LAST, EXPLORED, UNSEEN
     flags: Vec<u8>,
     ready: usize,
     priorities: Option<Priorities>,
@@ -252,6 +256,9 @@ impl Replay {
             if step.explored.get(env) == Some(&true) {
                 self.flags[slot] |= EXPLORED;
             }
+            if step.unseen.get(env) == Some(&true) {
+                self.flags[slot] |= UNSEEN;
+            }
             if ended {
                 self.flags[slot] |= match (terminated, choices) {
                     (true, _) => TERMINATED,
@@ -297,6 +304,9 @@ impl Replay {
     fn set_ready(&mut self, env: usize, back: usize) {
         let rows = self.shape.rows;
         let slot = env * rows + (self.rings[env].head as usize + 2 * rows - 1 - back) % rows;
+        if self.flags[slot] & UNSEEN != 0 {
+            return;
+        }
         self.flags[slot] |= READY;
         self.ready += 1;
         if let Some(priorities) = &mut self.priorities {

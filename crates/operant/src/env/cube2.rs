@@ -1,8 +1,7 @@
 //! The 2×2×2 cube with one corner that never moves: 3,674,160 states, quarter turns of R, U and F.
 
 use super::cube::{self, Cubies, FACES, POCKET_FACES, Pocket, Turn, add_mod3, least_image, move_fields, next_move};
-use super::{Action, ActionSpace, Canvas, Channel, Env, Param, Params, Spec, Step, Views};
-use crate::error::Result;
+use super::{Action, ActionSpace, Canvas, Channel, Env, Shows, Spec, Step, Viewed, Views, Visitor};
 use crate::lanes::{Int, Lanes, Rng, Scalar, select};
 use crate::{columns, params};
 
@@ -17,14 +16,21 @@ params! {
         half_turns: bool = false, 0.0..=1.0, "";
         /// show the cube, and turn it, as the least of its images under 3 rotations and a mirror, so that six states are one
         symmetry: bool = false, 0.0..=1.0, "";
-        /// show each two places' corners as the number of one of 9,261 entries in place of stickers
-        pairs: bool = false, 0.0..=1.0, "";
+        /// what is shown: stickers (one-hot, 144), cubies (where each corner is and how it is twisted, one-hot, 147) or pairs (for each
+        /// two places the number of one of 9,261 entries, 21 of them)
+        view: u32 = 0, 0.0..=2.0, "", VIEWS;
         /// reward of every turn
         step_reward: f32 = -0.01, -1.0..=0.0, "";
         /// reward of solving it, beside that of the turn
         solved_reward: f32 = 1.0, 0.0..=100.0, "";
     }
 }
+
+/// Names of views.
+const VIEWS: &[&str] = &["stickers", "cubies", "pairs"];
+const STICKERS: u32 = 0;
+const CUBIES: u32 = 1;
+const PAIRS: u32 = 2;
 
 columns! {
     /// The seven corners that move, from URF in the lowest four bits on.
@@ -41,6 +47,8 @@ const FIELD: u32 = cube::CORNER_BITS;
 /// Places that turn.
 const PLACES: usize = 7;
 const FACE_COUNT: usize = 3;
+/// Places and twists of a corner.
+const CODES: usize = 3 * PLACES;
 /// Corners at home.
 const SOLVED: i32 = 0x0654_3210;
 
@@ -91,7 +99,13 @@ impl Cube2 {
     }
 
     fn channels(&self) -> Vec<Channel> {
-        if self.pairs {
+        if self.view == CUBIES {
+            let channel =
+                |code: usize, corner: usize| format!("corner {corner} is at {} twisted {}", code / 3, code % 3);
+            let channels = |corner| (0..CODES).map(move |code| Channel::new(channel(code, corner), 0.0, 1.0));
+            return (0..PLACES).flat_map(channels).collect();
+        }
+        if self.view == PAIRS {
             let most = (Pocket::PAIR_ENTRIES - 1) as f32;
             let channel = |(a, b)| Channel::new(format!("entry of places {a} and {b}"), 0.0, most);
             return (1..PLACES).flat_map(|b| (0..b).map(move |a| (a, b))).map(channel).collect();
@@ -185,59 +199,58 @@ impl Env for Cube2 {
     }
 }
 
-/// [`Cube2`] with the parameter `pairs`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Cube2Pairs(Cube2);
+/// Where each corner is and how it is twisted: one of 21 numbers is 1.
+#[derive(Clone, Copy, Debug)]
+struct Cubies2;
 
-impl Default for Cube2Pairs {
-    fn default() -> Self {
-        Self(Cube2 { pairs: true, ..Cube2::default() })
-    }
-}
+/// The numbers of entries of each two places.
+#[derive(Clone, Copy, Debug)]
+struct Pairs2;
 
 impl Views for Cube2 {
-    type Other = Cube2Pairs;
-
-    fn other(&self) -> Option<Cube2Pairs> {
-        self.pairs.then_some(Cube2Pairs(*self))
+    fn visit<V: Visitor>(self, visitor: V) -> V::Output {
+        match self.view {
+            STICKERS => visitor.visit(self),
+            CUBIES => visitor.visit(Viewed::<Self, Cubies2>::new(self)),
+            _ => visitor.visit(Viewed::<Self, Pairs2>::new(self)),
+        }
     }
 }
 
-impl Params for Cube2Pairs {
-    fn params(&self) -> Vec<Param> {
-        self.0.params()
+impl Shows<Cube2> for Cubies2 {
+    type Obs<L: Lanes> = [L::F; PLACES * CODES];
+
+    fn env() -> Cube2 {
+        Cube2 { view: CUBIES, ..Cube2::default() }
     }
 
-    fn store(&mut self, index: usize, value: f64) {
-        self.0.store(index, value);
+    #[inline(always)]
+    fn observe<L: Lanes>(env: &Cube2, s: &State<L>) -> Self::Obs<L> {
+        let s = env.seen::<L>(s);
+        let mut seen = [L::F::from(0.0); PLACES * CODES];
+        for place in 0..PLACES {
+            let shift = place as u32 * FIELD;
+            let code = (s.corners.shr(shift) & 15) * 3 + (s.twists.shr(shift) & 15);
+            for corner in 0..PLACES {
+                for k in 0..3 {
+                    seen[corner * CODES + place * 3 + k] = select(code.eq((corner * 3 + k) as i32), 1.0, 0.0);
+                }
+            }
+        }
+        seen
     }
 }
 
-impl Env for Cube2Pairs {
-    type State<L: Lanes> = State<L>;
+impl Shows<Cube2> for Pairs2 {
     type Obs<L: Lanes> = [L::F; Pocket::PAIRS];
 
-    fn spec(&self) -> Spec {
-        self.0.spec()
-    }
-
-    fn validate(&self) -> Result<()> {
-        self.0.validate()
+    fn env() -> Cube2 {
+        Cube2 { view: PAIRS, ..Cube2::default() }
     }
 
     #[inline(always)]
-    fn reset<L: Lanes>(&self, rng: &mut Rng<L>) -> State<L> {
-        self.0.reset::<L>(rng)
-    }
-
-    #[inline(always)]
-    fn step<L: Lanes>(&self, s: State<L>, action: Action<L>, rng: &mut Rng<L>) -> Step<L, State<L>> {
-        self.0.step::<L>(s, action, rng)
-    }
-
-    #[inline(always)]
-    fn observe<L: Lanes>(&self, s: &State<L>) -> [L::F; Pocket::PAIRS] {
-        let s = self.0.seen::<L>(s);
+    fn observe<L: Lanes>(env: &Cube2, s: &State<L>) -> Self::Obs<L> {
+        let s = env.seen::<L>(s);
         let mut codes = [L::I::from(0); PLACES];
         for (place, code) in codes.iter_mut().enumerate() {
             let shift = place as u32 * FIELD;
@@ -254,10 +267,6 @@ impl Env for Cube2Pairs {
         }
         seen
     }
-
-    fn draw(&self, s: &State<Scalar>) -> Option<Canvas> {
-        self.0.draw(s)
-    }
 }
 
 /// The two words of a 2×2×2 cube's pieces.
@@ -268,7 +277,7 @@ pub(super) fn pack(cube: &Cubies) -> [i32; 2] {
 }
 
 /// The pieces of a state's two words; places beyond them are home.
-fn unpack(corners: i32, twists: i32) -> Cubies {
+pub(super) fn unpack(corners: i32, twists: i32) -> Cubies {
     let mut cube = Cubies::SOLVED;
     for place in 0..PLACES {
         let shift = place as u32 * FIELD;

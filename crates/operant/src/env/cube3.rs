@@ -1,7 +1,7 @@
 //! The 3×3×3 cube: quarter turns of its six faces, half turns if wanted.
 
 use super::cube::{self, CUBE_FACES, Cubies, EDGE_BITS, FACES, Turn, WORD_EDGES, add_mod3, move_fields, next_move};
-use super::{Action, ActionSpace, Canvas, Channel, Env, Spec, Step};
+use super::{Action, ActionSpace, Canvas, Channel, Env, Shows, Spec, Step, Viewed, Views, Visitor};
 use crate::lanes::{Columns, Int, Lanes, Rng, Scalar, select};
 use crate::{columns, params};
 
@@ -14,12 +14,19 @@ params! {
         mixed: bool = false, 0.0..=1.0, "";
         /// add half turns to the actions
         half_turns: bool = false, 0.0..=1.0, "";
+        /// what is shown: stickers (one-hot, 324) or cubies (where each piece is and how it is turned, one-hot, 480)
+        view: u32 = 0, 0.0..=1.0, "", VIEWS;
         /// reward of every turn
         step_reward: f32 = -0.01, -1.0..=0.0, "";
         /// reward of solving it, beside that of the turn
         solved_reward: f32 = 1.0, 0.0..=100.0, "";
     }
 }
+
+/// Names of views.
+const VIEWS: &[&str] = &["stickers", "cubies"];
+const STICKERS: u32 = 0;
+const CUBIES: u32 = 1;
 
 columns! {
     /// Corners from URF in the lowest four bits on, edges from UR in the lowest five.
@@ -36,6 +43,10 @@ columns! {
 }
 
 const FACE_COUNT: usize = 6;
+/// Places and ways to be turned of a piece: 8 · 3 of a corner, 12 · 2 of an edge.
+const CODES: usize = 24;
+/// Corners and edges.
+const PIECES: usize = 20;
 /// Corners at home.
 const CORNERS_HOME: i32 = 0x7654_3210;
 
@@ -108,6 +119,19 @@ impl Cube3 {
         if self.half_turns { 3 * FACE_COUNT } else { 2 * FACE_COUNT }
     }
 
+    fn channels(&self) -> Vec<Channel> {
+        if self.view == CUBIES {
+            let corner = |piece: usize, code: usize| format!("corner {piece} is at {} twisted {}", code / 3, code % 3);
+            let edge = |piece: usize, code: usize| format!("edge {piece} is at {} flipped {}", code / 2, code % 2);
+            let corners = (0..8).flat_map(|piece| (0..CODES).map(move |code| corner(piece, code)));
+            let edges = (0..12).flat_map(|piece| (0..CODES).map(move |code| edge(piece, code)));
+            return corners.chain(edges).map(|name| Channel::new(name, 0.0, 1.0)).collect();
+        }
+        let channel = |facelet: usize, colour: char| format!("{}{} is {colour}", FACES[facelet / 9], facelet % 9 + 1);
+        let channels = |facelet| FACES.map(|colour| Channel::new(channel(facelet, colour), 0.0, 1.0));
+        (0..54).flat_map(channels).collect()
+    }
+
     /// The state after an action; one that is out of range turns nothing.
     #[inline(always)]
     fn after<L: Lanes>(&self, s: State<L>, action: L::I) -> State<L> {
@@ -124,14 +148,12 @@ impl Env for Cube3 {
     type Obs<L: Lanes> = [L::F; 324];
 
     fn spec(&self) -> Spec {
-        let channel = |facelet: usize, colour: char| format!("{}{} is {colour}", FACES[facelet / 9], facelet % 9 + 1);
-        let channels = |facelet| FACES.map(|colour| Channel::new(channel(facelet, colour), 0.0, 1.0));
         Spec {
             name: "cube3",
             id: "operant/Cube3-v0",
             summary: "solve a scrambled 3×3×3 cube",
             reference: "quarter-turn metric",
-            observation: (0..54).flat_map(channels).collect(),
+            observation: self.channels(),
             action: ActionSpace::Discrete(self.actions()),
             masked: false,
             time_limit: Some(50),
@@ -200,6 +222,52 @@ impl Env for Cube3 {
     fn draw(&self, s: &State<Scalar>) -> Option<Canvas> {
         let words = [s.corners, s.twists, s.edges_low, s.edges_high].map(|word| word.get());
         Some(cube::draw_net(&unpack(words), 3))
+    }
+}
+
+/// Where each piece is and how it is turned: one of 24 numbers is 1.
+#[derive(Clone, Copy, Debug)]
+struct Cubies3;
+
+impl Views for Cube3 {
+    fn visit<V: Visitor>(self, visitor: V) -> V::Output {
+        match self.view {
+            STICKERS => visitor.visit(self),
+            _ => visitor.visit(Viewed::<Self, Cubies3>::new(self)),
+        }
+    }
+}
+
+impl Shows<Cube3> for Cubies3 {
+    type Obs<L: Lanes> = [L::F; PIECES * CODES];
+
+    fn env() -> Cube3 {
+        Cube3 { view: CUBIES, ..Cube3::default() }
+    }
+
+    #[inline(always)]
+    fn observe<L: Lanes>(_: &Cube3, s: &State<L>) -> Self::Obs<L> {
+        let mut seen = [L::F::from(0.0); PIECES * CODES];
+        for place in 0..8 {
+            let shift = place as u32 * cube::CORNER_BITS;
+            let code = (s.corners.shr(shift) & 15) * 3 + (s.twists.shr(shift) & 15);
+            for corner in 0..8 {
+                for k in 0..3 {
+                    seen[corner * CODES + place * 3 + k] = select(code.eq((corner * 3 + k) as i32), 1.0, 0.0);
+                }
+            }
+        }
+        for place in 0..12 {
+            let word = if place < WORD_EDGES { s.edges_low } else { s.edges_high };
+            let code = word.shr((place % WORD_EDGES) as u32 * EDGE_BITS) & 31;
+            for edge in 0..12 {
+                for k in 0..2 {
+                    let at = (8 + edge) * CODES + place * 2 + k;
+                    seen[at] = select(code.eq((edge * 2 + k) as i32), 1.0, 0.0);
+                }
+            }
+        }
+        seen
     }
 }
 

@@ -38,6 +38,7 @@ mod saved;
 mod solo;
 mod spec;
 pub mod twenty48;
+mod viewed;
 
 pub use acrobot::Acrobot;
 pub use actions::{Actions, ActionsBuf};
@@ -56,9 +57,10 @@ pub use mountaincar::MountainCar;
 pub use mountaincar_continuous::MountainCarContinuous;
 pub use params::{Param, ParamValue, Params, ordered};
 pub use pendulum::Pendulum;
-pub use registry::{Door, Entry, REGISTRY, Views, find};
+pub use registry::{Door, Entry, REGISTRY, TIME_LIMIT, find};
 pub use row::{Row, RowBuf};
 pub use spec::{ActionSpace, Channel, Spec};
+pub use viewed::{Shows, Viewed, Views, Visitor};
 
 use crate::device::{CpuPool, Device};
 use crate::error::{Error, Result};

@@ -3,6 +3,7 @@
 use super::cube::{Cubies, DistanceTable, Metric, POCKET_STATES, Pocket};
 use super::{cube2, cube3};
 use crate::error::{Error, Result};
+use crate::lanes::rng::HostRng;
 use std::fmt::Debug;
 use std::hash::Hash;
 
@@ -34,6 +35,8 @@ pub trait Puzzle: Send + Sync + 'static {
     }
     /// The state as its env keeps it.
     fn words(&self, state: Self::State) -> Self::Words;
+    /// The state of the words of its env.
+    fn state(&self, words: &[i32]) -> Self::State;
     /// The state's number, below [`Puzzle::states`].
     fn number(&self, state: Self::State) -> usize {
         let _ = state;
@@ -42,6 +45,31 @@ pub trait Puzzle: Send + Sync + 'static {
     /// How far every state is from solved, by its number, where that can be found out.
     fn distances(&self) -> Option<Vec<u8>> {
         None
+    }
+}
+
+/// A random walk from the solved state that never goes straight back.
+#[derive(Clone, Copy, Debug)]
+pub struct Walk<S> {
+    /// Where it is.
+    pub state: S,
+    last: Option<usize>,
+}
+
+impl<S: Copy> Walk<S> {
+    /// At the solved state.
+    pub fn new<P: Puzzle<State = S>>(puzzle: &P) -> Self {
+        Self { state: puzzle.solved(), last: None }
+    }
+
+    /// One move on.
+    pub fn step<P: Puzzle<State = S>>(&mut self, puzzle: &P, rng: &mut HostRng) {
+        let moves = puzzle.moves() as u32;
+        let m = match self.last {
+            None => rng.below(moves),
+            Some(last) => (puzzle.inverse(last) as u32 + 1 + rng.below(moves - 1)) % moves,
+        };
+        (self.state, self.last) = (puzzle.turned(self.state, m as usize), Some(m as usize));
     }
 }
 
@@ -96,6 +124,10 @@ impl Puzzle for PocketPuzzle {
 
     fn words(&self, state: u32) -> [i32; 2] {
         cube2::pack(&Pocket::cubies(state))
+    }
+
+    fn state(&self, words: &[i32]) -> u32 {
+        Pocket::index(&cube2::unpack(words[0], words[1]))
     }
 
     fn moves(&self) -> usize {
@@ -190,6 +222,10 @@ impl Puzzle for CubePuzzle {
 
     fn words(&self, state: [i32; 4]) -> [i32; 4] {
         state
+    }
+
+    fn state(&self, words: &[i32]) -> [i32; 4] {
+        [words[0], words[1], words[2], words[3]]
     }
 
     fn moves(&self) -> usize {

@@ -1,6 +1,9 @@
 //! The list of environments. One line here brings an env to the command line, Python, the tests and the docs.
 
-use super::{AutoReset, CudaVec, Env, HostEnv, HostVec, LaneVec, MAX_ENVS, Options, Param, Params, Spec, VecEnv, emit};
+use super::{
+    AutoReset, CudaVec, Env, HostEnv, HostVec, LaneVec, MAX_ENVS, Options, Param, Params, Spec, VecEnv, Views, Visitor,
+    emit,
+};
 use crate::device::{CpuPool, Device};
 use crate::error::{Error, Result};
 use crate::lanes::{Backend, Math, Width};
@@ -18,7 +21,7 @@ pub static REGISTRY: &[Entry] = &[
     Entry::host::<super::solo::Solo<super::twenty48::Twenty48>>(),
     Entry::host::<super::growth::Growth>().slow(),
     Entry::views::<super::cube2::Cube2>(),
-    Entry::lanes::<super::cube3::Cube3>(),
+    Entry::views::<super::cube3::Cube3>(),
     Entry::host::<super::solo::Solo<super::backgammon::Backgammon>>(),
     Entry::lanes::<super::probe::Identity>(),
     Entry::lanes::<super::probe::Delayed>(),
@@ -59,7 +62,7 @@ type Settings<'a> = [(&'a str, f64)];
 /// Builds N envs.
 type Build = fn(&Settings<'_>, &Options) -> Result<Box<dyn VecEnv>>;
 /// The parameter that every env has, beside its own.
-const TIME_LIMIT: &str = "time_limit";
+pub const TIME_LIMIT: &str = "time_limit";
 
 /// Prints an env as C.
 type Print = fn(&Settings<'_>) -> Result<String>;
@@ -91,12 +94,34 @@ fn build_lanes<E: Env>(env: E, options: &Options) -> Result<Box<dyn VecEnv>> {
     })
 }
 
-/// An env whose parameters also choose between two observations of different size, which are types.
-pub trait Views: Env {
-    /// The env with the other observation.
-    type Other: Env;
-    /// It, if the parameters say so.
-    fn other(&self) -> Option<Self::Other>;
+/// Builds N of an env.
+struct BuildLanes<'a>(&'a Options);
+
+impl Visitor for BuildLanes<'_> {
+    type Output = Result<Box<dyn VecEnv>>;
+    fn visit<E: Env>(self, env: E) -> Self::Output {
+        build_lanes(env, self.0)
+    }
+}
+
+/// Prints an env as C.
+struct AsC;
+
+impl Visitor for AsC {
+    type Output = String;
+    fn visit<E: Env>(self, env: E) -> String {
+        emit::c_source(&env)
+    }
+}
+
+/// Prints an env's kernels as CUDA C.
+struct AsCuda<'a>(&'a emit::Shape);
+
+impl Visitor for AsCuda<'_> {
+    type Output = String;
+    fn visit<E: Env>(self, env: E) -> String {
+        emit::cuda_source(&env, self.0)
+    }
 }
 
 impl Entry {
@@ -116,18 +141,9 @@ impl Entry {
     /// An env over lanes that shows other observations if its parameters say so.
     pub const fn views<E: Views>() -> Self {
         Self {
-            build: |params, options| {
-                let env = with_params::<E>(params)?;
-                env.other().map_or_else(|| build_lanes(env, options), |other| build_lanes(other, options))
-            },
-            source: Some(|params| {
-                let env = with_params::<E>(params)?;
-                Ok(env.other().map_or_else(|| emit::c_source(&env), |other| emit::c_source(&other)))
-            }),
-            kernels: Some(|params, shape| {
-                let env = with_params::<E>(params)?;
-                Ok(env.other().map_or_else(|| emit::cuda_source(&env, shape), |other| emit::cuda_source(&other, shape)))
-            }),
+            build: |params, options| with_params::<E>(params)?.visit(BuildLanes(options)),
+            source: Some(|params| Ok(with_params::<E>(params)?.visit(AsC))),
+            kernels: Some(|params, shape| Ok(with_params::<E>(params)?.visit(AsCuda(shape)))),
             ..Self::lanes::<E>()
         }
     }

@@ -163,7 +163,7 @@ impl Config {
         let tables = ["algo", "env", "network", "checkpoint", "telemetry", algo.name];
         if let Some(key) = table.keys().find(|key| !known.contains_key(*key)) {
             let of_env = env::find(&env).is_ok_and(|entry| entry.params().iter().any(|param| param.name == key));
-            if of_env {
+            if of_env || key == env::TIME_LIMIT {
                 return Err(Error::Unknown(format!("unknown key \"{key}\"; did you mean \"env.{key}\"?")));
             }
             let in_tables = [

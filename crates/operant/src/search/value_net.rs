@@ -104,6 +104,12 @@ impl ValueFile {
 }
 
 impl PuzzleName {
+    /// The puzzle that an env with these parameters is, if it is one, by its pieces.
+    pub fn of_env(env: &str, parameter: impl Fn(&str) -> f64) -> Self {
+        let (symmetry, half_turns) = (parameter("symmetry") != 0.0, parameter("half_turns") != 0.0);
+        Self { env: env.to_owned(), view: View::Cubies, symmetry, half_turns }
+    }
+
     /// The 2×2×2 cube, if it is that.
     pub fn pocket(&self) -> Option<PocketPuzzle> {
         (self.env == "cube2").then(|| PocketPuzzle::new(self.view, self.symmetry, self.half_turns))

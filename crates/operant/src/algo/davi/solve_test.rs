@@ -3,7 +3,7 @@
 //!
 //! Scrambles are those of a seed, so that numbers of one run can be compared. Nothing is allocated after `new`.
 
-use crate::env::puzzle::Puzzle;
+use crate::env::puzzle::{Puzzle, Walk};
 use crate::error::Result;
 use crate::lanes::rng::HostRng;
 use crate::nn::{Feed, Node, Options, Params, Plan};
@@ -51,16 +51,10 @@ impl<S: Copy + PartialEq> SolveTest<S> {
         let rows = WALKS * puzzle.moves();
         let scramble = |row: usize| {
             let mut rng = HostRng::new(seed ^ SCRAMBLES, row as u32, 0, 0);
-            let (mut state, mut undo) = (puzzle.solved(), None);
+            let mut walk = Walk::new(puzzle);
             // As in training, walks of every length alike.
-            for _ in 0..1 + row * depth as usize / WALKS {
-                let m = match undo {
-                    None => rng.below(puzzle.moves() as u32) as usize,
-                    Some(undo) => (undo + 1 + rng.below(puzzle.moves() as u32 - 1) as usize) % puzzle.moves(),
-                };
-                (state, undo) = (puzzle.turned(state, m), Some(puzzle.inverse(m)));
-            }
-            state
+            (0..1 + row * depth as usize / WALKS).for_each(|_| walk.step(puzzle, &mut rng));
+            walk.state
         };
         Ok(Self {
             plan: Plan::inference(&graph, &[value], rows, options)?,

@@ -75,6 +75,10 @@ pub struct Settings {
     pub weight_decay: f64,
     /// Give observations mean 0 and variance 1 by running statistics.
     pub normalize_obs: bool,
+    /// Share of a puzzle's states that are never learned from (cube2, cube3); with env.symmetry, whole orbits at a time.
+    pub held_out: f64,
+    /// Moves from solved within which no state is held out: all others' values rest on those.
+    pub held_out_beyond: u32,
     /// Stages over one parameter of the env.
     pub curriculum: curriculum::Settings,
 }
@@ -158,6 +162,8 @@ impl Default for Settings {
             adam_eps: 1e-8,
             weight_decay: 0.01,
             normalize_obs: false,
+            held_out: 0.0,
+            held_out_beyond: 5,
             curriculum: curriculum::Settings::default(),
         }
     }
@@ -194,10 +200,17 @@ impl Settings {
         rule(fraction(beta), "prioritized_replay_beta", &beta, "0 to 1")?;
         let eps = self.prioritized_replay_eps;
         rule(positive(eps) && eps as f32 > 0.0, "prioritized_replay_eps", &eps, "more than 0")?;
+        rule((0.0..=0.9).contains(&self.held_out), "held_out", &self.held_out, "0 to 0.9")?;
+        rule((0..=6).contains(&self.held_out_beyond), "held_out_beyond", &self.held_out_beyond, "0..=6")?;
         rule(positive(self.huber_delta), "huber_delta", &self.huber_delta, "more than 0")?;
         rule(not_negative(self.max_grad_norm), "max_grad_norm", &self.max_grad_norm, "0 (no limit) or more")?;
         rule(positive(self.adam_eps), "adam_eps", &self.adam_eps, "more than 0")?;
         rule(not_negative(self.weight_decay), "weight_decay", &self.weight_decay, "0 or more")
+    }
+
+    /// The share of states that are held out, as a checkpoint's reader rounds it.
+    pub(super) fn held_out_millionths(&self) -> u32 {
+        (self.held_out * 1e6).round() as u32
     }
 
     /// A number that goes from one to another over a share of the run.
