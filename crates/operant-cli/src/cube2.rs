@@ -154,11 +154,11 @@ fn solve(args: &SolveArgs) -> Result<(), Failure> {
 }
 
 fn scramble(args: &ScrambleArgs) -> Result<(), Failure> {
-    let (metric, pocket) = (Metric::named(&args.of.metric)?, Pocket::new());
-    let table = DistanceTable::build(&pocket, metric);
     if !(1..=MOST_STATES).contains(&args.count) {
         return Err(Failure::Usage(format!("--count {}: wanted 1..={MOST_STATES}", args.count)));
     }
+    let (metric, pocket) = (Metric::named(&args.of.metric)?, Pocket::new());
+    let table = DistanceTable::build(&pocket, metric);
     let states = table.draw(args.depth, args.count, args.seed)?;
     let scrambles: Vec<String> = states
         .iter()

@@ -154,7 +154,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         });
         return print(&format!("{object}\n"));
     }
-    let kind = if args.deterministic { "most probable actions" } else { "sampled actions" };
+    let kind = match args.deterministic {
+        _ if config.algo == "dqn" => "actions of the highest value",
+        true => "most probable actions",
+        false => "sampled actions",
+    };
     let mut text = format!(
         "mean return {:.2} ± {:.2} (standard deviation) over {} episodes, mean length {:.1}, {kind}\ncheckpoint {name}\n",
         evaluation.mean(),

@@ -129,9 +129,12 @@ fn in_full(entry: &Entry) -> String {
     let params = entry.params();
     if !params.is_empty() {
         let _ = writeln!(text, "\nparameters (set with --set name=value, or as keywords in Python)");
-        for Param { name, doc, unit, value, range, .. } in params {
-            let value = format!("{value} {unit}");
-            let _ = writeln!(text, "  {name:24} {:18} {doc} [{} .. {}]", value.trim_end(), range.start(), range.end());
+        for Param { name, doc, unit, value, range, names, .. } in params {
+            let (value, range) = match names.get(value as usize) {
+                Some(own) => ((*own).to_owned(), names.join(" | ")),
+                None => (format!("{value} {unit}"), format!("{} .. {}", range.start(), range.end())),
+            };
+            let _ = writeln!(text, "  {name:24} {:18} {doc} [{range}]", value.trim_end());
         }
     }
     text

@@ -2,7 +2,7 @@
 
 use crate::output::{Failure, grouped, print, warn};
 use operant::algo::{Policy, PolicyValues, Rewards};
-use operant::env::cube::{Cubies, DistanceTable, Metric, Pocket, parse_facelets, parse_moves};
+use operant::env::cube::{Cubies, DistanceTable, Metric, Pocket, parse_facelets, parse_moves, print_moves};
 use operant::env::puzzle::{CubePuzzle, PocketPuzzle, Puzzle, Walk};
 use operant::lanes::rng::HostRng;
 use operant::nn::{Options, Params};
@@ -148,6 +148,8 @@ trait Scored: Puzzle {
     fn draw(&self, depth: Option<usize>, count: usize, seed: u64) -> operant::Result<Vec<Self::State>>;
     /// Moves of a shortest solution, if they are known.
     fn distance(&self, state: Self::State) -> Option<usize>;
+    /// Moves in the usual notation.
+    fn print(moves: &[u8]) -> String;
     /// Stickers along an edge.
     const SIZE: usize;
 }
@@ -188,6 +190,15 @@ impl Puzzle for Known {
     fn state(&self, words: &[i32]) -> u32 {
         self.puzzle.state(words)
     }
+    fn states(&self) -> Option<usize> {
+        self.puzzle.states()
+    }
+    fn number(&self, state: u32) -> usize {
+        self.puzzle.number(state)
+    }
+    fn distances(&self) -> Option<Vec<u8>> {
+        self.puzzle.distances()
+    }
 }
 
 impl Scored for Known {
@@ -210,6 +221,10 @@ impl Scored for Known {
     fn distance(&self, state: u32) -> Option<usize> {
         Some(self.table.distance(state))
     }
+
+    fn print(moves: &[u8]) -> String {
+        print_moves(&moves.iter().map(|&m| Pocket::action_move(usize::from(m))).collect::<Vec<_>>())
+    }
 }
 
 /// Moves of a walk that counts as random on the 3×3×3.
@@ -219,7 +234,7 @@ impl Scored for CubePuzzle {
     const SIZE: usize = 3;
 
     fn of_cubies(&self, cube: &Cubies) -> operant::Result<[i32; 4]> {
-        Ok(Self::state(cube))
+        Ok(Self::of_cubies(cube))
     }
 
     fn draw(&self, depth: Option<usize>, count: usize, seed: u64) -> operant::Result<Vec<[i32; 4]>> {
@@ -235,6 +250,10 @@ impl Scored for CubePuzzle {
 
     fn distance(&self, _: [i32; 4]) -> Option<usize> {
         None
+    }
+
+    fn print(moves: &[u8]) -> String {
+        print_moves(&moves.iter().map(|&m| Self::action_move(usize::from(m))).collect::<Vec<_>>())
     }
 }
 
@@ -253,12 +272,14 @@ struct Score {
     shortest: usize,
     optimal: usize,
     expanded: usize,
+    most_expanded: usize,
 }
 
 impl Score {
     fn add(&mut self, solution: &Solution, distance: Option<usize>) {
         self.states += 1;
         self.expanded += solution.expanded;
+        self.most_expanded = self.most_expanded.max(solution.expanded);
         if let Some(moves) = &solution.moves {
             self.solved += 1;
             self.moves += moves.len();
@@ -273,7 +294,7 @@ impl Score {
             "solve_rate": per(self.solved, self.states), "mean_length": per(self.moves, self.solved),
             "ratio_to_optimal": exact.then(|| per(self.moves, self.shortest)).flatten(),
             "optimal_share": exact.then(|| per(self.optimal, self.solved)).flatten(),
-            "mean_expanded": per(self.expanded, self.states),
+            "mean_expanded": per(self.expanded, self.states), "most_expanded": self.most_expanded,
         })
     }
 
@@ -281,12 +302,13 @@ impl Score {
         let cell = |x: Option<f64>, digits: usize| x.map_or_else(|| "-".into(), |x| format!("{x:.digits$}"));
         let ratio = exact.then(|| per(self.moves, self.shortest)).flatten();
         format!(
-            "{name:>8} {:>8} {:>9} {:>12} {:>9} {:>10}\n",
+            "{name:>8} {:>8} {:>9} {:>12} {:>9} {:>10} {:>7}\n",
             grouped(self.states as f64),
             cell(per(100 * self.solved, self.states), 2),
             cell(per(self.moves, self.solved), 2),
             cell(ratio, 4),
             cell(per(self.expanded, self.states), 1),
+            grouped(self.most_expanded as f64),
         )
     }
 }
@@ -312,7 +334,7 @@ impl<'a> Learned<'a> {
             Self::Values(file, _) => file.held_out(puzzle),
             Self::Policy(_) => {
                 let (share, beyond) = (own_number(config, "held_out"), own_number(config, "held_out_beyond"));
-                HeldOut::new(puzzle, (share.unwrap_or(0.0) * 1e6).round() as u32, beyond.unwrap_or(0.0) as u32)
+                HeldOut::new(puzzle, share.unwrap_or(0.0), beyond.unwrap_or(0.0) as u32)
             }
         }
     }
@@ -380,7 +402,9 @@ fn read_scrambles<P: Scored>(puzzle: &P, path: &PathBuf) -> Result<Vec<P::State>
         if line.is_empty() {
             continue;
         }
-        let letters = line.chars().filter(|c| !c.is_whitespace()).count() == 6 * P::SIZE * P::SIZE;
+        let count = line.chars().filter(|c| !c.is_whitespace()).count();
+        // Facelets of the other cube are facelets too, and are told so.
+        let letters = [24, 54].contains(&count);
         // Moves one by one are no facelets, even if they are as many.
         let one_by_one = line.split_whitespace().all(|word| word.len() == 1);
         let cube = match letters && !one_by_one && !line.contains(['\'', '2', '3']) {
@@ -412,6 +436,10 @@ fn solve<P: Scored>(
     let (count, width) = (args.count.unwrap_or(1000), args.width.unwrap_or(8));
     let (most_moves, weight) = (args.most_moves.unwrap_or(50), args.weight.unwrap_or(1.0));
     let most_expanded = args.most_expanded.unwrap_or(100_000);
+    let least = [("--most-moves", most_moves), ("--most-expanded", most_expanded)];
+    if let Some((flag, _)) = least.iter().find(|(_, number)| *number == 0) {
+        return Err(Failure::Usage(format!("{flag} 0: wanted at least 1")));
+    }
     for (flag, number) in [("--count", count), ("--width", width)] {
         if !(1..=MOST_STATES).contains(&number) {
             return Err(Failure::Usage(format!("{flag} {number}: wanted 1..={MOST_STATES}")));
@@ -453,8 +481,9 @@ fn solve<P: Scored>(
                         break;
                     }
                 }
-                if let (true, Some(depth)) = (wanted == count, depth) {
-                    warn(&format!("no state at depth {depth} was held out"));
+                if wanted > 0 {
+                    let where_ = depth.map_or_else(String::new, |depth| format!(" at depth {depth}"));
+                    warn(&format!("only {} of {count} states held out of training were found{where_}", count - wanted));
                 }
             }
         }
@@ -468,6 +497,7 @@ fn solve<P: Scored>(
     let begun = Instant::now();
     let mut scores: BTreeMap<Option<usize>, Score> = BTreeMap::new();
     let mut all = Score::default();
+    let mut found: Vec<Option<String>> = Vec::new();
     let together = if search == SearchName::Beam { (8 * TOGETHER / width).clamp(1, TOGETHER) } else { TOGETHER };
     for states in states.chunks(together) {
         let starts: Vec<P::State> = states.iter().map(|(state, _)| *state).collect();
@@ -481,6 +511,9 @@ fn solve<P: Scored>(
         };
         for (&(state, depth), solution) in states.iter().zip(&solutions) {
             let distance = puzzle.distance(state);
+            if args.scrambles.is_some() {
+                found.push(solution.moves.as_ref().map(|moves| P::print(moves)));
+            }
             scores.entry(distance.or(depth)).or_default().add(solution, distance);
             all.add(solution, distance);
         }
@@ -493,16 +526,18 @@ fn solve<P: Scored>(
     let object = json!({
         "run": of.run, "checkpoint": of.checkpoint, "env": config.env, "search": name,
         "width": (search != SearchName::Greedy).then_some(width), "revisits": args.revisits,
+        "metric": if puzzle.moves() % 9 == 0 { "htm" } else { "qtm" }, "most_moves": most_moves, "weight": weight,
+        "most_expanded": (search == SearchName::Astar).then_some(most_expanded),
         "depth": scrambles.is_none().then(|| args.depth.as_deref().unwrap_or("random")), "scrambles": scrambles, "only_held_out": args.held_out,
         "seed": of.seed, "held_out_share": share, "seconds": seconds, "by_distance": rows,
-        "all": all.json(None, exact),
+        "all": all.json(None, exact), "solutions": found,
     });
     keep(&of.folder.join(SOLVED), &object);
     if of.json {
         return print(&format!("{object}\n"));
     }
     let first = if exact { "distance" } else { "walk" };
-    let mut text = format!("{first:>8}   states  solved %  mean length   × best   expanded\n");
+    let mut text = format!("{first:>8}   states  solved %  mean length   × best   expanded    most\n");
     for (distance, score) in &scores {
         text += &score.line(&distance.map_or_else(|| "-".into(), |distance| distance.to_string()), exact);
     }

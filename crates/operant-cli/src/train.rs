@@ -370,7 +370,8 @@ fn closing_lines(end: &End, summary: &Summary, folder: &Path) -> String {
     let mut text = String::new();
     let shown =
         |mean: f64| if mean.abs() < 10.0 { format!("mean return {mean:.3}") } else { format!("mean return {mean:.1}") };
-    let mean = summary.mean_return.map_or("no episode ended".into(), shown);
+    let ended = summary.mean_return.filter(|mean| !mean.is_nan());
+    let mean = ended.map_or("no episode ended yet that counts".into(), shown);
     let numbers = crate::format::numbers(&summary.numbers);
     match (end, summary.solved_step, summary.solved_s) {
         _ if !numbers.is_empty() => {

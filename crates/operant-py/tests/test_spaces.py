@@ -58,7 +58,7 @@ def test_names_and_info() -> None:
         assert operant.env_info(name)["id"] == "CartPole-v1"
     info = operant.env_info("gridworld")
     assert (info["id"], info["masked"], info["door"]) == ("operant/GridWorld-v0", True, "host")
-    assert {"name", "doc", "unit", "value", "low", "high", "whole"} == set(info["params"][0])
+    assert {"name", "doc", "unit", "value", "low", "high", "names", "whole"} == set(info["params"][0])
 
 
 def test_params() -> None:
@@ -108,6 +108,23 @@ def test_wrong_arguments(options: dict, error: type[Exception], text: str) -> No
     with pytest.raises(error) as caught:
         operant.make_vec("cartpole", **{"num_envs": 2, **options})
     assert text in str(caught.value)
+
+
+def test_choices_have_names() -> None:
+    assert operant.make_vec("cube2", num_envs=2, view="cubies").single_observation_space.shape == (147,)
+    assert operant.make_vec("cube2", num_envs=2, view=2).single_observation_space.shape == (21,)
+    with pytest.raises(TypeError, match="parameter view = 'corners': wanted one of stickers, cubies, pairs"):
+        operant.make_vec("cube2", num_envs=2, view="corners")
+
+
+def test_pictures_as_text() -> None:
+    env = operant.make_vec("cube3", num_envs=2, render_mode="ansi", scramble_depth=1)
+    env.reset(seed=1)
+    first, second = env.render()
+    assert isinstance(first, str) and first.count("▀") == 64 * len(first.split("\n"))
+    # Six colours of faces, and what lies behind the net.
+    assert len({cell.split("m")[0] for cell in first.split("\x1b[38;2;")[1:]}) >= 6
+    assert first != second or len(first) == len(second)
 
 
 def test_unknown_env() -> None:

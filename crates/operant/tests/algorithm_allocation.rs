@@ -24,7 +24,14 @@ fn iterations_never_allocate() {
         (
             "dqn",
             "cube2",
-            &["num_envs=64", "dqn.learning_starts=100", "dqn.batch_size=64", "dqn.buffer_size=6400", "threads=1"],
+            &[
+                "num_envs=64",
+                "dqn.learning_starts=100",
+                "dqn.batch_size=64",
+                "dqn.buffer_size=6400",
+                "dqn.held_out=0.2",
+                "threads=1",
+            ],
         ),
         ("dqn", "cartpole", &["dqn.learning_starts=100", "dqn.noisy=true", "dqn.quantiles=8", "dqn.optimizer=adamw"]),
         (

@@ -22,7 +22,7 @@ fn iterate(algorithm: &mut dyn Algorithm, report: &mut Report, times: usize) {
 }
 
 /// Settings under which everything that a checkpoint holds matters.
-const EVERYTHING: [(&str, &str, &[&str]); 19] = [
+const EVERYTHING: [(&str, &str, &[&str]); 20] = [
     ("ppo", "pendulum", &["ppo.popart=true", "ppo.curiosity=icm", "ppo.update_epochs=2"]),
     ("ppo", "mountaincar", &["ppo.curiosity=rnd", "ppo.anneal_clip=true", "ppo.anneal_ent=true"]),
     ("ppo", "cartpole", &["num_envs=48", "ppo.num_steps=32", "ppo.minibatch_size=512"]),
@@ -43,6 +43,18 @@ const EVERYTHING: [(&str, &str, &[&str]); 19] = [
     ("dqn", "mountaincar", &["dqn.learning_starts=300", "dqn.noisy=true", "dqn.quantiles=8", "dqn.normalize_obs=true"]),
     ("dqn", "probe_masked", &["dqn.tau=0.1", "dqn.target_network_frequency=3", "dqn.optimizer=adamw", "dqn.loss=mse"]),
     ("dqn", "gridworld", &["dqn.end_e=0.5", "dqn.explore_steps=9", "dqn.cut_explored=true", "dqn.learning_starts=200"]),
+    (
+        "dqn",
+        "cube2",
+        &[
+            "num_envs=40",
+            "network.hidden=[32,32]",
+            "dqn.learning_starts=100",
+            "dqn.batch_size=64",
+            "dqn.buffer_size=4000",
+            "dqn.held_out=0.2",
+        ],
+    ),
     (
         "dqn",
         "probe_truncation",

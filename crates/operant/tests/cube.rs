@@ -106,7 +106,7 @@ fn env_agrees(name: &str, size: usize, faces: &[usize], half_turns: bool) {
     // From the solved state.
     let home = match size {
         2 => vec![0x0654_3210, 0],
-        _ => CubePuzzle::state(&Cubies::SOLVED).to_vec(),
+        _ => CubePuzzle::of_cubies(&Cubies::SOLVED).to_vec(),
     };
     let columns: Vec<Vec<i32>> = home.iter().map(|&word| vec![word; 16]).collect();
     let columns: Vec<(usize, &[i32])> = columns.iter().enumerate().map(|(i, words)| (i, &words[..])).collect();
@@ -190,15 +190,20 @@ fn group_identities_hold() {
     };
     // Joyner, "Adventures in Group Theory": orders of some elements.
     assert_eq!((order("R U R' U'"), order("R U"), order("R U' "), order("R2 U2")), (6, 105, 63, 6));
-    assert_eq!(words("R L").then(&words("L' R'")), Cubies::SOLVED);
+    // Opposite faces commute, others do not.
+    assert_eq!(words("R L R' L'"), Cubies::SOLVED);
+    assert_eq!(words("R L"), words("L R"));
+    assert_ne!(words("R U"), words("U R"));
     let cube = words("R U2 F' L D B2 R' U");
     assert_eq!(cube.then(&cube.inverse()), Cubies::SOLVED);
     let (puzzle, pocket) = (CubePuzzle::new(View::Cubies, true).unwrap(), Pocket::new());
-    let six = |turns: [usize; 4]| (0..6).flat_map(|_| turns).collect::<Vec<_>>();
-    // R U R' U' as actions of each cube.
-    let solved = six([1, 0, 7, 6]).iter().fold(puzzle.solved(), |state, &m| puzzle.turned(state, m));
-    assert_eq!(solved, puzzle.solved());
-    assert_eq!(six([0, 1, 3, 4]).iter().fold(Pocket::SOLVED, |state, &m| pocket.turned(state, m)), Pocket::SOLVED);
+    // R U R' U' as actions of each cube: home after six times, and not before.
+    let (mut state, mut small) = (puzzle.solved(), Pocket::SOLVED);
+    for time in 1..=6 {
+        state = [1, 0, 7, 6].iter().fold(state, |state, &m| puzzle.turned(state, m));
+        small = [0, 1, 3, 4].iter().fold(small, |state, &m| pocket.turned(state, m));
+        assert_eq!((state == puzzle.solved(), small == Pocket::SOLVED), (time == 6, time == 6));
+    }
     for m in 0..18 {
         assert_eq!(puzzle.turned(puzzle.turned(puzzle.solved(), m), puzzle.inverse(m)), puzzle.solved());
     }
@@ -214,7 +219,7 @@ fn the_packed_cube_turns_as_its_pieces() {
         state = puzzle.turned(state, m);
         cube = cube.turned(m % 6, [1, 3, 2][m / 6]);
         assert_eq!(CubePuzzle::cubies(state), cube);
-        assert_eq!(CubePuzzle::state(&cube), state);
+        assert_eq!(CubePuzzle::of_cubies(&cube), state);
         let mut shown = [0; 20];
         puzzle.encode(state, &mut shown);
         assert!(shown.iter().enumerate().all(|(piece, &entry)| entry as usize / 24 == piece));
@@ -323,7 +328,10 @@ fn impossible_facelets_are_refused_with_the_reason() {
     };
     let solved = |size: usize| print_facelets(&Cubies::SOLVED, size);
     assert!(reason("UUU", 2).starts_with("3 letters, wanted 24"));
-    assert_eq!(reason(&solved(2).replace("DDDD", "DDDX"), 2), "'X' is no colour, wanted one of U R F D L B");
+    assert_eq!(
+        reason(&solved(2).replace("DDDD", "DDDX"), 2),
+        "'X' names no face; stickers are named by the face whose colour they have, U R F D L B"
+    );
     assert_eq!(reason(&solved(2).replace("DDDD", "DDDU"), 2), "5 stickers of U, wanted 4");
     let twisted = print_facelets(&Cubies { twists: [1, 0, 0, 0, 0, 0, 0, 0], ..Cubies::SOLVED }, 2);
     assert!(reason(&twisted, 2).starts_with("one corner is twisted"));
@@ -383,7 +391,14 @@ fn an_env_with_symmetry_shows_and_turns_images_alike() {
             let seen: Vec<Vec<f32>> = row.obs.chunks_exact(width).map(<[f32]>::to_vec).collect();
             assert!((0..12).all(|i| seen[i] == seen[i % 2]));
             if numbers == 21 {
-                assert!((0..21).all(|pair| seen[0][pair] as usize / (Pocket::CODES * Pocket::CODES) == pair));
+                // The image that is seen is one of the six; of its places each two, in order, make an entry.
+                let pairs = |state: u32| {
+                    let cube = Pocket::cubies(state);
+                    let code = |at: usize| usize::from(cube.corners[at]) * 3 + usize::from(cube.twists[at]);
+                    let both = (1..7).flat_map(|b| (0..b).map(move |a| (a, b))).enumerate();
+                    both.map(|(pair, (a, b))| ((pair * 21 + code(a)) * 21 + code(b)) as f32).collect::<Vec<_>>()
+                };
+                assert!((0..2).all(|i| images.iter().skip(i).step_by(2).any(|&state| pairs(state) == seen[i])));
             }
             let action = rng.below(6) as i32;
             env.step(Actions::I32(&[action; 12]), row.row());
@@ -418,7 +433,7 @@ fn cubies_show_where_every_piece_is() {
             }
             let words = match name {
                 "cube2" => PocketPuzzle::new(View::Cubies, false, false).words(Pocket::index(&cube)).to_vec(),
-                _ => CubePuzzle::state(&cube).to_vec(),
+                _ => CubePuzzle::of_cubies(&cube).to_vec(),
             };
             let columns: Vec<(usize, &[i32])> = words.chunks(1).enumerate().collect();
             env.write(&columns).unwrap();

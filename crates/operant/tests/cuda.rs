@@ -11,7 +11,7 @@ use operant::device::cuda::{self, Buffer, Element, Gpu, Graph, Report};
 use operant::env::emit::Shape;
 use operant::env::{
     Actions, ActionsBuf, AutoReset, CudaVec, DeviceActions, DeviceRow, Door, Entry, Options, REGISTRY, RowBuf, Seeds,
-    Spec, VecEnv,
+    Spec, VARIANTS, VecEnv,
 };
 use operant::lanes::rng::HostRng;
 use operant::lanes::{Backend, Math, Width};
@@ -20,7 +20,7 @@ use std::sync::{Arc, OnceLock};
 const MODES: [AutoReset; 3] = [AutoReset::SameStep, AutoReset::NextStep, AutoReset::Disabled];
 
 fn over_lanes() -> impl Iterator<Item = &'static Entry> {
-    REGISTRY.iter().filter(|entry| entry.door() == Door::Lanes)
+    REGISTRY.iter().filter(|entry| entry.door() == Door::Lanes).chain(VARIANTS)
 }
 
 fn shape(entry: &Entry, autoreset: AutoReset, block: u32) -> Shape {
@@ -36,7 +36,8 @@ fn every_kernel_compiles() {
         panic!("{error}; cargo xtask test installs it, or: pip install nvidia-cuda-nvrtc");
     }
     let mut work = Vec::new();
-    for entry in over_lanes() {
+    work.extend(VARIANTS.iter().map(|entry| (entry, "sm_90", Math::Strict, AutoReset::SameStep, 256)));
+    for entry in REGISTRY.iter().filter(|entry| entry.door() == Door::Lanes) {
         for math in [Math::Strict, Math::Fast] {
             for arch in ["sm_80", "sm_90", "sm_120"] {
                 work.push((entry, arch, math, AutoReset::SameStep, 256));

@@ -171,7 +171,7 @@ fn orbits_are_held_out_whole_in_their_share_and_not_close_to_solved() {
     let name = PuzzleName { env: "cube2".into(), view: View::Cubies, symmetry: true, half_turns: false };
     let puzzle = name.pocket().unwrap();
     let table = DistanceTable::build(puzzle.pocket(), Metric::Quarter);
-    let held_out = HeldOut::new(&puzzle, 100_000, 5);
+    let held_out = HeldOut::new(&puzzle, 0.1, 5);
     let mut entries = [0; 7];
     let mut held = |state: u32| {
         let representative = puzzle.representative(state);

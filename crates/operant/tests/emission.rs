@@ -1,7 +1,7 @@
 //! The recorder proven on the CPU: for every env over lanes the printed C, compiled by the system's compiler, gives
 //! the bits of the vector env over auto-resets and time limits; and the printed code is kept as snapshots.
 
-use operant::env::{ActionsBuf, Door, Entry, Options, REGISTRY, RowBuf, Seeds, Spec};
+use operant::env::{ActionsBuf, Door, Entry, Options, REGISTRY, RowBuf, Seeds, Spec, VARIANTS};
 use operant::lanes::rng::HostRng;
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -107,7 +107,7 @@ fn compile(folder: &std::path::Path, source: &str) -> PathBuf {
 
 #[test]
 fn printed_c_gives_the_same_bits() {
-    for entry in over_lanes() {
+    for entry in over_lanes().chain(VARIANTS) {
         let spec = entry.spec();
         let folder = scratch(spec.name);
         let mut source = entry.c_source(&[]).unwrap().unwrap();

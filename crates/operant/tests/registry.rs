@@ -2,12 +2,13 @@
 //! per check, so that a failure names it.
 
 use operant::env::check::CHECKS;
-use operant::env::{Options, REGISTRY, find};
+use operant::env::{Options, REGISTRY, VARIANTS, find};
 
 fn run(name: &str) {
     let (_, check) = CHECKS.iter().find(|(known, _)| *known == name).expect("a check of this name");
     let failed: Vec<String> = REGISTRY
         .iter()
+        .chain(VARIANTS)
         .filter(|entry| !entry.is_slow())
         .filter_map(|entry| check(entry).err().map(|found| format!("{}: {found}", entry.spec().name)))
         .collect();

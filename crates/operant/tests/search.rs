@@ -91,6 +91,9 @@ fn values_of_rewards_are_numbers_of_moves() {
             assert!((rewards.moves(value) - f64::from(moves)).abs() < 1e-6, "{rewards:?} {moves}");
         }
     }
+    // Values beyond that of never solving it, -10 here, keep their order.
+    let discounted = Rewards { step: -1.0, solved: 0.0, gamma: 0.9 };
+    assert!([-9.0, -9.99, -10.0, -10.5, -12.0].map(|value| discounted.moves(value)).is_sorted_by(|a, b| a < b));
     // Without a price of moves a larger value is still closer.
     let free = Rewards { step: 0.0, solved: 1.0, gamma: 1.0 };
     assert!(free.moves(0.9) < free.moves(0.2));

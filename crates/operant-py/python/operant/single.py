@@ -19,14 +19,14 @@ class OperantEnv(gymnasium.Env[npt.NDArray[np.float32], Any]):
     """
 
     # Gymnasium asks the class whether to wrap "human" around "rgb_array"; an env that draws nothing says so itself.
-    metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 30}
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array", "ansi"], "render_fps": 30}
 
     def __init__(self, env_id: str, render_mode: str | None = None, **params: Any) -> None:
         """Makes one environment.
 
         Args:
             env_id: "CartPole-v1", "cartpole" or "operant/CartPole-v1".
-            render_mode: "rgb_array" for :meth:`render`.
+            render_mode: "rgb_array" or "ansi" (text for a terminal) for :meth:`render`.
             **params: parameters of the environment; see :func:`operant.env_info`.
         """
         info = spaces.env_info(env_id)
@@ -73,12 +73,13 @@ class OperantEnv(gymnasium.Env[npt.NDArray[np.float32], Any]):
         observations, rewards, terminated, truncated, infos = self._engine.step(actions)
         return observations[0].copy(), float(rewards[0]), bool(terminated[0]), bool(truncated[0]), _first(infos)
 
-    def render(self) -> npt.NDArray[np.uint8] | None:
-        """A picture, if made with ``render_mode="rgb_array"``."""
+    def render(self) -> npt.NDArray[np.uint8] | str | None:
+        """A picture, if made with ``render_mode="rgb_array"``, or text in colours, with ``"ansi"``."""
         if self.render_mode is None:
             gymnasium.logger.warn('render() without a render mode; make the env with render_mode="rgb_array"')
             return None
-        return self._engine.draw(0)
+        picture = self._engine.draw(0)
+        return spaces.ansi(picture) if self.render_mode == "ansi" else picture
 
     def close(self) -> None:
         """Gives the memory back."""

@@ -61,14 +61,30 @@ def action_space(info: Mapping[str, Any]) -> spaces.Space[Any]:
 def metadata(info: Mapping[str, Any]) -> dict[str, Any]:
     """Gymnasium's metadata: render modes, if the env draws a picture, and frames per second."""
     fps = info["render_fps"]
-    return {"render_modes": ["rgb_array"], "render_fps": fps} if fps else {"render_modes": []}
+    return {"render_modes": ["rgb_array", "ansi"], "render_fps": fps} if fps else {"render_modes": []}
+
+
+def ansi(picture: npt.NDArray[np.uint8], columns: int = 64) -> str:
+    """A picture as text for a terminal: half blocks in 24-bit colours, each two pixels of a smaller picture."""
+    height, width, _ = picture.shape
+    columns = min(columns, width)
+    rows = max(2, round(height * columns / width / 2) * 2)
+    across, down = ((np.arange(count) + 0.5) * size / count for count, size in ((columns, width), (rows, height)))
+    small = picture[down.astype(int)][:, across.astype(int)].tolist()
+    lines = []
+    for top, bottom in zip(small[::2], small[1::2], strict=True):
+        cells = (
+            f"\x1b[38;2;{a[0]};{a[1]};{a[2]}m\x1b[48;2;{b[0]};{b[1]};{b[2]}m▀" for a, b in zip(top, bottom, strict=True)
+        )
+        lines.append("".join(cells) + "\x1b[0m")
+    return "\n".join(lines)
 
 
 def check_render_mode(render_mode: str | None, info: Mapping[str, Any]) -> None:
     """Raises unless the env can draw what is asked for."""
     modes = metadata(info)["render_modes"]
     if render_mode is not None and render_mode not in modes:
-        wanted = '"rgb_array" or None' if modes else "None, since it draws no picture"
+        wanted = '"rgb_array", "ansi" or None' if modes else "None, since it draws no picture"
         raise ValueError(f"render_mode = {render_mode!r}: {info['id']} takes {wanted}")
 
 
@@ -96,9 +112,9 @@ def fresh_seed() -> int:
     return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
 
 
-def numbers(params: Mapping[str, SupportsFloat], info: Mapping[str, Any]) -> list[tuple[str, float]]:
+def numbers(params: Mapping[str, SupportsFloat | str], info: Mapping[str, Any]) -> list[tuple[str, float]]:
     """Parameters as the engine takes them; it knows their names and ranges."""
-    known = [param["name"] for param in info["params"]]
+    known = {param["name"]: param["names"] for param in info["params"]}
     pairs = []
     for name, value in params.items():
         if name not in known:
@@ -106,7 +122,11 @@ def numbers(params: Mapping[str, SupportsFloat], info: Mapping[str, Any]) -> lis
             pairs.append((name, 0.0))
             continue
         if isinstance(value, str):
-            raise TypeError(f"parameter {name} = {value!r}: wanted a number")
+            if value in known[name]:
+                pairs.append((name, float(known[name].index(value))))
+                continue
+            wanted = f"one of {', '.join(known[name])}" if known[name] else "a number"
+            raise TypeError(f"parameter {name} = {value!r}: wanted {wanted}")
         try:
             pairs.append((name, float(value)))
         except (TypeError, ValueError):

@@ -200,12 +200,13 @@ class OperantVectorEnv(VectorEnv[Observations, npt.ArrayLike, np.ndarray]):
             raise ValueError(f"{self.env_info['id']} draws no picture")
         return picture
 
-    def render(self) -> tuple[npt.NDArray[np.uint8], ...] | None:
-        """A picture of every env, if made with ``render_mode="rgb_array"``."""
+    def render(self) -> tuple[npt.NDArray[np.uint8] | str, ...] | None:
+        """A picture of every env, if made with ``render_mode="rgb_array"``, or text in colours, with ``"ansi"``."""
         if self.render_mode is None:
             gymnasium.logger.warn('render() without a render mode; make the env with render_mode="rgb_array"')
             return None
-        return tuple(self.draw(env) for env in range(self.num_envs))
+        pictures = (self.draw(env) for env in range(self.num_envs))
+        return tuple(spaces.ansi(picture) if self.render_mode == "ansi" else picture for picture in pictures)
 
     def close_extras(self, **kwargs: Any) -> None:
         """Ends the worker threads and gives the memory back, save what arrays still show."""

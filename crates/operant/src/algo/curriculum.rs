@@ -59,6 +59,11 @@ impl Settings {
         let rule = |holds: bool, key: &str, got: &dyn std::fmt::Display, wanted: &str| {
             if holds { Ok(()) } else { Err(Error::Invalid(format!("dqn.curriculum.{key} = {got}: wanted {wanted}"))) }
         };
+        if self.success_return == f64::NEG_INFINITY {
+            return Err(Error::Invalid(
+                "dqn.curriculum.success_return is needed: a return that counts as success".into(),
+            ));
+        }
         for (key, x) in [("from", self.from), ("to", self.to), ("success_return", self.success_return)] {
             rule(x.is_finite(), key, &x, "a number")?;
         }
@@ -122,7 +127,8 @@ impl Curriculum {
         if let Some(own) = own.filter(|own| *own as f32 != settings.to as f32) {
             let to = settings.to;
             return Err(Error::Invalid(format!(
-                "dqn.curriculum.to = {to}, but env.{name} = {own}, which evaluation plays: wanted the same; set env.{name}={to}"
+                "dqn.curriculum.to = {to}, but env.{name} = {own}, which evaluation plays: wanted the same; set env.{name}={to}, \
+                 dqn.curriculum.to={own}, or dqn.curriculum.param=none"
             )));
         }
         Ok(Some(Self {
@@ -283,6 +289,7 @@ mod tests {
                 .contains("success_return")
         );
         assert!(message(Settings { param: String::new(), ..settings() }).contains("has no param"));
+        assert!(Curriculum::new(&Settings { param: "none".into(), ..settings() }, &mut *env).unwrap().is_none());
         assert!(message(Settings { mix: 1.0, ..settings() }).starts_with("dqn.curriculum.mix = 1: wanted"));
     }
 }

@@ -630,6 +630,10 @@ impl Algorithm for Dqn {
             }
             report.preparing = curriculum.is_preparing();
         }
+        if iteration == 0 && self.settings.learning_starts >= self.total_steps {
+            let (starts, steps) = (self.settings.learning_starts, self.total_steps);
+            report.note = Some(format!("nothing is learned in these {steps} steps: dqn.learning_starts = {starts}"));
+        }
         self.report_sums(&sums, report);
     }
 

@@ -83,6 +83,9 @@ impl NetworkSettings {
             MemoryName::Mingru => Some(MemoryLayer { kind: MemoryKind::Mingru, size }),
         };
         let continuous = matches!(spec.action, ActionSpace::Box(_));
+        if spec.observation.iter().any(|channel| channel.entry) {
+            return Err(no_amounts(spec, "dqn, whose networks see such, or another view of the env"));
+        }
         Ok(Architecture::ActorCritic {
             inputs: spec.observation.len(),
             hidden: self.hidden.clone(),
@@ -97,8 +100,11 @@ impl NetworkSettings {
     /// The network that values the choices of an env, without what only some algorithms add.
     pub fn action_value(&self, spec: &Spec, image: Option<Image>) -> Result<ActionValue> {
         self.check_hidden()?;
+        let shows_entries = spec.observation.iter().any(|channel| channel.entry);
         let entries = match self.encoder {
+            EncoderName::Auto if shows_entries => Some(entries_of(spec)?),
             EncoderName::Entries => Some(entries_of(spec)?),
+            EncoderName::Flat if shows_entries => return Err(no_amounts(spec, "entries or auto")),
             _ => None,
         };
         if self.memory != MemoryName::None {
@@ -148,6 +154,14 @@ impl NetworkSettings {
             }
         }
     }
+}
+
+/// Numbers of entries would be taken for amounts.
+fn no_amounts(spec: &Spec, wanted: &str) -> Error {
+    Error::Invalid(format!(
+        "network.encoder: observations of {} as it is set are numbers of entries, not amounts; wanted {wanted}",
+        spec.name
+    ))
 }
 
 /// How many entries an env's observation numbers name; an error if they are no such numbers.

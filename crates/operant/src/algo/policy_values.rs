@@ -14,6 +14,9 @@ use std::sync::Arc;
 const ROWS: usize = 4096;
 const FEW_ROWS: usize = 256;
 
+/// Powers of γ below this stand for more moves than any puzzle needs.
+const LEAST_POWER: f64 = 1e-9;
+
 /// What turns and solving earn, and the discount: how many moves a value stands for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rewards {
@@ -35,8 +38,11 @@ impl Rewards {
         }
         let scale = solved * (1.0 - gamma) / gamma - step;
         let power = (value * (1.0 - gamma) - step) / scale;
-        // The value of never solving it is that of d → ∞; noise goes beyond.
-        if scale > 0.0 { power.max(1e-9).ln() / gamma.ln() } else { -value }
+        if scale <= 0.0 {
+            return -value;
+        }
+        // The value of never solving it is that of d → ∞; noise goes beyond, where less is still further.
+        power.max(LEAST_POWER).ln() / gamma.ln() + (LEAST_POWER - power).max(0.0)
     }
 }
 

@@ -4,9 +4,9 @@
 //! Each env has a ring of rows in the order of its steps. A row holds the observation before a step, the action and what
 //! came of it; the observation after it is the next row's. A truncated episode is followed by a row that holds its last
 //! observation alone; where actions are masked, of whose legal ones there nothing is known, windows end one step earlier
-//! instead. Windows overlap and are cut by the end of an episode,
-//! and before actions that are marked as not the best known. Invariant: a row is ready, that is may be drawn, from
-//! when its window is whole until it is overwritten. After `new` nothing is allocated but by `save`.
+//! instead. Windows overlap and are cut by the end of an episode, and before actions that are marked as not the best known.
+//! Invariant: a row is ready, that is may be drawn, from when its window is whole until it is overwritten, unless it was
+//! marked as never to be. After `new` nothing is allocated but by `save`.
 
 use super::sum_tree::SumTree;
 use crate::error::{Error, Result};

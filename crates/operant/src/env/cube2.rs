@@ -1,7 +1,10 @@
 //! The 2×2×2 cube with one corner that never moves: 3,674,160 states, quarter turns of R, U and F.
 
-use super::cube::{self, Cubies, FACES, POCKET_FACES, Pocket, Turn, add_mod3, least_image, move_fields, next_move};
-use super::{Action, ActionSpace, Canvas, Channel, Env, Shows, Spec, Step, Viewed, Views, Visitor};
+use super::cube::{
+    self, Cubies, FACES, POCKET_FACES, POCKET_PLACES as PLACES, Pocket, Turn, add_mod3, least_image, move_fields,
+    next_move,
+};
+use super::{Action, ActionSpace, Canvas, Channel, Env, EnvVisitor, Shows, Spec, Step, Viewed, Views};
 use crate::lanes::{Int, Lanes, Rng, Scalar, select};
 use crate::{columns, params};
 
@@ -44,11 +47,9 @@ columns! {
 
 /// Places of a word, in bits.
 const FIELD: u32 = cube::CORNER_BITS;
-/// Places that turn.
-const PLACES: usize = 7;
 const FACE_COUNT: usize = 3;
 /// Places and twists of a corner.
-const CODES: usize = 3 * PLACES;
+const CODES: usize = Pocket::CODES;
 /// Corners at home.
 const SOLVED: i32 = 0x0654_3210;
 
@@ -106,8 +107,7 @@ impl Cube2 {
             return (0..PLACES).flat_map(channels).collect();
         }
         if self.view == PAIRS {
-            let most = (Pocket::PAIR_ENTRIES - 1) as f32;
-            let channel = |(a, b)| Channel::new(format!("entry of places {a} and {b}"), 0.0, most);
+            let channel = |(a, b)| Channel::entry(format!("entry of places {a} and {b}"), Pocket::PAIR_ENTRIES);
             return (1..PLACES).flat_map(|b| (0..b).map(move |a| (a, b))).map(channel).collect();
         }
         let channel = |facelet: usize, colour: char| format!("{}{} is {colour}", FACES[facelet / 4], facelet % 4 + 1);
@@ -140,7 +140,8 @@ impl Env for Cube2 {
             action: ActionSpace::Discrete(self.actions()),
             masked: false,
             time_limit: Some(30),
-            solved_at: Some(0.85),
+            // For the default rewards.
+            solved_at: (self.step_reward == -0.01 && self.solved_reward == 1.0).then_some(0.85),
             render_fps: 2,
         }
     }
@@ -208,7 +209,7 @@ struct Cubies2;
 struct Pairs2;
 
 impl Views for Cube2 {
-    fn visit<V: Visitor>(self, visitor: V) -> V::Output {
+    fn visit<V: EnvVisitor>(self, visitor: V) -> V::Output {
         match self.view {
             STICKERS => visitor.visit(self),
             CUBIES => visitor.visit(Viewed::<Self, Cubies2>::new(self)),
@@ -260,8 +261,8 @@ impl Shows<Cube2> for Pairs2 {
         let mut pair = 0;
         for b in 1..PLACES {
             for a in 0..b {
-                let first = (pair * Pocket::CODES * Pocket::CODES) as i32;
-                seen[pair] = (codes[a] * Pocket::CODES as i32 + codes[b] + first).to_float();
+                let first = (pair * CODES * CODES) as i32;
+                seen[pair] = (codes[a] * CODES as i32 + codes[b] + first).to_float();
                 pair += 1;
             }
         }

@@ -57,10 +57,10 @@ pub use mountaincar::MountainCar;
 pub use mountaincar_continuous::MountainCarContinuous;
 pub use params::{Param, ParamValue, Params, ordered};
 pub use pendulum::Pendulum;
-pub use registry::{Door, Entry, REGISTRY, TIME_LIMIT, find};
+pub use registry::{Door, Entry, REGISTRY, TIME_LIMIT, VARIANTS, find};
 pub use row::{Row, RowBuf};
 pub use spec::{ActionSpace, Channel, Spec};
-pub use viewed::{Shows, Viewed, Views, Visitor};
+pub use viewed::{EnvVisitor, Shows, Viewed, Views};
 
 use crate::device::{CpuPool, Device};
 use crate::error::{Error, Result};

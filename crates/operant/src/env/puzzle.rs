@@ -1,6 +1,6 @@
 //! Puzzles: one solved state, moves that cost the same and can be undone. What value iteration learns and search solves.
 
-use super::cube::{Cubies, DistanceTable, Metric, POCKET_STATES, Pocket};
+use super::cube::{CUBE_FACES, Cubies, DistanceTable, Metric, POCKET_PLACES, POCKET_STATES, Pocket, inverse_action};
 use super::{cube2, cube3};
 use crate::error::{Error, Result};
 use crate::lanes::rng::HostRng;
@@ -101,9 +101,6 @@ pub struct PocketPuzzle {
     moves: usize,
 }
 
-/// Corners of the 2×2×2 that move.
-const POCKET_CORNERS: usize = 7;
-
 impl PocketPuzzle {
     /// Builds its tables; with `symmetry` also that of the representatives, in about a second.
     pub fn new(view: View, symmetry: bool, half_turns: bool) -> Self {
@@ -154,7 +151,7 @@ impl Puzzle for PocketPuzzle {
 
     fn features(&self) -> Features {
         match self.view {
-            View::Cubies => Features { entries: POCKET_CORNERS * POCKET_CORNERS * 3, shown: POCKET_CORNERS },
+            View::Cubies => Features { entries: POCKET_PLACES * POCKET_PLACES * 3, shown: POCKET_PLACES },
             View::Pairs => Features { entries: Pocket::PAIR_ENTRIES, shown: Pocket::PAIRS },
         }
     }
@@ -164,9 +161,9 @@ impl Puzzle for PocketPuzzle {
             View::Pairs => Pocket::pairs(state, out),
             View::Cubies => {
                 let cube = Pocket::cubies(state);
-                for place in 0..POCKET_CORNERS {
+                for place in 0..POCKET_PLACES {
                     let (corner, twist) = (usize::from(cube.corners[place]), usize::from(cube.twists[place]));
-                    out[corner] = ((corner * POCKET_CORNERS + place) * 3 + twist) as i32;
+                    out[corner] = ((corner * POCKET_PLACES + place) * 3 + twist) as i32;
                 }
             }
         }
@@ -193,9 +190,6 @@ pub struct CubePuzzle {
     moves: usize,
 }
 
-/// Faces of the 3×3×3 that turn.
-const CUBE_FACES: usize = 6;
-
 impl CubePuzzle {
     /// With quarter turns, or half turns too. Pairs are refused: 190 of them would be 109,440 entries.
     pub fn new(view: View, half_turns: bool) -> Result<Self> {
@@ -205,13 +199,18 @@ impl CubePuzzle {
         Ok(Self { moves: if half_turns { 18 } else { 12 } })
     }
 
+    /// The face and clockwise quarters of an action.
+    pub fn action_move(action: usize) -> (usize, usize) {
+        (CUBE_FACES[action % CUBE_FACES.len()], [1, 3, 2][action / CUBE_FACES.len()])
+    }
+
     /// The pieces of a state.
     pub fn cubies(state: [i32; 4]) -> Cubies {
         cube3::unpack(state)
     }
 
     /// The state of these pieces.
-    pub fn state(cube: &Cubies) -> [i32; 4] {
+    pub fn of_cubies(cube: &Cubies) -> [i32; 4] {
         cube3::pack(cube)
     }
 }
@@ -233,11 +232,7 @@ impl Puzzle for CubePuzzle {
     }
 
     fn inverse(&self, m: usize) -> usize {
-        match m / CUBE_FACES {
-            0 => m + CUBE_FACES,
-            1 => m - CUBE_FACES,
-            _ => m,
-        }
+        inverse_action(m, CUBE_FACES.len())
     }
 
     fn solved(&self) -> [i32; 4] {

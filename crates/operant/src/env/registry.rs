@@ -1,8 +1,8 @@
 //! The list of environments. One line here brings an env to the command line, Python, the tests and the docs.
 
 use super::{
-    AutoReset, CudaVec, Env, HostEnv, HostVec, LaneVec, MAX_ENVS, Options, Param, Params, Spec, VecEnv, Views, Visitor,
-    emit,
+    AutoReset, CudaVec, Env, EnvVisitor, HostEnv, HostVec, LaneVec, MAX_ENVS, Options, Param, Params, Spec, VecEnv,
+    Views, emit,
 };
 use crate::device::{CpuPool, Device};
 use crate::error::{Error, Result};
@@ -28,6 +28,14 @@ pub static REGISTRY: &[Entry] = &[
     Entry::lanes::<super::probe::Truncation>(),
     Entry::lanes::<super::probe::Masked>(),
     Entry::lanes::<super::probe::Memory>(),
+];
+
+/// Envs of the list with parameters that choose other code: whatever looks at every env's code looks at these too.
+pub static VARIANTS: &[Entry] = &[
+    Entry::views::<super::cube2::Cube2>().with(&[("symmetry", 1.0), ("half_turns", 1.0)]),
+    Entry::views::<super::cube2::Cube2>().with(&[("view", 1.0)]),
+    Entry::views::<super::cube2::Cube2>().with(&[("view", 2.0), ("symmetry", 1.0)]),
+    Entry::views::<super::cube3::Cube3>().with(&[("view", 1.0), ("half_turns", 1.0)]),
 ];
 
 /// The env of this short name or id.
@@ -74,8 +82,10 @@ type PrintKernels = fn(&Settings<'_>, &emit::Shape) -> Result<String>;
 pub struct Entry {
     door: Door,
     slow: bool,
-    spec: fn() -> Spec,
-    params: fn() -> Vec<Param>,
+    /// Parameters that are set before others.
+    preset: &'static Settings<'static>,
+    spec: fn(&Settings<'_>) -> Result<Spec>,
+    params: fn(&Settings<'_>) -> Result<Vec<Param>>,
     build: Build,
     source: Option<Print>,
     kernels: Option<PrintKernels>,
@@ -97,7 +107,7 @@ fn build_lanes<E: Env>(env: E, options: &Options) -> Result<Box<dyn VecEnv>> {
 /// Builds N of an env.
 struct BuildLanes<'a>(&'a Options);
 
-impl Visitor for BuildLanes<'_> {
+impl EnvVisitor for BuildLanes<'_> {
     type Output = Result<Box<dyn VecEnv>>;
     fn visit<E: Env>(self, env: E) -> Self::Output {
         build_lanes(env, self.0)
@@ -107,7 +117,7 @@ impl Visitor for BuildLanes<'_> {
 /// Prints an env as C.
 struct AsC;
 
-impl Visitor for AsC {
+impl EnvVisitor for AsC {
     type Output = String;
     fn visit<E: Env>(self, env: E) -> String {
         emit::c_source(&env)
@@ -117,7 +127,7 @@ impl Visitor for AsC {
 /// Prints an env's kernels as CUDA C.
 struct AsCuda<'a>(&'a emit::Shape);
 
-impl Visitor for AsCuda<'_> {
+impl EnvVisitor for AsCuda<'_> {
     type Output = String;
     fn visit<E: Env>(self, env: E) -> String {
         emit::cuda_source(&env, self.0)
@@ -130,8 +140,9 @@ impl Entry {
         Self {
             door: Door::Lanes,
             slow: false,
-            spec: || E::default().spec(),
-            params: || E::default().params(),
+            preset: &[],
+            spec: |params| Ok(with_params::<E>(params)?.spec()),
+            params: |params| Ok(with_params::<E>(params)?.params()),
             build: |params, options| build_lanes(with_params::<E>(params)?, options),
             source: Some(|params| Ok(emit::c_source(&with_params::<E>(params)?))),
             kernels: Some(|params, shape| Ok(emit::cuda_source(&with_params::<E>(params)?, shape))),
@@ -153,8 +164,9 @@ impl Entry {
         Self {
             door: Door::Host,
             slow: false,
-            spec: || E::default().spec(),
-            params: || E::default().params(),
+            preset: &[],
+            spec: |params| Ok(with_params::<E>(params)?.spec()),
+            params: |params| Ok(with_params::<E>(params)?.params()),
             build: |params, options| {
                 let env = with_params::<E>(params)?;
                 if let Device::Cuda(_) = options.device {
@@ -176,6 +188,11 @@ impl Entry {
         Self { slow: true, ..self }
     }
 
+    /// The same env with other parameters, which must be allowed ones.
+    const fn with(self, preset: &'static Settings<'static>) -> Self {
+        Self { preset, ..self }
+    }
+
     /// Whether a step takes milliseconds.
     pub fn is_slow(&self) -> bool {
         self.slow
@@ -188,12 +205,12 @@ impl Entry {
 
     /// What it is, with default parameters.
     pub fn spec(&self) -> Spec {
-        (self.spec)()
+        (self.spec)(self.preset).expect("parameters of the list are allowed")
     }
 
     /// Its parameters with their defaults.
     pub fn params(&self) -> Vec<Param> {
-        (self.params)()
+        (self.params)(self.preset).expect("parameters of the list are allowed")
     }
 
     /// Whether `name` is its short name or its id, in any case, with or without `operant/` before it.
@@ -206,7 +223,7 @@ impl Entry {
     /// N envs with these parameters, among which `time_limit` is every env's: steps after which an episode is cut, 0 for never.
     pub fn build(&self, params: &[(&str, f64)], options: &Options) -> Result<Box<dyn VecEnv>> {
         let Some(&(_, steps)) = params.iter().find(|(name, _)| *name == TIME_LIMIT) else {
-            return (self.build)(params, options);
+            return (self.build)(&self.beside_preset(params), options);
         };
         if steps.fract() != 0.0 || !(0.0..=f64::from(u32::MAX)).contains(&steps) {
             return Err(Error::Invalid(format!(
@@ -215,17 +232,21 @@ impl Entry {
         }
         let time_limit = Some((steps > 0.0).then_some(steps as u32));
         let own: Vec<(&str, f64)> = params.iter().copied().filter(|(name, _)| *name != TIME_LIMIT).collect();
-        (self.build)(&own, &Options { time_limit, ..options.clone() })
+        (self.build)(&self.beside_preset(&own), &Options { time_limit, ..options.clone() })
+    }
+
+    fn beside_preset<'a>(&self, params: &[(&'a str, f64)]) -> Vec<(&'a str, f64)> {
+        self.preset.iter().chain(params).copied().collect()
     }
 
     /// The env's kernels as CUDA C, if it is over lanes.
     pub fn cuda_source(&self, params: &[(&str, f64)], shape: &emit::Shape) -> Result<Option<String>> {
-        self.kernels.map(|print| print(params, shape)).transpose()
+        self.kernels.map(|print| print(&self.beside_preset(params), shape)).transpose()
     }
 
     /// The env as C, if it is over lanes.
     pub fn c_source(&self, params: &[(&str, f64)]) -> Result<Option<String>> {
-        self.source.map(|source| source(params)).transpose()
+        self.source.map(|source| source(&self.beside_preset(params))).transpose()
     }
 }
 

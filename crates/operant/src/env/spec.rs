@@ -11,12 +11,19 @@ pub struct Channel {
     pub low: f32,
     /// Largest value; may be ∞.
     pub high: f32,
+    /// Whether it is the number of one of many entries, and no amount.
+    pub entry: bool,
 }
 
 impl Channel {
     /// A channel between two bounds.
     pub fn new(name: impl Into<String>, low: f32, high: f32) -> Self {
-        Self { name: name.into(), low, high }
+        Self { name: name.into(), low, high, entry: false }
+    }
+
+    /// The number of one of so many entries.
+    pub fn entry(name: impl Into<String>, entries: usize) -> Self {
+        Self { entry: true, ..Self::new(name, 0.0, (entries - 1) as f32) }
     }
 
     /// A channel between −`high` and `high`.

@@ -18,11 +18,11 @@ pub trait Shows<E: Env>: Copy + Send + Sync + 'static {
 /// An env whose parameters choose among observations.
 pub trait Views: Env {
     /// Hands on the env with the observation that its parameters ask for.
-    fn visit<V: Visitor>(self, visitor: V) -> V::Output;
+    fn visit<V: EnvVisitor>(self, visitor: V) -> V::Output;
 }
 
 /// What is done with an env of any type.
-pub trait Visitor {
+pub trait EnvVisitor {
     /// What comes of it.
     type Output;
     /// Does it.

@@ -103,7 +103,7 @@ impl ActionValue {
         };
         if self.entries.is_some() && (trunk.is_empty() || self.image.is_some()) {
             return Err(Error::Invalid(
-                "a network that sees entries: wanted two or more hidden layers and no image".into(),
+                "network.hidden: a network that sees entries has two or more hidden layers, as in [256, 256]; wanted another size, and no image".into(),
             ));
         }
         let mut g = Graph::new();

@@ -297,6 +297,7 @@ mod tests {
         let stride = message(&["telemetry.gradient_strid=1"]);
         assert!(stride.contains("did you mean \"telemetry.gradient_stride\"?"), "{stride}");
         assert_eq!(message(&["gravity=3"]), "unknown key \"gravity\"; did you mean \"env.gravity\"?");
+        assert_eq!(message(&["time_limit=3"]), "unknown key \"time_limit\"; did you mean \"env.time_limit\"?");
         assert_eq!(message(&["num_envs=0"]), "num_envs = 0: wanted 1..=16777216");
         assert_eq!(
             message(&["precision=f31"]),

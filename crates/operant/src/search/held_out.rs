@@ -16,8 +16,9 @@ pub struct HeldOut<S> {
 }
 
 impl<S: Copy + Eq + std::hash::Hash> HeldOut<S> {
-    /// So many millionths of the orbits that are more than `beyond` moves from solved.
-    pub fn new<P: Puzzle<State = S>>(puzzle: &P, millionths: u32, beyond: u32) -> Self {
+    /// A share of the orbits that are more than `beyond` moves from solved.
+    pub fn new<P: Puzzle<State = S>>(puzzle: &P, share: f64, beyond: u32) -> Self {
+        let millionths = (share * 1e6).round() as u32;
         // Of states, not of representatives: where inversion is a symmetry, an orbit need not follow the representative before it.
         let mut seen = HashSet::new();
         if millionths > 0 {

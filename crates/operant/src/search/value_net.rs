@@ -89,7 +89,7 @@ impl ValueFile {
 
     /// Tells states that training never saw.
     pub fn held_out<P: Puzzle>(&self, puzzle: &P) -> HeldOut<P::State> {
-        HeldOut::new(puzzle, self.held_out, self.held_out_beyond)
+        HeldOut::new(puzzle, f64::from(self.held_out) / 1e6, self.held_out_beyond)
     }
 
     /// Reads such bytes.

@@ -208,11 +208,6 @@ impl Settings {
         rule(not_negative(self.weight_decay), "weight_decay", &self.weight_decay, "0 or more")
     }
 
-    /// The share of states that are held out, as a checkpoint's reader rounds it.
-    pub(super) fn held_out_millionths(&self) -> u32 {
-        (self.held_out * 1e6).round() as u32
-    }
-
     /// A number that goes from one to another over a share of the run.
     pub(super) fn along(from: f64, to: f64, share: f64, steps: u64, total_steps: u64) -> f64 {
         let progress = steps as f64 / (share * total_steps as f64).max(1.0);

@@ -17,14 +17,17 @@ pub(super) struct Unseen {
     pub(super) marks: Vec<bool>,
 }
 
-fn holds<P: Puzzle>(puzzle: P, settings: &Settings) -> Box<dyn FnMut(&[i32]) -> bool + Send> {
-    let held_out = HeldOut::new(&puzzle, settings.held_out_millionths(), settings.held_out_beyond);
+/// Whether words are of such a state, and how many they are.
+fn holds<P: Puzzle>(puzzle: P, settings: &Settings) -> (Box<dyn FnMut(&[i32]) -> bool + Send>, usize) {
+    let held_out = HeldOut::new(&puzzle, settings.held_out, settings.held_out_beyond);
     let mut entries = vec![0; puzzle.features().shown];
-    Box::new(move |words| {
+    let columns = puzzle.words(puzzle.solved()).as_ref().len();
+    let holds = move |words: &[i32]| {
         let representative = puzzle.representative(puzzle.state(words));
         puzzle.encode(representative, &mut entries);
         held_out.holds(representative, &entries)
-    })
+    };
+    (Box::new(holds), columns)
 }
 
 impl Unseen {
@@ -37,8 +40,8 @@ impl Unseen {
         let parameter = |name: &str| params.iter().find(|param| param.name == name).map_or(0.0, |param| param.value);
         let puzzle = PuzzleName::of_env(name, parameter);
         let (holds, columns) = match (puzzle.pocket(), puzzle.cube()) {
-            (Some(pocket), _) => (holds(pocket, settings), 2),
-            (_, Some(cube)) => (holds(cube?, settings), 4),
+            (Some(pocket), _) => holds(pocket, settings),
+            (_, Some(cube)) => holds(cube?, settings),
             _ => {
                 return Err(Error::Invalid(format!(
                     "dqn.held_out = {} on {name}: wanted 0; states are held out of puzzles, cube2 or cube3",

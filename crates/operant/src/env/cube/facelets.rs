@@ -41,7 +41,11 @@ pub fn parse_facelets(text: &str, size: usize) -> Result<Cubies> {
     for letter in letters {
         match FACES.iter().position(|face| face.eq_ignore_ascii_case(&letter)) {
             Some(colour) => facelets.push(colour),
-            None => return wrong(format!("'{letter}' is no colour, wanted one of U R F D L B")),
+            None => {
+                return wrong(format!(
+                    "'{letter}' names no face; stickers are named by the face whose colour they have, U R F D L B"
+                ));
+            }
         }
     }
     for (colour, name) in FACES.iter().enumerate() {

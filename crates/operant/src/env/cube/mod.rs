@@ -18,10 +18,13 @@ pub use facelets::{parse_facelets, print_facelets};
 pub use notation::{parse_moves, print_moves};
 pub use picture::ansi_net;
 pub(super) use picture::draw_net;
+pub(super) use pocket::PLACES as POCKET_PLACES;
 pub use pocket::{POCKET_STATES, Pocket};
 pub use pocket_table::{DistanceTable, Metric};
 pub(super) use symmetry::least_image;
-pub(super) use turns::{CORNER_BITS, EDGE_BITS, Turn, WORD_EDGES, add_mod3, move_fields, next_move, turns};
+pub(super) use turns::{
+    CORNER_BITS, EDGE_BITS, Turn, WORD_EDGES, add_mod3, inverse_action, move_fields, next_move, turns,
+};
 
 /// Faces in the order of facelet strings and colours.
 pub const FACES: [char; 6] = ['U', 'R', 'F', 'D', 'L', 'B'];

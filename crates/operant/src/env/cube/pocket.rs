@@ -3,7 +3,7 @@
 //! A number is `rank of the corners' permutation · 729 + twists of the first six as a number of base 3`. A turn changes
 //! either part by itself, so that it is two look-ups.
 
-use super::{Cubies, POCKET_FACES, symmetry};
+use super::{Cubies, POCKET_FACES, inverse_action, symmetry};
 use crate::error::{Error, Result};
 use crate::lanes::rng::HostRng;
 
@@ -14,7 +14,7 @@ const TWISTS: usize = 729;
 /// All states.
 pub const POCKET_STATES: usize = PERMUTATIONS * TWISTS;
 /// Corners that turn.
-const PLACES: usize = 7;
+pub(in crate::env) const PLACES: usize = 7;
 /// Quarter turns, inverse ones and half turns.
 const ACTIONS: usize = 9;
 
@@ -68,11 +68,7 @@ impl Pocket {
 
     /// The action that undoes an action.
     pub fn inverse(action: usize) -> usize {
-        match action {
-            0..=2 => action + 3,
-            3..=5 => action - 3,
-            half => half,
-        }
+        inverse_action(action, 3)
     }
 
     /// The state after an action.
@@ -119,9 +115,12 @@ impl Pocket {
 
     /// The number of any cube's corners, however the cube is held.
     pub fn index_of_any(cube: &Cubies) -> Result<u32> {
-        let fits = cube.corners.iter().all(|&corner| corner < 8) && cube.twists.iter().sum::<u8>() % 3 == 0;
-        if !fits {
-            return Err(Error::Invalid("corners that no 2×2×2 cube has: wanted twists that sum to whole turns".into()));
+        let mut corners = cube.corners;
+        corners.sort_unstable();
+        if corners != Cubies::SOLVED.corners || cube.twists.iter().map(|&twist| u32::from(twist)).sum::<u32>() % 3 != 0
+        {
+            let text = "corners that no 2×2×2 cube has: wanted each of 0 to 7 once and twists that sum to whole turns";
+            return Err(Error::Invalid(text.into()));
         }
         Ok(Self::index(&cube.with_last_corner_home()))
     }

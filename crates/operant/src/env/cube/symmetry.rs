@@ -3,15 +3,12 @@
 //! Whoever looks so sees another state that is as far from solved and whose turns have other names: of the six states the one of the
 //! least words stands for all. (Inversion, a further symmetry of distances, is none of turns.)
 
-use super::turns::CORNER_BITS;
+use super::pocket::PLACES;
+use super::turns::{CORNER_BITS, ONES, fields_mod3};
 use crate::lanes::{Int, Lanes, select};
 
-/// Corners that move.
-const PLACES: usize = 7;
 /// Images of a state beside itself.
 const IMAGES: usize = 5;
-/// The lowest bit of every field.
-const ONES: i32 = 0x1111_1111;
 
 /// The whole cube turned by a third about the axis from URF to DBL: the place that each corner comes from, and the twist it gets.
 pub(super) const ROTATION: ([u8; 8], [u8; 8]) = ([0, 4, 5, 1, 3, 6, 2, 7], [1, 2, 1, 2, 2, 1, 1, 2]);
@@ -87,9 +84,7 @@ pub(in crate::env) fn least_image<L: Lanes>(corners: L::I, twists: L::I) -> (L::
             to = to | is.lookup(corner);
             sum = sum + is.lookup(twist) + (own.shr(from) & 15).shl(*shift);
         }
-        // A field of 3 or 4 carries into its third bit when 1 is added.
-        let over = (sum + ONES).shr(2) & ONES;
-        let sum = sum - over * 3;
+        let sum = fields_mod3::<L>(sum);
         let less = to.lt(least) | (to.eq(least) & sum.lt(least_twists));
         (least, least_twists) = (select(less, to, least), select(less, sum, least_twists));
     }

@@ -136,14 +136,30 @@ pub(in crate::env) fn move_fields<L: Lanes, const W: usize, const N: usize>(
     moved
 }
 
+/// The lowest bit of every field.
+pub(super) const ONES: i32 = 0x1111_1111;
+
 /// Every field, below 3 before and given less than 3, modulo 3.
 #[inline(always)]
 pub(in crate::env) fn add_mod3<L: Lanes>(twists: L::I, given: i32) -> L::I {
-    const ONES: i32 = 0x1111_1111;
-    let sum = twists + given;
+    fields_mod3::<L>(twists + given)
+}
+
+/// Every field, below 5 before, modulo 3.
+#[inline(always)]
+pub(super) fn fields_mod3<L: Lanes>(sum: L::I) -> L::I {
     // A field of 3 or 4 carries into its third bit when 1 is added.
     let over = (sum + ONES).shr(2) & ONES;
     sum - over * 3
+}
+
+/// The action that undoes an action of a cube that turns so many faces: quarter turns, inverse ones, half turns.
+pub(in crate::env) fn inverse_action(action: usize, faces: usize) -> usize {
+    match action / faces {
+        0 => action + faces,
+        1 => action - faces,
+        _ => action,
+    }
 }
 
 /// The action that undoes an action of a cube that turns so many faces.
