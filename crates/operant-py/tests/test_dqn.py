@@ -61,3 +61,11 @@ def test_mistakes_are_named(tmp_path: Path) -> None:
     operant.PPO("CartPole-v1").save(tmp_path / "ppo.safetensors")
     with pytest.raises(ValueError, match=r"wanted operant\.PPO\.load"):
         operant.DQN.load(tmp_path / "ppo.safetensors")
+
+
+def test_a_network_that_sees_entries_comes_back(tmp_path: Path) -> None:
+    model = operant.DQN("cube2", num_envs=16, hidden=[32, 32], buffer_size=2000, batch_size=64, precision="f32")
+    model.save(tmp_path / "cube.safetensors")
+    again = operant.DQN.load(tmp_path / "cube.safetensors")
+    seen, _ = operant.make_vec("cube2", num_envs=8, view="pairs", symmetry=True).reset(seed=1)
+    assert (model.predict(seen)[0] == again.predict(seen)[0]).all()

@@ -409,7 +409,7 @@ class Model:
     def _network_of(cls, actor: _operant.Actor) -> dict[str, Any]:
         """The keywords that give a network like that of a policy."""
         description = json.loads(actor.architecture)
-        encoder = "conv" if description.get("image") else "flat"
+        encoder = "entries" if description.get("entries") else "conv" if description.get("image") else "flat"
         return {"hidden": description["hidden"], "activation": description["activation"], "encoder": encoder}
 
     @classmethod
