@@ -6,9 +6,12 @@ use crate::env::puzzle::Puzzle;
 use crate::error::{Error, Result};
 use crate::search::{HeldOut, PuzzleName};
 
+/// Whether words are of such a state.
+type Holds = Box<dyn FnMut(&[i32]) -> bool + Send>;
+
 /// Tells which envs are at such a state.
 pub(super) struct Unseen {
-    holds: Box<dyn FnMut(&[i32]) -> bool + Send>,
+    holds: Holds,
     /// Words of a state, `[columns]`.
     state: Vec<i32>,
     /// `[columns, N]` words of all.
@@ -17,8 +20,8 @@ pub(super) struct Unseen {
     pub(super) marks: Vec<bool>,
 }
 
-/// Whether words are of such a state, and how many they are.
-fn holds<P: Puzzle>(puzzle: P, settings: &Settings) -> (Box<dyn FnMut(&[i32]) -> bool + Send>, usize) {
+/// The test for a puzzle, and how many words it takes.
+fn holds<P: Puzzle>(puzzle: P, settings: &Settings) -> (Holds, usize) {
     let held_out = HeldOut::new(&puzzle, settings.held_out, settings.held_out_beyond);
     let mut entries = vec![0; puzzle.features().shown];
     let columns = puzzle.words(puzzle.solved()).as_ref().len();
