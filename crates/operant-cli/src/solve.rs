@@ -526,7 +526,7 @@ fn solve<P: Scored>(
     let object = json!({
         "run": of.run, "checkpoint": of.checkpoint, "env": config.env, "search": name,
         "width": (search != SearchName::Greedy).then_some(width), "revisits": args.revisits,
-        "metric": if puzzle.moves() % 9 == 0 { "htm" } else { "qtm" }, "most_moves": most_moves, "weight": weight,
+        "metric": if puzzle.moves().is_multiple_of(9) { "htm" } else { "qtm" }, "most_moves": most_moves, "weight": weight,
         "most_expanded": (search == SearchName::Astar).then_some(most_expanded),
         "depth": scrambles.is_none().then(|| args.depth.as_deref().unwrap_or("random")), "scrambles": scrambles, "only_held_out": args.held_out,
         "seed": of.seed, "held_out_share": share, "seconds": seconds, "by_distance": rows,
