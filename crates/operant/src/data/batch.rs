@@ -2,7 +2,7 @@
 
 use super::rollout::{ActionColumn, Rollout, Shape};
 use super::shuffle::Shuffle;
-use crate::device::CpuPool;
+use crate::device::{CpuPool, prefetch};
 
 /// In which order samples are taken.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +39,9 @@ impl Order {
         Self::Sequences(Shuffle::new(shape.envs, seed, round, turn))
     }
 }
+
+/// Blocks that are asked for before they are copied.
+const AHEAD: usize = 8;
 
 /// Most threads that gather together.
 const MAX_PARTS: usize = 16;
@@ -194,8 +197,18 @@ impl Part<'_> {
         let Shape { steps, envs, .. } = rollout.shape;
         match order {
             Order::Samples(order) if block == MOST_BLOCK => {
-                for i in (0..self.log_prob.len()).step_by(MOST_BLOCK) {
-                    self.copy::<MOST_BLOCK>(rollout, order.at((self.first + i) / MOST_BLOCK) * MOST_BLOCK, i);
+                let (first, blocks) = (self.first / MOST_BLOCK, self.log_prob.len() / MOST_BLOCK);
+                let mut coming = [0; AHEAD];
+                for number in 0..blocks + AHEAD {
+                    let slot = &mut coming[number % AHEAD];
+                    let from = *slot;
+                    if number < blocks {
+                        *slot = order.at(first + number) * MOST_BLOCK;
+                        fetch(rollout, *slot);
+                    }
+                    if number >= AHEAD {
+                        self.copy::<MOST_BLOCK>(rollout, from, (number - AHEAD) * MOST_BLOCK);
+                    }
                 }
             }
             Order::Samples(order) => {
@@ -234,6 +247,20 @@ impl Part<'_> {
         for (to, &from) in self.legal[to * choices..][..COUNT * choices].iter_mut().zip(legal) {
             *to = f32::from(from);
         }
+    }
+}
+
+/// Asks for a block's memory before it is copied: it lies in a place that the CPU can't foresee.
+#[inline(always)]
+fn fetch(rollout: &Rollout, from: usize) {
+    let Shape { obs, dims, .. } = rollout.shape;
+    prefetch(&rollout.obs[from * obs..][..MOST_BLOCK * obs]);
+    match &rollout.actions {
+        ActionColumn::Choices(actions) => prefetch(&actions[from * dims..][..MOST_BLOCK * dims]),
+        ActionColumn::Numbers(actions) => prefetch(&actions[from * dims..][..MOST_BLOCK * dims]),
+    }
+    for column in [&rollout.log_prob, &rollout.advantage, &rollout.returns, &rollout.value] {
+        prefetch(&column[from..][..MOST_BLOCK]);
     }
 }
 

@@ -6,11 +6,13 @@ pub mod cuda;
 pub mod gemm;
 mod machine;
 mod pool;
+mod prefetch;
 mod spans;
 
 pub use aligned::Aligned;
 pub use machine::{available_bytes, cpu_seconds, describe, resident_bytes, threads_available};
 pub use pool::{CpuPool, thread_number};
+pub use prefetch::prefetch;
 pub use spans::{Span, Spans, Total};
 
 use crate::error::{Error, Result};

@@ -8,6 +8,9 @@ use super::precision::Precision;
 use super::real::Real;
 use crate::lanes::{Float, Lanes, Vectors, select};
 
+/// Lanes of the widest registers.
+const MOST_LANES: usize = 16;
+
 /// y = f(x).
 pub trait Unary: Copy {
     /// In every lane.
@@ -150,6 +153,9 @@ pub fn dot<R: Real, L: Vectors<R>>(a: &[R], b: &[R]) -> R {
 #[inline(always)]
 pub fn add_columns<R: Real, L: Vectors<R>>(x: &[R], out: &mut [R]) {
     let n = out.len();
+    if (1..=4).contains(&n) && L::LANES.is_multiple_of(n) {
+        return add_few_columns::<R, L>(x, out);
+    }
     let rows = x.len() / n.max(1);
     let mut at = 0;
     while at + 4 * L::LANES <= n {
@@ -177,6 +183,28 @@ pub fn add_columns<R: Real, L: Vectors<R>>(x: &[R], out: &mut [R]) {
         let value = L::read_part(to) + lane;
         L::write_part(value, to);
         at += width;
+    }
+}
+
+/// [`add_columns`] of columns that divide a register: each of its lanes is always of one column.
+#[inline(always)]
+fn add_few_columns<R: Real, L: Vectors<R>>(x: &[R], out: &mut [R]) {
+    let mut lanes = [L::F::from(0.0); 4];
+    let step = 4 * L::LANES;
+    let whole = x.len() / step * step;
+    for at in (0..whole).step_by(step) {
+        for (i, lane) in lanes.iter_mut().enumerate() {
+            *lane = *lane + L::read(&x[at + i * L::LANES..]);
+        }
+    }
+    for (i, part) in x[whole..].chunks(L::LANES).enumerate() {
+        lanes[i] = lanes[i] + L::read_part(part);
+    }
+    let mut sums = [R::default(); MOST_LANES];
+    L::write((lanes[0] + lanes[1]) + (lanes[2] + lanes[3]), &mut sums);
+    let n = out.len();
+    for (i, sum) in sums[..L::LANES].iter().enumerate() {
+        out[i % n] += *sum;
     }
 }
 

@@ -404,9 +404,9 @@ where
         let left =
             |compute, rows, cols| R::left_scratch(compute, View { rows, cols, stride: s.gradient_row().max(cols) });
         let state = R::left_scratch(recurrent, View::dense(rows, s.h));
-        let forward = Scratch::real(2 * s.gates + s.h + rows * (s.i + s.gates + 2 * C::STATES * s.h))
-            .and(left(fed, rows, s.i).or(state));
         let many = s.most_chunk_rows(rows);
+        let forward = Scratch::real(2 * s.gates + s.h + many * s.i + rows * (s.gates + 2 * C::STATES * s.h))
+            .and(left(fed, many, s.i).or(state));
         let own = Scratch::real(many * (s.gradient_row() + s.i) + rows * 2 * s.h + s.h + s.gradient_row());
         let outer = |compute, shape| outer_scratch::<R>(compute, shape);
         let mut products = outer(fed, Self::weight_gradient(&s, many)).or(left(fed, many, s.fed));
@@ -443,7 +443,7 @@ where
         }
 
         let spare = c.room.take(Scratch::real(h)).real;
-        let dense = c.room.take(Scratch::real(rows * i)).real;
+        let dense = c.room.take(Scratch::real(s.most_chunk_rows(rows) * i)).real;
         let own = c.room.take(Scratch::real(rows * (s.gates + 2 * C::STATES * h))).real;
         let saved = std::mem::take(&mut c.y[Self::SAVED]);
         // Without a gradient, steps take turns in the memory of one step's gates and two states.
@@ -463,14 +463,20 @@ where
                 }
             }
         }
+        // Inputs of several steps share a pass over the weights where there is memory for their gates.
+        let chunk = if saves { s.chunk(rows) } else { 1 };
         for step in 0..t {
-            for (row, to) in dense.chunks_exact_mut(i).enumerate() {
-                to.copy_from_slice(&x[(row * t + step) * i..][..i]);
+            let at = if saves { step * rows * s.gates } else { 0 };
+            if step.is_multiple_of(chunk) {
+                let many = chunk.min(t - step) * rows;
+                for (k, to) in dense[..many * i].chunks_exact_mut(i).enumerate() {
+                    to.copy_from_slice(&x[(k % rows * t + step + k / rows) * i..][..i]);
+                }
+                let (left, weight) = ((View::dense(many, i), &dense[..many * i]), (c.packed.get(0), s.fed));
+                let to = (&mut gates[at..][..many * s.gates], s.gates);
+                multiply(fed, left, weight, Start::Bias(&*bias), to, c.room.again());
             }
-            let gates = &mut gates[if saves { step * rows * s.gates } else { 0 }..][..rows * s.gates];
-            let view = View::dense(rows, i);
-            let start = Start::Bias(&*bias);
-            multiply(fed, (view, &*dense), (c.packed.get(0), s.fed), start, (gates, s.gates), c.room.again());
+            let gates = &mut gates[at..][..rows * s.gates];
             let (before, after) = apart(hidden, rows * h, slot(step), slot(step + 1));
             for (k, part) in C::PARTS.iter().enumerate() {
                 let start = if part.adds { Start::Add } else { Start::Bias(&of_state[part.row * h..]) };

@@ -13,6 +13,7 @@ use super::super::{Graph, Node};
 use crate::Result;
 use crate::device::gemm::Product;
 use crate::lanes::{Float, Int, Lanes, Vectors, select};
+use std::ops::Range;
 
 /// Inputs: x `[B, …, K]`, then a weight `[N, K]` and a bias `[N]` per layer. Outputs: the last layer's, then those of the
 /// hidden layers, which in bf16 only the backward body can read.
@@ -102,43 +103,52 @@ fn write_kept<R: Real, L: Vectors<R>, const WORDS: bool>([a, b]: [L::F; 2], row:
 /// The activation's derivative from its result.
 #[inline(always)]
 fn derivative<L: Lanes, const RELU: bool>(y: L::F) -> L::F {
-    if RELU { select::<_, L::F>(y.le(0.0), 0.0, 1.0) } else { L::F::from(1.0) - y * y }
+    if RELU { select::<_, L::F>(y.le(0.0), 0.0, 1.0) } else { (-y).mul_add(y, 1.0) }
 }
 
-/// `z = x·W + b` for a few inputs; `weights` is `[k, n]`.
+/// Keeps the activation of `x·W + b` for a few inputs; `weights` is `[k, n]`.
 #[inline(always)]
-fn first_layer<R: Real, L: Vectors<R>>(x: &[R], weights: &[R], bias: &[R], z: &mut [R]) {
-    let (n, k) = (bias.len(), weights.len() / bias.len());
+fn first_layer<R: Real, L: Vectors<R>, const WORDS: bool, const RELU: bool>(
+    x: &[R],
+    weights: &[R],
+    bias: &[R],
+    kept: &mut [R],
+) {
+    let (len, k) = (kept_len::<WORDS>(bias.len()), weights.len() / bias.len());
     let rows = x.len() / k;
     let whole = rows / 4 * 4;
     for row in (0..whole).step_by(4) {
-        few_inputs::<R, L, 4>(&x[row * k..][..4 * k], weights, bias, &mut z[row * n..][..4 * n]);
+        let kept = &mut kept[row * len..][..4 * len];
+        few_inputs::<R, L, 4, WORDS, RELU>(&x[row * k..][..4 * k], weights, bias, kept);
     }
     for row in whole..rows {
-        few_inputs::<R, L, 1>(&x[row * k..][..k], weights, bias, &mut z[row * n..][..n]);
+        let kept = &mut kept[row * len..][..len];
+        few_inputs::<R, L, 1, WORDS, RELU>(&x[row * k..][..k], weights, bias, kept);
     }
 }
 
 /// [`first_layer`] for so many rows.
 #[inline(always)]
-fn few_inputs<R: Real, L: Vectors<R>, const ROWS: usize>(x: &[R], weights: &[R], bias: &[R], z: &mut [R]) {
-    let n = bias.len();
+fn few_inputs<R: Real, L: Vectors<R>, const ROWS: usize, const WORDS: bool, const RELU: bool>(
+    x: &[R],
+    weights: &[R],
+    bias: &[R],
+    kept: &mut [R],
+) {
+    let (n, len) = (bias.len(), kept_len::<WORDS>(bias.len()));
     let k = x.len() / ROWS;
-    let mut rows = [x; ROWS];
-    for (row, part) in rows.iter_mut().zip(x.chunks_exact(k)) {
-        *row = part;
-    }
     for at in (0..n).step_by(2 * L::LANES) {
         let mut sums = [read_kept::<R, L, false>(bias, at); ROWS];
-        for (q, weights) in weights.chunks_exact(n).enumerate() {
-            let weights = read_kept::<R, L, false>(weights, at);
-            for (row, sums) in rows.iter().zip(&mut sums) {
-                let x = L::splat(row[q]);
+        for q in 0..k {
+            let weights = read_kept::<R, L, false>(&weights[q * n..], at);
+            for (row, sums) in sums.iter_mut().enumerate() {
+                let x = L::splat(x[row * k + q]);
                 *sums = [x.mul_add(weights[0], sums[0]), x.mul_add(weights[1], sums[1])];
             }
         }
-        for (row, sums) in sums.into_iter().enumerate() {
-            write_kept::<R, L, false>(sums, &mut z[row * n..], at);
+        for (row, [a, b]) in sums.into_iter().enumerate() {
+            let pair = [activate::<L, WORDS, RELU>(a), activate::<L, WORDS, RELU>(b)];
+            write_kept::<R, L, WORDS>(pair, &mut kept[row * len..], at);
         }
     }
 }
@@ -369,17 +379,18 @@ impl Tower {
                 let (z, kept) = if WORDS { (&mut z[..block * n], kept) } else { (kept, &mut [][..]) };
                 let bias = c.x[2 + 2 * l];
                 if l == 0 && few {
-                    first_layer::<R, L>(previous, weights, bias, z);
-                } else {
-                    let view = View::dense(block, k);
-                    let (left, stride) = if l > 0 && WORDS {
-                        (Left::Half(R::halves(previous)), k)
-                    } else {
-                        (R::left(c.compute, view, previous, c.room.again()), R::left_stride(c.compute, view))
-                    };
-                    let shape = product(block, n, k, stride);
-                    R::product(c.compute, &shape, left, c.packed.get(2 * l), Start::Bias(bias), z);
+                    let kept = if WORDS { kept } else { z };
+                    first_layer::<R, L, WORDS, RELU>(previous, weights, bias, kept);
+                    continue;
                 }
+                let view = View::dense(block, k);
+                let (left, stride) = if l > 0 && WORDS {
+                    (Left::Half(R::halves(previous)), k)
+                } else {
+                    (R::left(c.compute, view, previous, c.room.again()), R::left_stride(c.compute, view))
+                };
+                let shape = product(block, n, k, stride);
+                R::product(c.compute, &shape, left, c.packed.get(2 * l), Start::Bias(bias), z);
                 if l + 1 < last {
                     keep::<R, L, WORDS, RELU>(z, kept);
                     continue;
@@ -490,8 +501,8 @@ impl Tower {
         }
         let (k, n) = s.layer(0);
         if few {
-            for (j, row) in c.dx[1].chunks_exact_mut(k).enumerate() {
-                row.iter_mut().enumerate().for_each(|(i, to)| *to += dfirst[i * n + j]);
+            for (i, row) in dfirst.chunks_exact(n).enumerate() {
+                c.dx[1][i..].iter_mut().step_by(k).zip(row).for_each(|(to, d)| *to += *d);
             }
             return;
         }
@@ -502,6 +513,46 @@ impl Tower {
         } else {
             R::outer(c.compute, shape, dz, x, c.room.again(), c.dx[1]);
         }
+    }
+}
+
+/// Rows that are listed at once.
+const LIST: usize = 64;
+
+/// Lists the rows whose gradient is not zero. Without a branch: which rows they are can't be foreseen.
+#[inline(always)]
+fn live_rows<'a, R: Real>(dy: &[R], outputs: usize, rows: Range<usize>, list: &'a mut [usize; LIST]) -> &'a [usize] {
+    let mut count = 0;
+    for row in rows {
+        list[count] = row;
+        let mut live = false;
+        for d in &dy[row * outputs..][..outputs] {
+            live |= *d != R::default();
+        }
+        count += usize::from(live);
+    }
+    &list[..count]
+}
+
+/// How many rows have a gradient that is not zero.
+#[inline(always)]
+fn count_live<R: Real>(dy: &[R], outputs: usize) -> usize {
+    let mut count = 0;
+    for row in dy.chunks_exact(outputs) {
+        let mut live = false;
+        for d in row {
+            live |= *d != R::default();
+        }
+        count += usize::from(live);
+    }
+    count
+}
+
+/// Copies listed rows, one after another.
+#[inline(always)]
+fn copy_rows<R: Real, L: Vectors<R>>(list: &[usize], len: usize, from: &[R], to: &mut [R]) {
+    for (to, row) in to.chunks_exact_mut(len).zip(list) {
+        copy_row::<R, L>(&from[row * len..][..len], to);
     }
 }
 
@@ -527,39 +578,44 @@ impl<'a, R: Real> Live<'a, R> {
     #[inline(always)]
     fn compact<L: Vectors<R>, const WORDS: bool>(self, s: &Sizes, room: &'a mut [R]) -> Self {
         let (outputs, inputs, last) = (s.layer(s.layers - 1).1, s.layer(0).0, s.layers - 1);
-        let zero = R::default();
-        let is_live = |dy: &[R]| dy.iter().any(|d| *d != zero);
-        let rows = self.dy.chunks_exact(outputs).filter(|dy| is_live(dy)).count();
-        if rows + self.rows / Self::ONE_IN >= self.rows || self.rows < BLOCK {
+        let mut zeros = 0_u32;
+        for d in self.dy {
+            zeros += u32::from(*d == R::default());
+        }
+        // No more rows than this are zero.
+        if zeros as usize / outputs <= self.rows / Self::ONE_IN || self.rows < BLOCK {
+            return self;
+        }
+        let rows = count_live(self.dy, outputs);
+        if rows + self.rows / Self::ONE_IN >= self.rows {
             return self;
         }
         let (dy, room) = room.split_at_mut(rows * outputs);
         let (x, mut room) = room.split_at_mut(rows * inputs);
-        let live = || self.dy.chunks_exact(outputs).enumerate().filter(|(_, dy)| is_live(dy));
-        let to = dy.chunks_exact_mut(outputs).zip(x.chunks_exact_mut(inputs));
-        for ((row, from), (dy, x)) in live().zip(to) {
-            copy_row::<R, L>(from, dy);
-            copy_row::<R, L>(&self.x[row * inputs..][..inputs], x);
-        }
-        let mut kept: [&[R]; MAX_OUTPUTS] = [&[]; MAX_OUTPUTS];
+        let mut kept: [&mut [R]; MAX_OUTPUTS] = [&mut [], &mut [], &mut [], &mut []];
         for (l, kept) in kept.iter_mut().enumerate().take(last) {
-            let len = kept_len::<WORDS>(s.layer(l).1);
-            let (rows, rest) = room.split_at_mut(rows * len);
-            room = rest;
-            for ((row, _), to) in live().zip(rows.chunks_exact_mut(len)) {
-                copy_row::<R, L>(&self.kept[l][row * len..][..len], to);
-            }
-            *kept = rows;
+            (*kept, room) = room.split_at_mut(rows * kept_len::<WORDS>(s.layer(l).1));
         }
-        Self { rows, dy, x, kept }
+        let (mut to, mut list) = (0, [0; LIST]);
+        for first in (0..self.rows).step_by(LIST) {
+            let list = live_rows(self.dy, outputs, first..(first + LIST).min(self.rows), &mut list);
+            copy_rows::<R, L>(list, outputs, self.dy, &mut dy[to * outputs..]);
+            copy_rows::<R, L>(list, inputs, self.x, &mut x[to * inputs..]);
+            for (l, kept) in kept.iter_mut().enumerate().take(last) {
+                let len = kept_len::<WORDS>(s.layer(l).1);
+                copy_rows::<R, L>(list, len, self.kept[l], &mut kept[to * len..]);
+            }
+            to += list.len();
+        }
+        Self { rows, dy, x, kept: kept.map(|kept| &*kept) }
     }
 }
 
 /// `to[q, j] = weight[j, q]`.
 fn transpose<R: Real>(weight: &[R], k: usize, to: &mut [R]) {
     let n = weight.len() / k;
-    for (j, row) in weight.chunks_exact(k).enumerate() {
-        row.iter().enumerate().for_each(|(q, w)| to[q * n + j] = *w);
+    for (q, row) in to.chunks_exact_mut(n).enumerate() {
+        row.iter_mut().zip(weight[q..].iter().step_by(k)).for_each(|(to, w)| *to = *w);
     }
 }
 

@@ -120,10 +120,13 @@ impl<R: Real> Run<'_, R> {
         assert!(cut.groups == 1 || group_sums.len() >= cut.groups * len);
         assert!(self.rows <= recipe.max_rows && workers.iter().all(|worker| worker.tile.len() >= recipe.tile_len));
         let apart = cut.groups > 1 && len > 0;
+        let full = Shared(full.as_mut_ptr());
+        if apart && recipe.stages == 1 && workers.len() == 1 {
+            return self.groups_in_turn(cut, &mut workers[0], full, sums, &mut group_sums[..len]);
+        }
         if apart {
             group_sums[..cut.groups * len].fill(R::default());
         }
-        let full = Shared(full.as_mut_ptr());
         let mut first = 0;
         for stage in 0..recipe.stages {
             let end = first + recipe.steps[first..].iter().take_while(|step| step.stage == stage).count();
@@ -142,13 +145,7 @@ impl<R: Real> Run<'_, R> {
                         sums: shared_sums,
                         own: Shared(own_sums.0.wrapping_add(group * len * usize::from(apart))),
                     };
-                    let tiles = group * cut.tiles / cut.groups..(group + 1) * cut.tiles / cut.groups;
-                    for tile in tiles {
-                        let (from, to) = cut.rows(tile, self.rows);
-                        if from < to {
-                            self.tile(steps.clone(), memory, worker, from, to - from);
-                        }
-                    }
+                    self.group(steps.clone(), cut, group, memory, worker);
                 }
             });
             if apart {
@@ -159,14 +156,40 @@ impl<R: Real> Run<'_, R> {
             }
         }
         if apart {
-            let groups = Groups { sums: &group_sums[..cut.groups * len], len };
-            reduce(self.compute, sums, groups, 0, recipe.grads_len);
-            for &(buffer, _) in &recipe.losses {
-                self.reduce_slot(sums, groups, buffer);
+            self.reduce_all(sums, Groups { sums: &group_sums[..cut.groups * len], len });
+        }
+    }
+
+    /// One thread, one stage: the sums of a group are added up as soon as it is done, in the same order, and stay in cache.
+    fn groups_in_turn(&self, cut: Cut, worker: &mut Worker<R>, full: Shared<R>, sums: &mut [R], own: &mut [R]) {
+        let _tiles = (self.compute.precision == Precision::Bf16).then(amx::hold);
+        for group in 0..cut.groups {
+            own.fill(R::default());
+            // In one stage nothing reads finished sums.
+            let memory = Memory { full, sums: Shared(sums.as_mut_ptr()), own: Shared(own.as_mut_ptr()) };
+            self.group(0..self.recipe.steps.len(), cut, group, memory, worker);
+            self.reduce_all(sums, Groups { sums: own, len: own.len() });
+        }
+    }
+
+    /// Runs steps of a stage on all tiles of a group.
+    fn group(&self, steps: std::ops::Range<usize>, cut: Cut, group: usize, memory: Memory<R>, worker: &mut Worker<R>) {
+        for tile in group * cut.tiles / cut.groups..(group + 1) * cut.tiles / cut.groups {
+            let (from, to) = cut.rows(tile, self.rows);
+            if from < to {
+                self.tile(steps.clone(), memory, worker, from, to - from);
             }
-            for &(_, buffer) in &recipe.metrics {
-                self.reduce_slot(sums, groups, buffer);
-            }
+        }
+    }
+
+    /// Adds gradients, losses and metrics of groups to those of the batch.
+    fn reduce_all(&self, sums: &mut [R], groups: Groups<R>) {
+        reduce(self.compute, sums, groups, 0, self.recipe.grads_len);
+        for &(buffer, _) in &self.recipe.losses {
+            self.reduce_slot(sums, groups, buffer);
+        }
+        for &(_, buffer) in &self.recipe.metrics {
+            self.reduce_slot(sums, groups, buffer);
         }
     }
 
@@ -246,9 +269,7 @@ impl<R: Real> Run<'_, R> {
             Work::Total => {
                 let [x, ..] = at.reals::<1>(&step.x);
                 let [sum, ..] = at.written::<1>(&step.y);
-                for row in x.chunks_exact(sum.len()) {
-                    sum.iter_mut().zip(row).for_each(|(sum, x)| *sum += *x);
-                }
+                total(x, sum);
             }
         }
     }
@@ -283,6 +304,22 @@ impl<R: Real> Run<'_, R> {
             }
         }
         None
+    }
+}
+
+/// `sum += Σ_rows x`, several rows side by side: in one sum, each addition would wait for the one before.
+fn total<R: Real>(x: &[R], sum: &mut [R]) {
+    const SIDES: usize = 64;
+    let mut sides = [R::default(); SIDES];
+    let wide = SIDES / sum.len() * sum.len();
+    let (whole, rest) = x.split_at(if wide > sum.len() { x.len() / wide * wide } else { 0 });
+    for part in whole.chunks_exact(wide.max(1)) {
+        sides.iter_mut().zip(part).for_each(|(side, x)| *side += *x);
+    }
+    for rows in [&sides[..wide], rest] {
+        for row in rows.chunks_exact(sum.len()) {
+            sum.iter_mut().zip(row).for_each(|(sum, x)| *sum += *x);
+        }
     }
 }
 

@@ -37,7 +37,8 @@ unsafe fn xcr0() -> u64 {
 }
 
 // The compiler knows no type that lives in tiles, so it never touches them: they keep their values from one piece of
-// assembly to the next. Tiles 0 to 3 hold C, 4 holds A, 5 holds B (the CPU renames them).
+// assembly to the next. Tiles 0 to 3 hold C, 4 holds A, 5 holds B (the CPU renames them); where B stays, 0 and 1 hold C, 2 and 3
+// hold A, 4 to 7 hold B.
 
 /// The shape of all tiles, as `ldtilecfg` reads it: palette 1, bytes per row, rows.
 #[repr(C, align(64))]
@@ -53,6 +54,8 @@ struct Config {
 const A: usize = 4;
 /// Tile of B.
 const B: usize = 5;
+/// Tiles that there are.
+const TILES: usize = 8;
 /// Bytes of a row of any tile, and of 16 columns of C.
 const ROW: usize = 64;
 /// Bytes of a tile of B.
@@ -76,9 +79,9 @@ unsafe fn configure(rows: usize) {
         return;
     }
     let mut config = Config { palette: 1, start_row: 0, reserved: [0; 14], bytes: [0; 16], rows: [0; 16] };
-    config.bytes[..=B].fill(ROW as u16);
+    config.bytes[..TILES].fill(ROW as u16);
     config.rows[..B].fill(rows as u8);
-    config.rows[B] = TILE as u8;
+    config.rows[B..TILES].fill(TILE as u8);
     // SAFETY: the CPU has AMX; no row count is zero.
     unsafe { asm!("ldtilecfg [{}]", in(reg) &config, options(nostack, preserves_flags, readonly)) };
 }
@@ -117,9 +120,9 @@ unsafe fn store<const T: usize>(to: *mut u8, stride: usize) {
     };
 }
 
-/// `C += A · B` over one chunk, for this tile of C.
+/// `C += A · B` over one chunk, for these tiles.
 #[inline(always)]
-unsafe fn dot<const C: usize>() {
+unsafe fn dot<const C: usize, const A: usize, const B: usize>() {
     // SAFETY: the CPU has AMX and tiles are configured.
     unsafe {
         asm!("tdpbf16ps tmm{c}, tmm{a}, tmm{b}", c = const C, a = const A, b = const B,
@@ -183,11 +186,63 @@ unsafe fn strip<const WIDE: usize>(strip: &Strip) {
                     load::<A>(a, a_row);
                     across!(T < WIDE: {
                         load::<B>(b.add(T * b_tile), ROW);
-                        dot::<T>();
+                        dot::<T, A, B>();
                     });
                     a = a.wrapping_add(ROW);
                     b = b.wrapping_add(B_BYTES);
                 }
+            }
+            let c = strip.c.add(i * TILE * c_row);
+            across!(T < WIDE: store::<T>(c.add(T * ROW), c_row));
+        }
+    }
+}
+
+/// Chunks of k whose tiles of B can stay.
+const STAY_CHUNKS: usize = 2;
+
+/// [`strip`] of one or two tiles over one or two chunks, whose tiles of B are read once for all rows: nearly half of what is read
+/// where k is short.
+///
+/// # Safety
+/// As [`strip`]; tiles are 16 rows high.
+unsafe fn strip_of_few<const WIDE: usize, const CHUNKS: usize>(strip: &Strip) {
+    let Strip { a_row, b_tile, c_row, start_row, .. } = *strip;
+    // From a chunk of A to the next.
+    let a_chunk = if strip.chunks == CHUNKS { ROW } else { strip.a_outer };
+    // SAFETY: the caller's contract.
+    unsafe {
+        load::<4>(strip.b, ROW);
+        if CHUNKS > 1 {
+            load::<5>(strip.b.add(B_BYTES), ROW);
+        }
+        if WIDE > 1 {
+            load::<6>(strip.b.add(b_tile), ROW);
+        }
+        if WIDE > 1 && CHUNKS > 1 {
+            load::<7>(strip.b.add(b_tile + B_BYTES), ROW);
+        }
+        for i in 0..strip.tiles {
+            if strip.start.is_null() {
+                across!(T < WIDE: zero::<T>());
+            } else {
+                let start = strip.start.add(i * TILE * start_row);
+                across!(T < WIDE: load::<T>(start.add(T * ROW), start_row));
+            }
+            let a = strip.a.add(i * TILE * a_row);
+            load::<2>(a, a_row);
+            if CHUNKS > 1 {
+                load::<3>(a.add(a_chunk), a_row);
+            }
+            dot::<0, 2, 4>();
+            if WIDE > 1 {
+                dot::<1, 2, 6>();
+            }
+            if CHUNKS > 1 {
+                dot::<0, 3, 5>();
+            }
+            if WIDE > 1 && CHUNKS > 1 {
+                dot::<1, 3, 7>();
             }
             let c = strip.c.add(i * TILE * c_row);
             across!(T < WIDE: store::<T>(c.add(T * ROW), c_row));
@@ -225,17 +280,26 @@ unsafe fn rows(
     let chunks = p.inner.div_ceil(CHUNK);
     let b_tile = p.outer * chunks * B_BYTES;
     let longest = if tiles >= 4 { L1_CHUNKS } else { usize::MAX };
+    let few = height == TILE && tiles >= 2 && (1..=STAY_CHUNKS).contains(&(p.outer * chunks));
+    let most = if few { 2 } else { 4 };
     let mut j = 0;
     // SAFETY: the caller's contract; these rows and columns of the product.
     unsafe {
         configure(height);
         while j < p.n {
             // Columns that do not fill a tile come last and alone.
-            let wide = ((p.n - j) / TILE).min(4);
+            let wide = ((p.n - j) / TILE).min(most);
             let columns = if wide == 0 { p.n - j } else { wide * TILE };
             let mut bias = Aligned([0.0; 4 * TILE]);
             if let Init::Bias(values) = init {
-                bias.0[..columns].copy_from_slice(&values[j..j + columns]);
+                // By whole tiles: a copy of unknown length is a call.
+                for (to, from) in bias.0.as_chunks_mut::<TILE>().0.iter_mut().zip(values[j..].as_chunks().0).take(wide)
+                {
+                    *to = *from;
+                }
+                if wide == 0 {
+                    bias.0[..columns].copy_from_slice(&values[j..j + columns]);
+                }
             }
             for stretch in stretches(p.outer, chunks, longest) {
                 let c = c.add(i * p.c_row + j).cast::<u8>();
@@ -259,6 +323,9 @@ unsafe fn rows(
                     start_row,
                 };
                 match wide {
+                    2 if few && p.outer * chunks == 2 => strip_of_few::<2, 2>(&part),
+                    2 if few => strip_of_few::<2, 1>(&part),
+                    1 if few && p.outer * chunks == 2 => strip_of_few::<1, 2>(&part),
                     4 => strip::<4>(&part),
                     3 => strip::<3>(&part),
                     2 => strip::<2>(&part),
