@@ -1,12 +1,15 @@
 """Collections of operators, read with NumPy: against the numbers that the command line shows of the same store (tests/golden/fields)."""
 
 import csv
+import shutil
+import struct
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from operant import FieldDataset, Operator, OperatorRollout
+from operant import FieldDataset, Operator, OperatorRollout, field
+from operant._crc import crc32c
 
 STORE = Path(__file__).parent / "golden" / "fields"
 
@@ -27,6 +30,46 @@ def test_arrays_have_their_numbers():
     energy = (fields.astype(np.float64) ** 2).mean(axis=(2, 3, 4))
     np.testing.assert_allclose(energy, data[2]["metrics"][:, ::4, 0], rtol=5e-3)
     assert dict(data[0]).keys() == set(data.names)
+
+
+def test_checksums():
+    # RFC 3720, B.4, and a length of many lanes against one lane at a time.
+    assert crc32c(b"123456789") == 0xE3069283 and crc32c(bytes(32)) == 0x8A9136AA and crc32c(b"\xff" * 32) == 0x62A8AB43
+    assert crc32c(b"") == 0 and crc32c(b"a") == 0xC1D04330
+    data = np.random.default_rng(0).integers(0, 256, 5003, dtype=np.uint8).tobytes()
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = (crc >> 1) ^ (0x82F63B78 if crc & 1 else 0)
+    assert crc32c(data) == crc ^ 0xFFFFFFFF
+
+
+def test_what_is_damaged_is_told(tmp_path):
+    store = tmp_path / "store"
+    shutil.copytree(STORE, store)
+    data = FieldDataset(store)
+    whole = data.read("features", 1)
+    path = next(path for path in sorted((store / "features" / "c").rglob("*")) if path.is_file())
+    content = bytearray(path.read_bytes())
+    for at in (5, len(content) - 6):
+        path.write_bytes(bytes(content[:at]) + bytes([content[at] ^ 1]) + bytes(content[at + 1 :]))
+        with pytest.raises(ValueError, match="damaged"):
+            FieldDataset(store)["features"]
+    path.write_bytes(bytes(content[:40]))
+    with pytest.raises(ValueError, match="damaged"):
+        data.read("features", 1)
+    with pytest.raises(IndexError, match="wanted 0 to 4"):
+        data.read("features", 5)
+    # A record that waits for its shard is read from where it waits.
+    path.unlink()
+    assert np.isnan(data.read("features", 1)).all()
+    parts = [whole.tobytes() if name == "features" else None for name in data.names]
+    packed = [struct.pack("<Q", 2**64 - 1 if part is None else len(part)) + (part or b"") for part in parts]
+    record = field._PENDING_MAGIC + struct.pack("<Q", len(parts)) + b"".join(packed)
+    (store / "pending").mkdir(exist_ok=True)
+    (store / "pending" / "00000001.record").write_bytes(record + struct.pack("<I", crc32c(record)))
+    np.testing.assert_array_equal(data.read("features", 1), whole)
 
 
 def test_parts_and_splits():

@@ -120,6 +120,48 @@ fn a_step_is_the_cpus() {
         ("channel dropout", Operator { noise: NoiseLaw::Drop, noise_scale: 0.3, ..p() }),
         ("correlated", Operator { correlation: 0.05, noise_scale: 0.5, ..p() }),
         ("grid 16", Operator { grid: 16, ..p() }),
+        ("64 channels, grid 16", Operator { base_channels: 64, grid: 16, layers: 3, ..p() }),
+        (
+            "64 channels, laplace, kernel 5, silu, one channel of fields",
+            Operator {
+                base_channels: 64,
+                noise: NoiseLaw::Laplace,
+                kernel: 5,
+                activation: Act::Silu,
+                channels: 1,
+                ..p()
+            },
+        ),
+        (
+            "32 channels, multiplicative, group norm, relu, five channels of fields",
+            Operator {
+                base_channels: 32,
+                layers: 3,
+                noise: NoiseLaw::Multiplicative,
+                norm: Norm::Group,
+                activation: Act::Relu,
+                channels: 5,
+                ..p()
+            },
+        ),
+        (
+            "64 channels, multiplicative, kernel 7, layer norm, tanh, four channels of fields",
+            Operator {
+                base_channels: 64,
+                flat: true,
+                noise: NoiseLaw::Multiplicative,
+                kernel: 7,
+                norm: Norm::Layer,
+                activation: Act::Tanh,
+                channels: 4,
+                ..p()
+            },
+        ),
+        (
+            "64 channels, channel dropout",
+            Operator { base_channels: 64, noise: NoiseLaw::Drop, noise_scale: 0.3, ..p() },
+        ),
+        ("64 channels, correlated", Operator { base_channels: 64, correlation: 0.05, noise_scale: 0.5, ..p() }),
         ("residual", Operator { layers: 4, ..p() }),
         ("flat bench", bench(true)),
         ("residual bench", bench(false)),

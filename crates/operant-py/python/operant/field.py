@@ -4,7 +4,8 @@
 >>> features = data.split("train")["features"]        # [operators, statistic, feature]
 >>> data[3]["metrics"]                                # [realisation, time, metric], of one operator
 
-Records are read one at a time from their shards, with NumPy alone; ``zarr.open_group`` reads the same folder.
+Records are read one at a time from their shards, or from where they wait for their shard, with NumPy alone, and their checksums are
+looked at; ``zarr.open_group`` reads the same folder.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ from typing import Any
 import numpy as np
 
 from operant import _operant
+from operant._crc import crc32c
 
 _MISSING = 2**64 - 1
+_PENDING_MAGIC = b"OPRECORD"
 
 
 _PRECISIONS = {"float32": "f32", "bfloat16": "bf16", "float16": "f16"}
@@ -185,21 +188,55 @@ class FieldDataset(Sequence):
         return np.frombuffer(chunk, dtype).reshape(array["shape"]).copy()
 
     def _chunk(self, array: dict[str, Any], operator: int) -> bytes | None:
-        per_shard = self.layout["per_shard"]
+        per_shard, count = self.layout["per_shard"], self.layout["count"]
+        if not 0 <= operator < count:
+            raise IndexError(f"operator {operator} of {self.folder}: wanted 0 to {count - 1}")
         place = operator if array["alone"] else operator // per_shard
         path = self.folder.joinpath(array["name"], "c", str(place), *["0"] * len(array["shape"]))
+        pending = self.folder / "pending" / f"{operator:08}.record"
+        if not array["alone"] and pending.exists():
+            return self._pending(pending, self.names.index(array["name"]))
         if not path.exists():
             return None
         with path.open("rb") as file:
             if array["alone"]:
-                return file.read()[:-4]
+                return _opened(file.read(), path)
             # The index ends the file: where each record begins and how long it is, and a checksum.
-            file.seek(-(16 * per_shard + 4), 2)
-            offset, length = struct.unpack_from("<QQ", file.read(16 * per_shard), 16 * (operator % per_shard))
+            size, index_size = file.seek(0, 2), 16 * per_shard + 4
+            file.seek(max(0, size - index_size))
+            index = _opened(file.read(), path)
+            offset, length = struct.unpack_from("<QQ", index, 16 * (operator % per_shard))
             if offset == _MISSING:
                 return None
+            if offset + length > size - index_size:
+                raise _damaged(path)
             file.seek(offset)
-            return file.read(length)[:-4]
+            return _opened(file.read(length), path)
+
+    def _pending(self, path: Path, place: int) -> bytes | None:
+        """A part of a record whose shard is not whole: numbers of bytes and the bytes, or none, of each array."""
+        data = _opened(path.read_bytes(), path)
+        at = len(_PENDING_MAGIC) + 8
+        if not data.startswith(_PENDING_MAGIC) or struct.unpack_from("<Q", data, at - 8)[0] != len(self._arrays):
+            raise _damaged(path)
+        for number in range(place + 1):
+            (length,) = struct.unpack_from("<Q", data, at)
+            at += 8
+            if number == place:
+                return None if length == _MISSING else data[at : at + length]
+            at += 0 if length == _MISSING else length
+        return None
+
+
+def _damaged(path: Path) -> ValueError:
+    return ValueError(f"{path} is damaged: its checksum does not fit; operant field validate names all such files")
+
+
+def _opened(data: bytes, path: Path) -> bytes:
+    """Bytes without the checksum at their end, which is looked at."""
+    if len(data) < 4 or crc32c(data[:-4]) != struct.unpack("<I", data[-4:])[0]:
+        raise _damaged(path)
+    return data[:-4]
 
 
 class _Operator(Mapping):

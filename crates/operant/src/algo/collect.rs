@@ -301,7 +301,7 @@ impl Collection {
         let gpu = Gpu::open(gpu.info().index)?;
         let member = Member { operator, update, seed, first: &first };
         let rollout = CudaRollout::new(&gpu, &[member], after, 0..s.realisations, s.steps, precision, STEPS_AT_ONCE)?;
-        Ok(AnyRollout::Cuda(Box::new(rollout)))
+        Ok(AnyRollout::Cuda { rollout: Box::new(rollout), ahead: 0 })
     }
 
     /// Realisations of an operator, at time 0.

@@ -31,6 +31,8 @@ pub(super) const THREAD_LOCAL: c_int = 1;
 const PROGRAMMATIC: c_uint = 6;
 /// `CU_LAUNCH_ATTRIBUTE_COOPERATIVE`
 const COOPERATIVE: c_uint = 2;
+/// `CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION`
+const CLUSTER: c_uint = 4;
 /// `CUDA_ERROR_OUT_OF_MEMORY`
 pub(super) const OUT_OF_MEMORY: c_int = 2;
 
@@ -47,6 +49,12 @@ impl LaunchAttribute {
     /// The kernel may begin before the one before it ended; it waits in its own code.
     pub(super) fn programmatic() -> Self {
         Self { id: PROGRAMMATIC, pad: 0, value: [1, 0, 0, 0, 0, 0, 0, 0] }
+    }
+
+    /// Neighbouring blocks run together in pairs, and may write to each other's shared memory.
+    pub(super) fn paired() -> Self {
+        // x, y and z of 32 bits.
+        Self { id: CLUSTER, pad: 0, value: [2 | 1 << 32, 1, 0, 0, 0, 0, 0, 0] }
     }
 
     /// All blocks run at once, so that they can wait for each other.

@@ -309,6 +309,11 @@ impl<P: Params> Kernel<P> {
         self.start(blocks, threads, params, &mut [])
     }
 
+    /// Starts blocks in pairs that may write to each other's shared memory; their number is even. Needs compute capability 9.0.
+    pub fn launch_pairs(&self, blocks: u32, threads: u32, params: &P) -> Result<()> {
+        self.start(blocks, threads, params, &mut [LaunchAttribute::paired()])
+    }
+
     /// Starts while the work before is still ending: the kernel itself waits for it (`griddepcontrol.wait`). The same as
     /// [`launch`](Self::launch) on GPUs before compute capability 9.0.
     pub fn launch_early(&self, blocks: u32, threads: u32, params: &P) -> Result<()> {

@@ -12,8 +12,13 @@ pub const STEPS_AT_ONCE: u32 = 10;
 pub enum AnyRollout {
     /// On the CPU.
     Cpu(Box<Rollout>),
-    /// On a GPU, with at least [`STEPS_AT_ONCE`] traced states.
-    Cuda(Box<CudaRollout>),
+    /// On a GPU, with at least [`STEPS_AT_ONCE`] traced states. The next steps run while those before are described.
+    Cuda {
+        /// At work.
+        rollout: Box<CudaRollout>,
+        /// Steps under way that nobody has seen.
+        ahead: u32,
+    },
 }
 
 impl AnyRollout {
@@ -21,11 +26,11 @@ impl AnyRollout {
     pub fn state(&self) -> Result<Vec<f32>> {
         match self {
             Self::Cpu(rollout) => Ok(rollout.state().to_vec()),
-            Self::Cuda(rollout) => rollout.state(),
+            Self::Cuda { rollout, .. } => rollout.state(),
         }
     }
 
-    /// Makes one to `most` steps; `fields` are those after each, `[steps, M, H, W, C]`. Tells how many.
+    /// Makes one to `most` steps, at most so many in all further calls; `fields` are those after each, `[steps, M, H, W, C]`. Tells how many.
     pub fn advance(&mut self, most: u32, fields: &mut Vec<f32>) -> Result<u32> {
         match self {
             Self::Cpu(rollout) => {
@@ -34,22 +39,32 @@ impl AnyRollout {
                 fields.extend_from_slice(rollout.state());
                 Ok(1)
             }
-            Self::Cuda(rollout) => {
-                let count = most.clamp(1, STEPS_AT_ONCE);
-                for _ in 0..count {
-                    rollout.step()?;
+            Self::Cuda { rollout, ahead } => {
+                if *ahead == 0 {
+                    *ahead = start(rollout, most.max(1))?;
                 }
+                let count = *ahead;
                 rollout.trace(count, fields)?;
+                *ahead = start(rollout, most.saturating_sub(count))?;
                 Ok(count)
             }
         }
     }
 
-    /// O(x) of fields `[M, H, W, C]` at the present time.
+    /// O(x) of fields `[M, H, W, C]` at the time of the last step that was started.
     pub fn apply(&mut self, fields: &[f32]) -> Result<Vec<f32>> {
         match self {
             Self::Cpu(rollout) => Ok(rollout.apply(fields).to_vec()),
-            Self::Cuda(rollout) => rollout.apply(fields),
+            Self::Cuda { rollout, .. } => rollout.apply(fields),
         }
     }
+}
+
+/// Starts at most so many steps; tells how many.
+fn start(rollout: &mut CudaRollout, most: u32) -> Result<u32> {
+    let count = most.min(STEPS_AT_ONCE);
+    for _ in 0..count {
+        rollout.step()?;
+    }
+    Ok(count)
 }

@@ -1,9 +1,11 @@
-/* Convolution as an implicit matrix product on Hopper's tensor cores: 128 pixels (8 rows of 16) by TN output channels per tile.
+/* Convolution as an implicit matrix product on Hopper's tensor cores: ROWS rows of 16 pixels by TN output channels per tile.
 
-   Activations have a border, so the tensor copy engine brings a slab of (8 + k - 1) x 16 pixels x 128 bytes of channels per
-   column of the kernel; its k rows are the same slab 2,048 bytes further on. One warp copies, teams of two warpgroups
-   multiply; with two teams one multiplies while the other writes. Weights that fit stay for all tiles of an operator.
-   Results leave with sums of each channel over 64 pixels, which `gather` adds up in their order: sums do not depend on which
+   Activations have a border, so the tensor copy engine brings a slab of (ROWS + k - 1) x 16 pixels x 128 bytes of channels per
+   column of the kernel; its k rows are the same slab 2,048 bytes further on. One warp copies, teams of warpgroups
+   multiply; with two teams one multiplies while the other writes. Weights that fit stay for all tiles of an operator; others come
+   once for a pair of blocks, half of them by each. Numbers of
+   two bytes have turned products, channels by 256 pixels: the tensor cores read fewer bytes, and sums of a channel are a thread's.
+   Results leave with sums of each channel over 64 or 256 pixels, which `gather` adds up in their order: sums do not depend on which
    block came last. */
 #define ROWS_BYTES 2048
 #define STAGE_ROW (64 * BYTES + 16)
@@ -17,10 +19,11 @@ struct __align__(64) Map {
 struct ConvArgs {
   Map x;         /* {channels, plane, column, row, image} */
   Map w;         /* {channels, plane, output, tap, operator} */
+  Map to;        /* {outputs, 1, column, row, image}: y for turned products */
   u8* y;         /* [B, H, W, outputs] */
   const float* bias; /* [operators, outputs] */
-  float* parts;  /* [B, 2 tiles, 2, outputs] */
-  u32 images, side, outputs, rows_per_op, kernel, origin, chunks, tiles, blocks_n, a_slots, b_slots, resident, counted;
+  float* parts;  /* [B, parts, 2, outputs] */
+  u32 images, side, outputs, rows_per_op, kernel, origin, chunks, tiles, blocks_n, a_slots, b_slots, resident, counted, paired;
 };
 static_assert(sizeof(ConvArgs) == CONV_BYTES, "as in Rust");
 
@@ -42,6 +45,23 @@ FN void copy5(u32 to, const Map* map, u32 barrier, int a, int b, int c, int d, i
       "l"(map), "r"(barrier), "r"(a), "r"(b), "r"(c), "r"(d), "r"(e)
       : "memory");
 }
+/* The same to this place in both blocks of a pair, each of which hears of it. */
+FN void copy5_to_both(u32 to, const Map* map, u32 barrier, int a, int b, int c, int d, int e) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%3, %4, %5, %6, %7}], [%2], %8;" ::"r"(to),
+      "l"(map), "r"(barrier), "r"(a), "r"(b), "r"(c), "r"(d), "r"(e), "h"((u16)3)
+      : "memory");
+}
+/* At the same barrier of block number `rank` of a pair. */
+FN void barrier_arrive_at(u32 at, u32 rank) {
+  asm volatile("{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\nmbarrier.arrive.shared::cluster.b64 _, [there];\n}" ::"r"(at), "r"(rank) : "memory");
+}
+FN u32 rank_in_pair() {
+  u32 rank;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+FN void pair_wait() { asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 /* 128-byte rows, swizzled, groups of eight rows 1,024 bytes apart. */
 FN u64 descriptor(u32 at) { return (u64)((at & 0x3ffff) >> 4) | (1ull << 16) | (64ull << 32) | (1ull << 62); }
 FN void products_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
@@ -70,75 +90,89 @@ struct Place {
 };
 FN Place place(const ConvArgs& a, u32 number) {
   Place p;
+  /* A pair has neighbouring tiles of the same outputs. */
+  const u32 odd = a.paired & number;
+  number >>= a.paired;
   p.block = number % a.blocks_n;
   number /= a.blocks_n;
-  p.tile = number % a.tiles;
-  p.image = number / a.tiles;
+  p.tile = number % (a.tiles >> a.paired);
+  p.image = number / (a.tiles >> a.paired);
+  p.tile = (p.tile << a.paired) + odd;
   p.weights = (p.image / a.rows_per_op) * a.blocks_n + p.block;
   return p;
 }
 
-template <int TN, int TEAMS>
-FN void convolve(const ConvArgs& a) {
-  extern __shared__ u8 shared[];
-  u8* room = shared + ((1024 - (shared_address(shared) & 1023)) & 1023);
-  const u32 k = a.kernel, a_bytes = ROWS_BYTES * (7 + k), b_bytes = TN * 128;
-  const u32 a_ring = shared_address(room), b_ring = a_ring + a.a_slots * a_bytes;
-  u8* after = room + a.a_slots * a_bytes + a.b_slots * b_bytes;
-  u8* staging = after;
-  float* reduced = (float*)(after + TEAMS * 2 * 64 * STAGE_ROW);
-  const u32 barriers = shared_address(reduced + TEAMS * 2 * 512);
-  const u32 full_a = barriers, empty_a = full_a + 8 * MOST_A, full_b = empty_a + 8 * MOST_A, empty_b = full_b + 8 * MOST_B;
-  const u32 order = empty_b + 8 * MOST_B;
-  if (threadIdx.x == 0) {
-    for (u32 i = 0; i < a.a_slots; ++i) barrier_init(full_a + 8 * i, 1), barrier_init(empty_a + 8 * i, 8);
-    u32 readers = a.resident ? 8 * TEAMS : 8;
-    for (u32 i = 0; i < a.b_slots; ++i) barrier_init(full_b + 8 * i, 1), barrier_init(empty_b + 8 * i, readers);
-    for (u32 i = 0; i < TEAMS; ++i) barrier_init(order + 8 * i, 8);
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-  }
-  __syncthreads();
-  const u32 count = a.images * a.tiles * a.blocks_n, columns = a.side / 16;
-  const u32 passes = KIND == 3 ? 3 : 1, slabs = passes * a.chunks * k;
-
-  if (threadIdx.x >= TEAMS * 256) {
-    if (threadIdx.x != TEAMS * 256) return;
-    asm volatile("prefetch.tensormap [%0];" ::"l"(&a.x) : "memory");
-    asm volatile("prefetch.tensormap [%0];" ::"l"(&a.w) : "memory");
-    u32 slot_a = 0, turn_a = 0, slot_b = 0, turn_b = 0, held = ~0u;
-    for (u32 number = blockIdx.x; number < count; number += gridDim.x) {
-      Place p = place(a, number);
-      int y = (p.tile / columns) * 8 + a.origin, x = (p.tile % columns) * 16 + a.origin;
-      bool bring = !a.resident || held != p.weights;
-      held = p.weights;
-      for (u32 pass = 0; pass < passes; ++pass) {
-        int x_plane = KIND == 3 && pass == 1, w_plane = KIND == 3 && pass == 2;
-        for (u32 chunk = 0; chunk < a.chunks; ++chunk) {
-          int channel = chunk * (128 / BYTES);
-          for (u32 dx = 0; dx < k; ++dx) {
-            barrier_wait(empty_a + 8 * slot_a, (turn_a & 1) ^ 1);
-            barrier_expect(full_a + 8 * slot_a, a_bytes);
-            copy5(a_ring + slot_a * a_bytes, &a.x, full_a + 8 * slot_a, channel, x_plane, x + dx, y, p.image);
-            if (++slot_a == a.a_slots) slot_a = 0, ++turn_a;
-            if (!bring) continue;
-            for (u32 dy = 0; dy < k; ++dy) {
-              barrier_wait(empty_b + 8 * slot_b, (turn_b & 1) ^ 1);
-              barrier_expect(full_b + 8 * slot_b, b_bytes);
-              copy5(b_ring + slot_b * b_bytes, &a.w, full_b + 8 * slot_b, channel, w_plane, p.block * TN, dy * k + dx, p.image / a.rows_per_op);
-              if (++slot_b == a.b_slots) slot_b = 0, ++turn_b;
-            }
-          }
-        }
+/* Writes d[channel of 64][pixel of 256] from channel `first` on, and its sums; `stage` has room for half of the pixels. */
+FN void write_turned(const ConvArgs& a, const Place& p, u32 first, u32 columns, const float (&d)[128], u8* stage, int id, u32 thread) {
+#if KIND < 2
+  if (first >= a.outputs) return;
+  const u32 warp = thread / 32, lane = thread % 32, channel = first + warp * 16 + lane / 4;
+  const float* bias = a.bias + (p.image / a.rows_per_op) * a.outputs;
+  const float add = channel < a.outputs ? bias[channel] : 0.0f, add8 = channel + 8 < a.outputs ? bias[channel + 8] : 0.0f;
+  const u32 row = shared_address(stage) + ((lane / 16) * 8 + lane % 8) * 128 + (((warp * 2 + lane / 8 % 2) ^ (lane % 8)) << 4);
+  float sums[8] = {};
+#pragma unroll
+  for (int round = 0; round < 2; ++round) {
+    /* What was written before has been read. */
+    if (thread == 0) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+    team_wait(id);
+#pragma unroll
+    for (int j = 0; j < 16; j += 2) {
+      u32 words[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float* at = d + (round * 16 + j + i / 2) * 4 + i % 2 * 2;
+        const float x = at[0] + (i % 2 ? add8 : add), y = at[1] + (i % 2 ? add8 : add);
+        float* sum = sums + i / 2 * 4 + i % 2 * 2;
+        sum[0] += x, sum[1] = fmaf(x, x, sum[1]);
+        sum[0] += y, sum[1] = fmaf(y, y, sum[1]);
+        words[i] = pack(x, y);
       }
+      asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row + j * 1024), "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3]) : "memory");
     }
-    return;
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    team_wait(id);
+    if (thread == 0) {
+      asm volatile(
+          "cp.async.bulk.tensor.5d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5, %6}], [%1];\ncp.async.bulk.commit_group;" ::"l"(&a.to),
+          "r"(shared_address(stage)), "r"(first), "r"(0), "r"((p.tile % columns) * 16), "r"((p.tile / columns) * 16 + round * 8), "r"(p.image)
+          : "memory");
+    }
   }
+  if (!a.counted) return;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    sums[i] += sums[i + 4];
+    sums[i] += __shfl_xor_sync(~0u, sums[i], 1);
+    sums[i] += __shfl_xor_sync(~0u, sums[i], 2);
+  }
+  /* Each of four lanes writes one of: eight channels on or not, sum or square. */
+  const u32 which = lane % 2, on = lane / 2 % 2 * 8;
+  const float sum = on ? (which ? sums[3] : sums[2]) : (which ? sums[1] : sums[0]);
+  if (channel + on < a.outputs) a.parts[(((u64)p.image * a.tiles + p.tile) * 2 + which) * a.outputs + channel + on] = sum;
+#endif
+}
 
-  const u32 group = threadIdx.x / 128, team = group / 2, half = group % 2, thread = threadIdx.x % 128;
+/* Where a block's rings and barriers lie. */
+struct Rings {
+  u32 a_ring, b_ring, a_bytes, b_bytes, full_a, empty_a, full_b, empty_b, order;
+};
+/* A slot of weights may be filled again, in both blocks of a pair. */
+FN void give(const ConvArgs& a, u32 barrier) {
+  if (!a.paired) return barrier_arrive(barrier);
+  barrier_arrive_at(barrier, 0);
+  barrier_arrive_at(barrier, 1);
+}
+
+/* Multiplies and writes the tiles of a team. */
+template <int TN, int GROUPS, int TEAMS, bool TURNED>
+FN void consume(const ConvArgs& a, const Rings& r, u8* staging, float* reduced, u32 count, u32 columns, u32 slabs) {
+  constexpr u32 STAGE = TURNED ? 128 * 128 : 64 * STAGE_ROW;
+  const u32 k = a.kernel;
+  const u32 group = threadIdx.x / 128, team = group / GROUPS, half = group % GROUPS, thread = threadIdx.x % 128;
   const u32 warp = thread / 32, lane = thread % 32;
   const int id = 1 + group;
-  u8* stage = staging + group * 64 * STAGE_ROW;
+  u8* stage = staging + group * STAGE;
   float* own = reduced + group * 512;
   u32 sequence = 0, held = ~0u, visits = 0;
   for (u32 number = blockIdx.x; number < count; number += gridDim.x, ++sequence) {
@@ -152,27 +186,29 @@ FN void convolve(const ConvArgs& a) {
       give_back = next < count && place(a, next).weights != p.weights;
     }
     if (mine) {
-      float d[TN / 2];
+      constexpr int N = TURNED ? 256 : TN;
+      float d[N / 2];
       const u32 first_a = sequence * slabs, first_b = sequence * slabs * k;
       u32 slot_a = first_a % a.a_slots, turn_a = first_a / a.a_slots;
       u32 slot_b = a.resident ? 0 : first_b % a.b_slots, turn_b = a.resident ? visits - 1 : first_b / a.b_slots;
       u32 done_a = ~0u, done_b = ~0u;
       /* Teams multiply in turn: one that waited for a slot two rounds ahead would take an earlier round for it. */
-      if (TEAMS > 1 && sequence > 0) barrier_wait(order + 8 * team, ((sequence - 1) / TEAMS) & 1);
+      if (TEAMS > 1 && sequence > 0) barrier_wait(r.order + 8 * team, ((sequence - 1) / TEAMS) & 1);
       for (u32 slab = 0; slab < slabs; ++slab) {
-        barrier_wait(full_a + 8 * slot_a, turn_a & 1);
+        barrier_wait(r.full_a + 8 * slot_a, turn_a & 1);
         for (u32 dy = 0; dy < k; ++dy) {
-          barrier_wait(full_b + 8 * slot_b, turn_b & 1);
-          u64 left = descriptor(a_ring + slot_a * a_bytes + (4 * half + dy) * ROWS_BYTES);
-          u64 right = descriptor(b_ring + slot_b * b_bytes);
+          barrier_wait(r.full_b + 8 * slot_b, turn_b & 1);
+          const u64 pixels = descriptor(r.a_ring + slot_a * r.a_bytes + ((TURNED ? 0 : 4 * half) + dy) * ROWS_BYTES);
+          const u64 weights = descriptor(r.b_ring + slot_b * r.b_bytes + (TURNED ? half * 8192 : 0));
+          const u64 left = TURNED ? weights : pixels, right = TURNED ? pixels : weights;
           products_begin();
 #pragma unroll
-          for (int part = 0; part < 4; ++part) multiply<TN>(d, left + 2 * part, right + 2 * part, (slab | dy | part) != 0);
+          for (int part = 0; part < 4; ++part) multiply<N>(d, left + 2 * part, right + 2 * part, (slab | dy | part) != 0);
           products_commit();
           products_wait<1>();
           if (lane == 0) {
-            if (done_b != ~0u && !a.resident) barrier_arrive(empty_b + 8 * done_b);
-            if (done_a != ~0u) barrier_arrive(empty_a + 8 * done_a);
+            if (done_b != ~0u && !a.resident) give(a, r.empty_b + 8 * done_b);
+            if (done_a != ~0u) barrier_arrive(r.empty_a + 8 * done_a);
           }
           done_b = slot_b;
           done_a = dy + 1 == k ? slot_a : ~0u;
@@ -180,17 +216,21 @@ FN void convolve(const ConvArgs& a) {
         }
         if (++slot_a == a.a_slots) slot_a = 0, ++turn_a;
       }
-      if (TEAMS > 1 && lane == 0) barrier_arrive(order + 8 * ((sequence + 1) % TEAMS));
+      if (TEAMS > 1 && lane == 0) barrier_arrive(r.order + 8 * ((sequence + 1) % TEAMS));
       products_wait<0>();
 #pragma unroll
-      for (int i = 0; i < TN / 2; ++i) asm volatile("" : "+f"(d[i])::"memory");
+      for (int i = 0; i < N / 2; ++i) asm volatile("" : "+f"(d[i])::"memory");
       if (lane == 0) {
-        if (!a.resident) barrier_arrive(empty_b + 8 * done_b);
-        barrier_arrive(empty_a + 8 * done_a);
+        if (!a.resident) give(a, r.empty_b + 8 * done_b);
+        barrier_arrive(r.empty_a + 8 * done_a);
       }
       if (a.resident && give_back && lane == 0)
-        for (u32 i = 0; i < a.b_slots; ++i) barrier_arrive(empty_b + 8 * i);
+        for (u32 i = 0; i < a.b_slots; ++i) barrier_arrive(r.empty_b + 8 * i);
 
+      if constexpr (TURNED) {
+        write_turned(a, p, p.block * TN + half * 64, columns, d, stage, id, thread);
+        continue;
+      }
       const u32 y = (p.tile / columns) * 8 + 4 * half, x = (p.tile % columns) * 16;
       const float* bias = a.bias + (p.image / a.rows_per_op) * a.outputs;
 #pragma unroll
@@ -237,47 +277,138 @@ FN void convolve(const ConvArgs& a) {
         }
       }
     } else if (a.resident && give_back && lane == 0) {
-      for (u32 i = 0; i < a.b_slots; ++i) barrier_arrive(empty_b + 8 * i);
+      for (u32 i = 0; i < a.b_slots; ++i) barrier_arrive(r.empty_b + 8 * i);
     }
+  }
+  if (TURNED && thread == 0) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+}
+
+template <int TN, int GROUPS, int TEAMS, bool TURNED>
+FN void convolve(const ConvArgs& a) {
+  extern __shared__ u8 shared[];
+  constexpr u32 READERS = 4 * GROUPS, ROWS = TURNED ? 16 : 8, THREADS = TEAMS * GROUPS * 128;
+  constexpr u32 STAGE = TURNED ? 128 * 128 : 64 * STAGE_ROW;
+  u8* room = shared + ((1024 - (shared_address(shared) & 1023)) & 1023);
+  const u32 k = a.kernel, a_bytes = ROWS_BYTES * (ROWS - 1 + k), b_bytes = TN * 128, rank = a.paired ? rank_in_pair() : 0;
+  const u32 a_ring = shared_address(room), b_ring = a_ring + a.a_slots * a_bytes;
+  u8* staging = room + a.a_slots * a_bytes + a.b_slots * b_bytes;
+  float* reduced = (float*)(staging + TEAMS * GROUPS * STAGE);
+  const u32 barriers = shared_address(reduced + (TURNED ? 0 : TEAMS * 2 * 512));
+  const u32 full_a = barriers, empty_a = full_a + 8 * MOST_A, full_b = empty_a + 8 * MOST_A, empty_b = full_b + 8 * MOST_B;
+  const u32 order = empty_b + 8 * MOST_B;
+  if (threadIdx.x == 0) {
+    for (u32 i = 0; i < a.a_slots; ++i) barrier_init(full_a + 8 * i, 1), barrier_init(empty_a + 8 * i, READERS);
+    u32 readers = a.resident ? READERS * TEAMS : READERS << a.paired;
+    for (u32 i = 0; i < a.b_slots; ++i) barrier_init(full_b + 8 * i, 1), barrier_init(empty_b + 8 * i, readers);
+    for (u32 i = 0; i < TEAMS; ++i) barrier_init(order + 8 * i, READERS);
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  }
+  if (a.paired) pair_wait();
+  else __syncthreads();
+  const u32 count = a.images * a.tiles * a.blocks_n, columns = a.side / 16;
+  const u32 passes = KIND == 3 ? 3 : 1, slabs = passes * a.chunks * k;
+
+  if (threadIdx.x == THREADS) {
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&a.x) : "memory");
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&a.w) : "memory");
+    u32 slot_a = 0, turn_a = 0, slot_b = 0, turn_b = 0, held = ~0u;
+    for (u32 number = blockIdx.x; number < count; number += gridDim.x) {
+      Place p = place(a, number);
+      int y = (p.tile / columns) * ROWS + a.origin, x = (p.tile % columns) * 16 + a.origin;
+      bool bring = !a.resident || held != p.weights;
+      held = p.weights;
+      for (u32 pass = 0; pass < passes; ++pass) {
+        int x_plane = KIND == 3 && pass == 1, w_plane = KIND == 3 && pass == 2;
+        for (u32 chunk = 0; chunk < a.chunks; ++chunk) {
+          int channel = chunk * (128 / BYTES);
+          for (u32 dx = 0; dx < k; ++dx) {
+            barrier_wait(empty_a + 8 * slot_a, (turn_a & 1) ^ 1);
+            barrier_expect(full_a + 8 * slot_a, a_bytes);
+            copy5(a_ring + slot_a * a_bytes, &a.x, full_a + 8 * slot_a, channel, x_plane, x + dx, y, p.image);
+            if (++slot_a == a.a_slots) slot_a = 0, ++turn_a;
+            if (!bring) continue;
+            for (u32 dy = 0; dy < k; ++dy) {
+              barrier_wait(empty_b + 8 * slot_b, (turn_b & 1) ^ 1);
+              barrier_expect(full_b + 8 * slot_b, b_bytes);
+              const int op = p.image / a.rows_per_op, tap = dy * k + dx;
+              if (a.paired) copy5_to_both(b_ring + slot_b * b_bytes + rank * (b_bytes / 2), &a.w, full_b + 8 * slot_b, channel, w_plane, p.block * TN + rank * (TN / 2), tap, op);
+              else copy5(b_ring + slot_b * b_bytes, &a.w, full_b + 8 * slot_b, channel, w_plane, p.block * TN, tap, op);
+              if (++slot_b == a.b_slots) slot_b = 0, ++turn_b;
+            }
+          }
+        }
+      }
+    }
+  } else if (threadIdx.x < THREADS) {
+    consume<TN, GROUPS, TEAMS, TURNED>(a, Rings{a_ring, b_ring, a_bytes, b_bytes, full_a, empty_a, full_b, empty_b, order}, staging, reduced, count, columns, slabs);
+  }
+  /* Neither of a pair leaves while the other may still write to it. */
+  if (a.paired) {
+    __syncwarp();
+    pair_wait();
   }
 }
 
-extern "C" __global__ void __launch_bounds__(544, 1) convolve_64(const __grid_constant__ ConvArgs a) { convolve<64, 2>(a); }
-extern "C" __global__ void __launch_bounds__(544, 1) convolve_128(const __grid_constant__ ConvArgs a) { convolve<128, 2>(a); }
-extern "C" __global__ void __launch_bounds__(288, 1) convolve_256(const __grid_constant__ ConvArgs a) { convolve<256, 1>(a); }
+#if KIND < 2
+extern "C" __global__ void __launch_bounds__(288, 1) turned_64(const __grid_constant__ ConvArgs a) { convolve<64, 1, 2, true>(a); }
+extern "C" __global__ void __launch_bounds__(288, 1) turned_128(const __grid_constant__ ConvArgs a) { convolve<128, 2, 1, true>(a); }
+#else
+extern "C" __global__ void __launch_bounds__(544, 1) convolve_64(const __grid_constant__ ConvArgs a) { convolve<64, 2, 2, false>(a); }
+extern "C" __global__ void __launch_bounds__(544, 1) convolve_128(const __grid_constant__ ConvArgs a) { convolve<128, 2, 2, false>(a); }
+extern "C" __global__ void __launch_bounds__(288, 1) convolve_256(const __grid_constant__ ConvArgs a) { convolve<256, 2, 1, false>(a); }
+#endif
 
 struct GatherArgs {
-  const float* parts; /* [B, groups, parts of a group, 2, outputs] */
-  float* sums;        /* [B, groups, 2, outputs] */
-  u32 outputs, parts_per_group;
+  const float* parts;  /* [B, parts, 2, padded] */
+  const float* affine; /* [operators, 2, padded] */
+  double* sums;        /* [B, 2, padded], where channels are normalised together; else none */
+  float* norm;         /* [B, 2, padded]: scales and shifts */
+  u32 padded, parts_per_image, channels, norm_channels, rows_per_op;
+  float share; /* 1 / numbers that a mean is of */
 };
 static_assert(sizeof(GatherArgs) == GATHER_BYTES, "as in Rust");
 
-/* A group's sums per block, in the order of parts: threads take every eighth, fourth, second or each of them. */
-extern "C" __global__ void __launch_bounds__(256) gather(const __grid_constant__ GatherArgs a) {
-  __shared__ float4 slices[256];
-  const u32 columns = a.outputs / 2, count = columns <= 32 ? 8 : columns <= 64 ? 4 : columns <= 128 ? 2 : 1, wide = 256 / count;
-  const u32 slice = threadIdx.x / wide;
-  const float4* from = (const float4*)a.parts + (u64)blockIdx.x * a.parts_per_group * columns;
-  for (u32 first = 0; first < columns; first += wide) {
-    const u32 column = first + threadIdx.x % wide;
-    float4 total = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-    if (column < columns) {
+/* Scale and shift of a channel by sums over what it is normalised with. */
+FN void normed(const GatherArgs& a, u32 image, u32 c, double sum, double square) {
+  const float* weight = a.affine + image / a.rows_per_op * 2 * a.padded;
+  float* to = a.norm + (u64)image * 2 * a.padded;
+  double mean = sum * a.share, variance = fmax(square * a.share - mean * mean, 0.0);
+  /* Channels that only fill up have weight 0. */
+  float s = weight[c] * (1.0f / sqrtf((float)variance + 1e-5f));
+  to[c] = s, to[a.padded + c] = weight[a.padded + c] - (float)mean * s;
+}
+
+/* Sums of an image over its parts, 16 channels per block; an order of additions that no other image changes. */
+extern "C" __global__ void __launch_bounds__(1024) gather(const __grid_constant__ GatherArgs a) {
+  __shared__ float slices[32][33];
+  __shared__ double totals[32];
+  const u32 blocks = a.padded / 16, image = blockIdx.x / blocks, first = blockIdx.x % blocks * 16;
+  const u32 column = threadIdx.x % 32, slice = threadIdx.x / 32, channel = first + column % 16;
+  const float* from = a.parts + ((u64)image * a.parts_per_image * 2 + column / 16) * a.padded + channel;
+  float total = 0.0f;
 #pragma unroll 8
-      for (u32 part = slice; part < a.parts_per_group; part += count) {
-        float4 v = from[(u64)part * columns + column];
-        total.x += v.x, total.y += v.y, total.z += v.z, total.w += v.w;
-      }
-    }
-    slices[threadIdx.x] = total;
-    __syncthreads();
-    if (slice == 0 && column < columns) {
-      for (u32 i = 1; i < count; ++i) {
-        float4 v = slices[i * wide + threadIdx.x];
-        total.x += v.x, total.y += v.y, total.z += v.z, total.w += v.w;
-      }
-      ((float4*)a.sums)[(u64)blockIdx.x * columns + column] = total;
-    }
-    __syncthreads();
+  for (u32 part = slice; part < a.parts_per_image; part += 32) total += from[(u64)part * 2 * a.padded];
+  slices[slice][column] = total;
+  __syncthreads();
+  if (slice == 0) {
+    double sum = 0.0;
+#pragma unroll
+    for (int i = 0; i < 32; ++i) sum += (double)slices[i][column];
+    if (a.sums) a.sums[((u64)image * 2 + column / 16) * a.padded + channel] = sum;
+    totals[column] = sum;
+    __syncwarp();
+    if (column < 16 && !a.sums) normed(a, image, channel, totals[column], totals[16 + column]);
+  }
+}
+
+/* The same of channels that are normalised together: an image per block. */
+extern "C" __global__ void __launch_bounds__(256) join(const __grid_constant__ GatherArgs a) {
+  const double* sums = a.sums + (u64)blockIdx.x * 2 * a.padded;
+  for (u32 c = threadIdx.x; c < a.padded; c += 256) {
+    double sum = 0.0, square = 0.0;
+    const u32 first = min(c, a.channels - 1) / a.norm_channels * a.norm_channels;
+    for (u32 i = first; i < first + a.norm_channels; ++i) sum += sums[i], square += sums[a.padded + i];
+    normed(a, blockIdx.x, c, sum, square);
   }
 }

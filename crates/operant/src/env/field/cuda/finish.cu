@@ -9,12 +9,11 @@ struct FinishArgs {
   const u8* y;           /* [B, H, W, padded] */
   const u8* past;        /* like y, or an activation; or none */
   u8* out;               /* [B, H + 2 border, W + 2 border, PLANES, padded] */
-  const float* sums;     /* [B, groups, 2, padded], or none: weight and bias are applied as they are */
-  const float* affine;   /* [operators, 2, padded] */
+  const float* norm;     /* [B, 2, padded]: scales and shifts */
   const u32* keys;       /* [B, 4] */
   const u32* clock;      /* time, of this step */
   const u32* dropped;    /* [operators]: of 65,536 */
-  u32 side, channels, padded, border, past_is_activation, groups, norm_channels, layer, act, rows_per_op, octets, log_side;
+  u32 side, channels, padded, border, past_is_activation, log_channels, layer, act, rows_per_op, octets, log_side, unused;
 };
 static_assert(sizeof(FinishArgs) == FINISH_BYTES, "as in Rust");
 
@@ -108,35 +107,9 @@ FN void activate8(float* v, u32 act) {
 }
 
 /* Scales and shifts of all channels of an image. */
-FN void coefficients(const FinishArgs& f, u32 image, float* scale, float* shift, double* totals) {
-  const u32 op = image / f.rows_per_op;
-  const float *weight = f.affine + op * 2 * f.padded, *bias = weight + f.padded;
-  if (!f.sums) {
-    for (u32 c = threadIdx.x; c < f.padded; c += blockDim.x) scale[c] = weight[c], shift[c] = bias[c];
-    __syncthreads();
-    return;
-  }
-  for (u32 i = threadIdx.x; i < 2 * f.padded; i += blockDim.x) {
-    const float* from = f.sums + (u64)image * f.groups * 2 * f.padded + i;
-    double total = 0.0;
-#pragma unroll 8
-    for (u32 g = 0; g < f.groups; ++g) total += (double)from[(u64)g * 2 * f.padded];
-    totals[i] = total;
-  }
-  __syncthreads();
-  const double share = 1.0 / ((double)f.side * f.side * f.norm_channels);
-  for (u32 c = threadIdx.x; c < f.padded; c += blockDim.x) {
-    float s = 0.0f, t = 0.0f;
-    if (c < f.channels) {
-      double sum = 0.0, square = 0.0;
-      u32 first = c / f.norm_channels * f.norm_channels;
-      for (u32 i = first; i < first + f.norm_channels; ++i) sum += totals[i], square += totals[f.padded + i];
-      double mean = sum * share, variance = fmax(square * share - mean * mean, 0.0);
-      s = weight[c] * (1.0f / sqrtf((float)variance + 1e-5f));
-      t = bias[c] - (float)mean * s;
-    }
-    scale[c] = s, shift[c] = t;
-  }
+FN void coefficients(const FinishArgs& f, u32 image, float* scale, float* shift) {
+  const float* from = f.norm + (u64)image * 2 * f.padded;
+  for (u32 c = threadIdx.x; c < f.padded; c += blockDim.x) scale[c] = from[c], shift[c] = from[f.padded + c];
   __syncthreads();
 }
 
@@ -203,7 +176,6 @@ FN const u8* past_of(const FinishArgs& f, u64 image) {
 
 extern "C" __global__ void __launch_bounds__(256) finish(const __grid_constant__ FinishArgs f) {
   __shared__ __align__(16) float scale[MOST_CHANNELS], shift[MOST_CHANNELS];
-  __shared__ double totals[2 * MOST_CHANNELS];
   __shared__ u16 kept[MOST_CHANNELS * 8 + 2];
   const u32 per_image = f.side * f.side / PIXELS, image = blockIdx.x / per_image, first = blockIdx.x % per_image * PIXELS;
   const u32 dropped = f.dropped[image / f.rows_per_op];
@@ -213,7 +185,7 @@ extern "C" __global__ void __launch_bounds__(256) finish(const __grid_constant__
   const u8 *result = result_of(f, image) + octet * 8 * BYTES, *past = past_of(f, image);
   Raw next = raw8(result + (first + min(threadIdx.x / f.octets, PIXELS - 1)) * f.padded * BYTES);
   if (dropped) draw_kept(f, image, first, dropped, kept);
-  coefficients(f, image, scale, shift, totals);
+  coefficients(f, image, scale, shift);
   const float grow = 65536.0f / (65536 - dropped);
   if (threadIdx.x >= at_once * f.octets) return;
   const Eight e = eight(scale, shift, octet);
@@ -261,11 +233,23 @@ FN void disturb8(float* v, const float* z, u32 law, float2 noise) {
 #undef EACH
 }
 
+/* A number of O(x) and of the field before becomes the field's. */
+FN void moved(const LastArgs& a, u32 time, u64 to, float before, float sum, float2 update) {
+  if (a.output) {
+    a.output[to] = sum;
+    return;
+  }
+  float after = update.x == 0.0f ? update.y * sum : fmaf(update.x, before, update.y * sum);
+  /* A number that is not finite stays so. */
+  if (a.clamp > 0.0f && after == after) after = fminf(fmaxf(after, -a.clamp), a.clamp);
+  a.state[to] = after;
+  if (a.trace) a.trace[time % a.trace_slots * a.state_len + to] = after;
+}
+
 /* The last layer, noise, the 1x1 convolution to the field's channels, and the step. A pixel is shared by `lanes` threads. */
 extern "C" __global__ void __launch_bounds__(256, 2) finish_last(const __grid_constant__ LastArgs a) {
   extern __shared__ u8 shared[];
   __shared__ __align__(16) float scale[MOST_CHANNELS], shift[MOST_CHANNELS];
-  __shared__ double totals[2 * MOST_CHANNELS];
   __shared__ u16 kept[MOST_CHANNELS * 8 + 2];
   float* drawn = (float*)shared;
   const FinishArgs& f = a.f;
@@ -276,7 +260,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) finish_last(const __grid_co
   const bool by_channel = a.law == 2 && !a.correlated, white = a.law != 2 && !a.correlated;
   if (dropped) draw_kept(f, image, first, dropped, kept);
   if (by_channel) draw_normals(key, time, a.noise_layer, 0, (f.channels + 63) / 64 * 16, drawn);
-  coefficients(f, image, scale, shift, totals);
+  coefficients(f, image, scale, shift);
   const float grow = 65536.0f / (65536 - dropped);
   const u32 lane = threadIdx.x % a.lanes, groups = 256 / a.lanes;
   const u8 *result = result_of(f, image), *past = past_of(f, image);
@@ -330,15 +314,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) finish_last(const __grid_co
         if (own) {
           float sum = lane == 0 ? sums[0] : lane == 1 ? sums[1] : lane == 2 ? sums[2] : sums[3];
           sum += a.bias[op * a.field_channels + o + lane];
-          if (a.output) {
-            a.output[to] = sum;
-          } else {
-            float after = update.x == 0.0f ? update.y * sum : fmaf(update.x, before, update.y * sum);
-            /* A number that is not finite stays so. */
-            if (a.clamp > 0.0f && after == after) after = fminf(fmaxf(after, -a.clamp), a.clamp);
-            a.state[to] = after;
-            if (a.trace) a.trace[time % a.trace_slots * a.state_len + to] = after;
-          }
+          moved(a, time, to, before, sum, update);
         }
 #pragma unroll
         for (int k = 0; k < 4; ++k) sums[k] = 0.0f;

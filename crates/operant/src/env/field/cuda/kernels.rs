@@ -1,9 +1,9 @@
 //! The kernels of operators: their text, their arguments and how many threads they take.
 
-use crate::Result;
 use crate::device::cuda::{DevicePtr, Gpu, Kernel, Params, TensorMap, TensorNumbers};
 use crate::lanes::Math;
 use crate::nn::Precision;
+use crate::{Error, Result};
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -13,6 +13,7 @@ use std::sync::Arc;
 pub(super) struct ConvArgs {
     pub x: TensorMap,
     pub w: TensorMap,
+    pub to: TensorMap,
     pub y: DevicePtr,
     pub bias: DevicePtr,
     pub parts: DevicePtr,
@@ -29,6 +30,7 @@ pub(super) struct ConvArgs {
     pub b_slots: u32,
     pub resident: u32,
     pub counted: u32,
+    pub paired: u32,
 }
 impl Params for ConvArgs {}
 
@@ -37,9 +39,15 @@ impl Params for ConvArgs {}
 #[repr(C)]
 pub(super) struct GatherArgs {
     pub parts: DevicePtr,
+    pub affine: DevicePtr,
     pub sums: DevicePtr,
-    pub outputs: u32,
-    pub parts_per_group: u32,
+    pub norm: DevicePtr,
+    pub padded: u32,
+    pub parts_per_image: u32,
+    pub channels: u32,
+    pub norm_channels: u32,
+    pub rows_per_op: u32,
+    pub share: f32,
 }
 impl Params for GatherArgs {}
 
@@ -50,8 +58,7 @@ pub(super) struct FinishArgs {
     pub y: DevicePtr,
     pub past: DevicePtr,
     pub out: DevicePtr,
-    pub sums: DevicePtr,
-    pub affine: DevicePtr,
+    pub norm: DevicePtr,
     pub keys: DevicePtr,
     pub clock: DevicePtr,
     pub dropped: DevicePtr,
@@ -60,15 +67,26 @@ pub(super) struct FinishArgs {
     pub padded: u32,
     pub border: u32,
     pub past_is_activation: u32,
-    pub groups: u32,
-    pub norm_channels: u32,
+    pub log_channels: u32,
     pub layer: u32,
     pub act: u32,
     pub rows_per_op: u32,
     pub octets: u32,
     pub log_side: u32,
+    pub unused: u32,
 }
 impl Params for FinishArgs {}
+
+impl FinishArgs {
+    /// Whether `wide.cu` is for it: 2,048 numbers, a warp's, lie in one row of an image.
+    fn is_wide(&self) -> bool {
+        matches!(self.channels, 64 | 128 | 256) && self.side * self.channels >= 2048
+    }
+
+    fn wide_blocks(&self, pixels: u32) -> u32 {
+        (u64::from(pixels) * u64::from(self.channels) / u64::from(64 * WIDE_THREADS)) as u32
+    }
+}
 
 /// `LastArgs` of `finish.cu`.
 #[derive(Clone, Copy, Debug)]
@@ -94,6 +112,13 @@ pub(super) struct LastArgs {
     pub unused: u32,
 }
 impl Params for LastArgs {}
+
+impl LastArgs {
+    /// Whether `wide.cu` is for it: noise is white, a number each.
+    fn is_wide(&self) -> bool {
+        self.f.is_wide() && self.field_channels <= 4 && self.law != 2 && self.correlated == DevicePtr::NONE
+    }
+}
 
 /// `UnfoldArgs` of `finish.cu`.
 #[derive(Clone, Copy, Debug)]
@@ -146,14 +171,16 @@ pub(super) struct CorrelateArgs {
 }
 impl Params for CorrelateArgs {}
 
-/// One launch.
+/// One launch. A list has a few dozen, made once.
 #[derive(Clone, Copy, Debug)]
+#[allow(clippy::large_enum_variant)]
 pub(super) enum Step {
     Unfold(UnfoldArgs),
     /// Place in [`TILES`].
     Convolve(usize, ConvArgs),
-    /// And groups of all rows.
+    /// And rows.
     Gather(GatherArgs, u32),
+    Join(GatherArgs, u32),
     /// And pixels of all rows.
     Finish(FinishArgs, u32),
     Last(LastArgs, u32),
@@ -170,6 +197,7 @@ impl Step {
             Self::Unfold(_) => "unfold".into(),
             Self::Convolve(_, a) => format!("convolve {}x{} to {}", a.kernel, a.kernel, a.outputs),
             Self::Gather(..) => "gather".into(),
+            Self::Join(..) => "join".into(),
             Self::Finish(a, _) => format!("finish {}", a.channels),
             Self::Last(a, _) => format!("finish {} and step", a.f.channels),
             Self::Normalise(..) => "normalise".into(),
@@ -184,13 +212,58 @@ pub(super) fn magic(n: u32) -> u32 {
     ((1u64 << 32) / u64::from(n) + 1) as u32
 }
 
-/// Output channels of a tile, teams that multiply, by kernel.
-pub(super) const TILES: [(usize, usize); 3] = [(64, 2), (128, 2), (256, 1)];
+/// A kernel that convolves.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tile {
+    name: &'static str,
+    /// Of a tile.
+    pub outputs: usize,
+    /// Warpgroups that multiply.
+    pub groups: usize,
+    /// Channels by pixels, for numbers of two bytes.
+    pub turned: bool,
+}
+
+/// From few outputs to many.
+pub(super) const TILES: [Tile; 5] = [
+    Tile { name: "turned_64", outputs: 64, groups: 2, turned: true },
+    Tile { name: "turned_128", outputs: 128, groups: 2, turned: true },
+    Tile { name: "convolve_64", outputs: 64, groups: 4, turned: false },
+    Tile { name: "convolve_128", outputs: 128, groups: 4, turned: false },
+    Tile { name: "convolve_256", outputs: 256, groups: 2, turned: false },
+];
+
+impl Tile {
+    /// Of any kernel.
+    pub(super) const LEAST_PART: usize = 64;
+
+    /// The place in [`TILES`] of the kernel for so many outputs.
+    pub(super) fn place(outputs: usize, numbers: TensorNumbers) -> usize {
+        let turned = numbers.bytes() == 2;
+        let fits = |tile: &Self| outputs <= tile.outputs && tile.turned == turned;
+        TILES.iter().position(fits).unwrap_or(if turned { 1 } else { TILES.len() - 1 })
+    }
+
+    /// Rows of 16 pixels.
+    pub(super) fn rows(self) -> usize {
+        if self.turned { 16 } else { 8 }
+    }
+
+    /// Pixels whose sums leave together.
+    pub(super) fn part(self) -> usize {
+        if self.turned { 256 } else { Self::LEAST_PART }
+    }
+}
+
 /// Shared memory of a block on Hopper GPUs, in bytes.
 pub(super) const SHARED: usize = 227 << 10;
 /// Threads of kernels between convolutions, and their pixels.
 const THREADS: u32 = 256;
 const PIXELS: u32 = 128;
+/// Threads of those of `wide.cu`, each with 64 numbers.
+const WIDE_THREADS: u32 = 128;
+/// Channels that a block gathers.
+const GATHERED: u32 = 16;
 /// Pixels of a block that unfolds.
 const UNFOLDED: u32 = 64;
 
@@ -253,20 +326,24 @@ pub fn source(precision: Precision) -> String {
     }
     text += include_str!("numbers.cu");
     text += "template <int N> __device__ void multiply(float (&d)[N / 2], u64 left, u64 right, int keep);\n";
-    for (n, _) in TILES {
+    for n in [64, 128, 256] {
         text += &multiply(precision, n);
     }
-    text + include_str!("convolve.cu") + include_str!("finish.cu")
+    text + include_str!("convolve.cu") + include_str!("finish.cu") + include_str!("wide.cu")
 }
 
 /// Loaded kernels.
 #[derive(Debug)]
 pub(super) struct Kernels {
     unfold: Kernel<UnfoldArgs>,
-    convolve: [Kernel<ConvArgs>; TILES.len()],
+    /// By place in [`TILES`].
+    convolve: Vec<Option<Kernel<ConvArgs>>>,
     gather: Kernel<GatherArgs>,
+    join: Kernel<GatherArgs>,
     finish: Kernel<FinishArgs>,
     last: Kernel<LastArgs>,
+    /// For numbers of two bytes.
+    wide: Option<(Kernel<FinishArgs>, Kernel<LastArgs>)>,
     normalise: Kernel<NormaliseArgs>,
     draw_modes: Kernel<CorrelateArgs>,
     correlate: Kernel<CorrelateArgs>,
@@ -279,14 +356,20 @@ impl Kernels {
     pub(super) fn load(gpu: &Arc<Gpu>, precision: Precision, channels: usize) -> Result<Self> {
         let name = format!("field operators in {}", precision.name());
         let module = gpu.load_for("sm_90a", &name, &source(precision), Math::Fast)?;
-        let convolve = |n: usize| module.kernel(&format!("convolve_{n}"))?.with_shared(SHARED);
+        let convolve = |tile: &Tile| match tile.turned == (numbers(precision).bytes() == 2) {
+            true => module.kernel(tile.name)?.with_shared(SHARED).map(Some),
+            false => Ok(None),
+        };
         let drawn = 64 * channels.next_multiple_of(64) * size_of::<f32>();
+        let wide = || Ok::<_, Error>((module.kernel("finish_wide")?, module.kernel("last_wide")?));
         Ok(Self {
             unfold: module.kernel("unfold")?,
-            convolve: [convolve(64)?, convolve(128)?, convolve(256)?],
+            convolve: TILES.iter().map(convolve).collect::<Result<_>>()?,
             gather: module.kernel("gather")?,
+            join: module.kernel("join")?,
             finish: module.kernel("finish")?,
             last: module.kernel("finish_last")?.with_shared(drawn)?,
+            wide: (numbers(precision).bytes() == 2).then(wide).transpose()?,
             normalise: module.kernel("normalise")?,
             draw_modes: module.kernel("draw_modes")?,
             correlate: module.kernel("correlate")?,
@@ -298,14 +381,25 @@ impl Kernels {
         let many = |threads: u64| threads.div_ceil(u64::from(THREADS)).clamp(1, 1 << 20) as u32;
         match step {
             Step::Unfold(a) => self.unfold.launch(a.images * a.side * a.side / UNFOLDED, THREADS, a),
-            Step::Convolve(kernel, a) => {
-                let tiles = a.images * a.tiles * a.blocks_n;
-                let threads = 256 * TILES[*kernel].1 as u32 + 32;
-                self.convolve[*kernel].launch(tiles.min(self.blocks), threads, a)
+            Step::Convolve(place, a) => {
+                let blocks = (a.images * a.tiles * a.blocks_n).min(self.blocks);
+                let threads = 128 * TILES[*place].groups as u32 + 32;
+                match &self.convolve[*place] {
+                    Some(kernel) if a.paired == 1 => kernel.launch_pairs(blocks & !1, threads, a),
+                    Some(kernel) => kernel.launch(blocks, threads, a),
+                    None => Err(Error::Invalid(format!("{} is not for these numbers", TILES[*place].name))),
+                }
             }
-            Step::Gather(a, groups) => self.gather.launch(*groups, THREADS, a),
-            Step::Finish(a, pixels) => self.finish.launch(pixels / PIXELS, THREADS, a),
-            Step::Last(a, pixels) => self.last.launch(pixels / PIXELS, THREADS, a),
+            Step::Gather(a, rows) => self.gather.launch(rows * (a.padded / GATHERED), 1024, a),
+            Step::Join(a, rows) => self.join.launch(*rows, THREADS, a),
+            Step::Finish(a, pixels) => match self.wide.as_ref().filter(|_| a.is_wide()) {
+                Some((finish, _)) => finish.launch(a.wide_blocks(*pixels), WIDE_THREADS, a),
+                None => self.finish.launch(pixels / PIXELS, THREADS, a),
+            },
+            Step::Last(a, pixels) => match self.wide.as_ref().filter(|_| a.is_wide()) {
+                Some((_, last)) => last.launch(a.f.wide_blocks(*pixels), WIDE_THREADS, a),
+                None => self.last.launch(pixels / PIXELS, THREADS, a),
+            },
             Step::Normalise(a, channels) => self.normalise.launch(*channels, THREADS, a),
             Step::DrawModes(a) => {
                 let count = u64::from(a.images) * u64::from(a.rows * a.columns * a.channels).div_ceil(64) * 16;

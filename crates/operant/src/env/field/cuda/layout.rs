@@ -1,7 +1,7 @@
 //! An operator's tensors and weights in a GPU's memory, and the launches that go through its layers.
 
 use super::Member;
-use super::kernels::{ConvArgs, FinishArgs, GatherArgs, SHARED, Step, TILES, numbers};
+use super::kernels::{ConvArgs, FinishArgs, GatherArgs, SHARED, Step, TILES, Tile, numbers};
 use crate::Result;
 use crate::data::shards::half_bits;
 use crate::device::cuda::{Buffer, DevicePtr, Element, Gpu, TensorMap, TensorNumbers};
@@ -9,10 +9,8 @@ use crate::env::field::{Norm, Operator};
 use crate::nn::{Act, Params, Precision};
 use std::sync::Arc;
 
-/// Pixels of a tile: 8 rows of 16.
-const TILE: [usize; 2] = [8, 16];
-/// Tiles whose sums are added up at once.
-const GROUP_TILES: usize = 16;
+/// Columns of a tile.
+const COLUMNS: usize = 16;
 /// Bytes of a row of operands.
 const ROW: usize = 128;
 /// Added to variances, as on the CPU.
@@ -104,9 +102,9 @@ impl<'a> Build<'a> {
         for i in 0..2 {
             build.results[i] = build.room(rows * pixels * padded(widest) * bytes / 4)?;
         }
-        let tiles = pixels / (TILE[0] * TILE[1]);
-        build.parts = build.room(rows * tiles * 2 * 2 * padded(widest))?;
-        build.sums = build.room(rows * tiles * 2 * padded(widest))?;
+        build.parts = build.room(rows * pixels / Tile::LEAST_PART * 2 * padded(widest))?;
+        // Of eight bytes.
+        build.sums = build.room(rows * 4 * padded(widest))?;
         Ok(build)
     }
 
@@ -200,27 +198,23 @@ impl<'a> Build<'a> {
         }
     }
 
-    /// Adds a convolution with parameters of this name, from x to results number 0, and of its sums if they are needed.
-    fn convolve_counted(
+    /// Adds a convolution with parameters of this name, from x to results number 0, and its norm if that depends on them.
+    fn convolve_normed(
         &mut self,
         name: &str,
         x: Tensor,
         outputs: usize,
         kernel: usize,
-        counted: bool,
+        norm: Option<GatherArgs>,
         list: &mut Vec<Step>,
     ) -> Result<()> {
-        list.push(self.convolve(name, x, outputs, kernel, 0, counted)?);
-        if counted {
-            let tiles = self.operator().grid.pow(2) / (TILE[0] * TILE[1]);
-            let per_group = tiles.min(GROUP_TILES);
-            let args = GatherArgs {
-                parts: self.parts,
-                sums: self.sums,
-                outputs: padded(outputs) as u32,
-                parts_per_group: 2 * per_group as u32,
-            };
-            list.push(Step::Gather(args, (self.rows() * tiles / per_group) as u32));
+        list.push(self.convolve(name, x, outputs, kernel, 0, norm.is_some())?);
+        if let Some(args) = norm {
+            let rows = self.rows() as u32;
+            list.push(Step::Gather(args, rows));
+            if args.sums != DevicePtr::NONE {
+                list.push(Step::Join(args, rows));
+            }
         }
         Ok(())
     }
@@ -269,22 +263,30 @@ impl<'a> Build<'a> {
         let chunk = ROW / numbers.bytes();
         let weights = self.weights(&all, x.channels)?;
         let bias = self.upload(&biases)?;
-        let place = TILES.iter().position(|(n, _)| outputs <= *n).unwrap_or(TILES.len() - 1);
-        let (n, teams) = TILES[place];
+        let place = Tile::place(outputs, numbers);
+        let n = TILES[place].outputs;
         let width = grid + 2 * x.border;
         let x_sizes = [x.padded, planes, width, width, rows];
-        let x_map = TensorMap::new(self.gpu, numbers, x.at, x_sizes, [chunk, 1, TILE[1], TILE[0] + kernel - 1, 1])?;
+        let tile = TILES[place];
+        let x_map = TensorMap::new(self.gpu, numbers, x.at, x_sizes, [chunk, 1, COLUMNS, tile.rows() + kernel - 1, 1])?;
+        // Turned results leave in halves of a tile.
+        let to_sizes = [wide, 1, grid, grid, rows];
+        let to_map = TensorMap::new(self.gpu, numbers, self.results[to], to_sizes, [chunk, 1, COLUMNS, 8, 1])?;
         let w_sizes = [x.padded, planes, outputs, kernel * kernel, self.members.len()];
-        let w_map = TensorMap::new(self.gpu, numbers, weights, w_sizes, [chunk, 1, n, 1, 1])?;
         let chunks = x.padded.div_ceil(chunk);
         let passes = if self.precision == Precision::F32 { 3 } else { 1 };
-        let slots = Slots::new(numbers, n, teams, kernel, passes * chunks * kernel * kernel);
-        let tiles = grid * grid / (TILE[0] * TILE[1]);
+        let slots = Slots::new(numbers, tile, kernel, passes * chunks * kernel * kernel);
+        let tiles = grid * grid / (COLUMNS * tile.rows());
+        // Weights that stay come once in any case.
+        let paired = !slots.resident && tiles.is_multiple_of(2);
+        let boxed = if paired { n / 2 } else { n };
+        let w_map = TensorMap::new(self.gpu, numbers, weights, w_sizes, [chunk, 1, boxed, 1, 1])?;
         Ok(Step::Convolve(
             place,
             ConvArgs {
                 x: x_map,
                 w: w_map,
+                to: to_map,
                 y: self.results[to],
                 bias,
                 parts: self.parts,
@@ -301,16 +303,16 @@ impl<'a> Build<'a> {
                 b_slots: slots.b as u32,
                 resident: u32::from(slots.resident),
                 counted: u32::from(counted),
+                paired: u32::from(paired),
             },
         ))
     }
 
-    /// What follows a convolution of this name, but for where it goes; and whether it needs sums.
-    fn finish(&mut self, name: &str, channels: usize) -> Result<(FinishArgs, bool)> {
+    /// What follows a convolution of this name, but for where it goes; and how its norm is made, if by every step.
+    fn finish(&mut self, name: &str, channels: usize) -> Result<(FinishArgs, Option<GatherArgs>)> {
         self.drawing += 1;
         let operator = self.operator();
         let wide = padded(channels);
-        let counted = matches!(operator.norm, Norm::Instance | Norm::Group | Norm::Layer);
         let mut affine = Vec::new();
         for params in &self.params {
             let get = |what: &str| params.get(&format!("{name}.norm.{what}"));
@@ -335,7 +337,30 @@ impl<'a> Build<'a> {
             Norm::Layer => channels,
             _ => 1,
         };
-        let tiles = operator.grid * operator.grid / (TILE[0] * TILE[1]);
+        let norm = match operator.norm {
+            Norm::None | Norm::Batch => {
+                let of_rows: Vec<f32> =
+                    affine.chunks_exact(2 * wide).flat_map(|of| of.repeat(self.realisations)).collect();
+                (self.upload(&of_rows)?, None)
+            }
+            _ => {
+                let norm = self.room(self.rows() * 2 * wide)?;
+                let args = GatherArgs {
+                    parts: self.parts,
+                    affine: self.upload(&affine)?,
+                    sums: if norm_channels > 1 { self.sums } else { DevicePtr::NONE },
+                    norm,
+                    padded: wide as u32,
+                    parts_per_image: (operator.grid.pow(2) / TILES[Tile::place(channels, self.numbers())].part())
+                        as u32,
+                    channels: channels as u32,
+                    norm_channels: norm_channels as u32,
+                    rows_per_op: self.realisations as u32,
+                    share: 1.0 / (operator.grid.pow(2) * norm_channels) as f32,
+                };
+                (norm, Some(args))
+            }
+        };
         let octets = (wide / 8) as u32;
         let act = match operator.activation {
             Act::Identity => 0,
@@ -349,8 +374,7 @@ impl<'a> Build<'a> {
             y: self.results[0],
             past: DevicePtr::NONE,
             out: DevicePtr::NONE,
-            sums: if counted { self.sums } else { DevicePtr::NONE },
-            affine: self.upload(&affine)?,
+            norm: norm.0,
             keys: self.keys,
             clock: self.clock,
             dropped: self.dropped,
@@ -359,15 +383,15 @@ impl<'a> Build<'a> {
             padded: wide as u32,
             border: (operator.kernel / 2) as u32,
             past_is_activation: 0,
-            groups: (tiles / tiles.min(GROUP_TILES)) as u32,
-            norm_channels: norm_channels as u32,
+            log_channels: channels.ilog2(),
             layer: self.drawing,
             act,
             rows_per_op: self.realisations as u32,
             octets,
             log_side: operator.grid.trailing_zeros(),
+            unused: 0,
         };
-        Ok((args, counted))
+        Ok((args, norm.1))
     }
 
     /// Launches of all layers but for the end of the last one, which is given back.
@@ -383,8 +407,8 @@ impl<'a> Build<'a> {
             padded: padded(channels),
             border,
         };
-        let (mut finish, counted) = self.finish("stem", operator.base_channels)?;
-        self.convolve_counted("stem", unfolded, operator.base_channels, 1, counted, list)?;
+        let (mut finish, norm) = self.finish("stem", operator.base_channels)?;
+        self.convolve_normed("stem", unfolded, operator.base_channels, 1, norm, list)?;
         let mut from = operator.base_channels;
         for i in 0..operator.layers {
             let (name, to) = (format!("layers.{i}"), operator.width(i));
@@ -393,20 +417,20 @@ impl<'a> Build<'a> {
             list.push(Step::Finish(finish, pixels));
             turn += 1;
             if !operator.is_residual() {
-                let (next, counted) = self.finish(&name, to)?;
-                self.convolve_counted(&name, x, to, kernel, counted, list)?;
+                let (next, norm) = self.finish(&name, to)?;
+                self.convolve_normed(&name, x, to, kernel, norm, list)?;
                 (finish, from) = (next, to);
                 continue;
             }
             let (first, second) = (format!("{name}.0"), format!("{name}.1"));
-            let (mut inner, counted) = self.finish(&first, to)?;
-            self.convolve_counted(&first, x, to, kernel, counted, list)?;
+            let (mut inner, norm) = self.finish(&first, to)?;
+            self.convolve_normed(&first, x, to, kernel, norm, list)?;
             let h = tensor(self, turn, to);
             inner.out = h.at;
             list.push(Step::Finish(inner, pixels));
             turn += 1;
-            let (next, counted) = self.finish(&second, to)?;
-            self.convolve_counted(&second, h, to, kernel, counted, list)?;
+            let (next, norm) = self.finish(&second, to)?;
+            self.convolve_normed(&second, h, to, kernel, norm, list)?;
             finish = next;
             if from == to {
                 (finish.past, finish.past_is_activation) = (x.at, 1);
@@ -447,11 +471,12 @@ impl Slots {
     /// As in `convolve.cu`.
     const MOST: [usize; 2] = [8, 16];
 
-    fn new(numbers: TensorNumbers, n: usize, teams: usize, kernel: usize, taps: usize) -> Self {
-        let groups = 2 * teams;
-        let fixed = 1024 + groups * 64 * (64 * numbers.bytes() + 16) + groups * 2048 + 8 * 50;
+    fn new(numbers: TensorNumbers, tile: Tile, kernel: usize, taps: usize) -> Self {
+        let (groups, n) = (tile.groups, tile.outputs);
+        let staged = if tile.turned { 128 * ROW } else { 64 * (64 * numbers.bytes() + 16) + 2048 };
+        let fixed = 1024 + groups * staged + 8 * 50;
         let room = SHARED - fixed;
-        let (a, b) = (TILE[1] * ROW * (TILE[0] + kernel - 1), n * ROW);
+        let (a, b) = (COLUMNS * ROW * (tile.rows() + kernel - 1), n * ROW);
         if taps <= Self::MOST[1] && taps * b + 2 * a <= room {
             return Self { a: ((room - taps * b) / a).min(Self::MOST[0]), b: taps, resident: true };
         }

@@ -76,7 +76,9 @@ pub(super) fn features(planes: &[Vec<f64>], n: usize) -> [f64; FAMILY.features.l
             (matrix[a * channels + b], matrix[b * channels + a]) = (r, r);
             correlations.push(r);
             of_gradients.push(correlation(&gradients[a], &gradients[b]));
-            let shifted: Vec<f64> = (0..n * n).map(|i| planes[b][i / n * n + (i % n + 1) % n]).collect();
+            // n is a power of two.
+            let last = n - 1;
+            let shifted: Vec<f64> = (0..n * n).map(|i| planes[b][(i & !last) + ((i + 1) & last)]).collect();
             of_shifted.push(correlation(&planes[a], &shifted));
             let square = planes[a].iter().zip(&planes[b]).map(|(a, b)| (a - b).powi(2)).sum::<f64>();
             distances.push((square / (n * n) as f64).sqrt());

@@ -116,26 +116,16 @@ impl Describer {
     /// Per-step metrics of a frame and the one before it.
     pub fn metrics(&mut self, field: &[f32], before: Option<&[f32]>) -> [f64; METRICS.len()] {
         let n = field.len() as f64;
-        let (mut sum, mut square, mut size) = (0.0, 0.0, 0.0);
-        for &x in field {
-            let x = f64::from(x);
-            sum += x;
-            square += x * x;
-            size += x.abs();
-        }
+        let [sum, square, size] = summed(field, field, |x, _| [x, x * x, x.abs()]);
         let mean = sum / n;
-        let variance = field.iter().map(|&x| (f64::from(x) - mean).powi(2)).sum::<f64>() / n;
+        let [variance, ..] = summed(field, field, |x, _| [(x - mean) * (x - mean), 0.0, 0.0]);
+        let variance = variance / n;
         self.load(field);
         let entropy = self.planes.iter().map(|plane| spatial::entropy(plane)).sum::<f64>() / self.channels as f64;
         let lag = before.map_or(1.0, |before| {
-            let of = |x: &[f32]| x.iter().map(|&x| f64::from(x)).sum::<f64>() / n;
-            let (a, b) = (mean, of(before));
-            let (mut ab, mut bb) = (0.0, 0.0);
-            for (&x, &y) in field.iter().zip(before) {
-                let (x, y) = (f64::from(x) - a, f64::from(y) - b);
-                ab += x * y;
-                bb += y * y;
-            }
+            let [sum, ..] = summed(before, before, |x, _| [x, 0.0, 0.0]);
+            let (a, b) = (mean, sum / n);
+            let [ab, bb, _] = summed(field, before, |x, y| [(x - a) * (y - b), (y - b) * (y - b), 0.0]);
             ratio(ab, (variance * n * bb).sqrt())
         });
         [square / n, entropy, lag, variance, size / n]
@@ -176,6 +166,21 @@ pub fn aggregate(rows: &[Vec<f64>]) -> [Vec<f64>; 3] {
         })
         .collect();
     [mean, std, range]
+}
+
+/// Sums of three terms of pairs of numbers: eight sums each, so that an addition does not wait for the one before.
+#[inline(always)]
+fn summed(a: &[f32], b: &[f32], term: impl Fn(f64, f64) -> [f64; 3]) -> [f64; 3] {
+    let mut sums = [[0.0; 8]; 3];
+    for (a, b) in a.chunks(8).zip(b.chunks(8)) {
+        for (i, (&x, &y)) in a.iter().zip(b).enumerate() {
+            let terms = term(f64::from(x), f64::from(y));
+            for (sums, term) in sums.iter_mut().zip(terms) {
+                sums[i] += term;
+            }
+        }
+    }
+    sums.map(|sums| sums.iter().sum())
 }
 
 /// a/b, or 0 where b is 0: of constant fields.

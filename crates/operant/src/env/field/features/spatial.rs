@@ -51,9 +51,25 @@ pub(super) const FAMILY: Family = Family {
 /// Bins of histograms.
 const BINS: usize = 32;
 
+/// The least and the most number; NaN is passed over.
+fn extremes(x: &[f64]) -> (f64, f64) {
+    // Eight at a time, so that one comparison does not wait for the one before.
+    let (mut low, mut high) = ([f64::INFINITY; 8], [f64::NEG_INFINITY; 8]);
+    let chunks = x.chunks_exact(8);
+    let rest = chunks.remainder();
+    for chunk in chunks {
+        for (i, &x) in chunk.iter().enumerate() {
+            low[i] = if x < low[i] { x } else { low[i] };
+            high[i] = if x > high[i] { x } else { high[i] };
+        }
+    }
+    let least = low.iter().chain(rest).fold(f64::INFINITY, |a, &b| a.min(b));
+    (least, high.iter().chain(rest).fold(f64::NEG_INFINITY, |a, &b| a.max(b)))
+}
+
 /// Entropy of a histogram from the least to the most number, in nats.
 pub(super) fn entropy(x: &[f64]) -> f64 {
-    let (low, high) = x.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), &x| (low.min(x), high.max(x)));
+    let (low, high) = extremes(x);
     if !(high - low).is_finite() {
         return f64::NAN;
     }
@@ -61,12 +77,15 @@ pub(super) fn entropy(x: &[f64]) -> f64 {
         return 0.0;
     }
     let (mut bins, step) = ([0u32; BINS], (high - low) / BINS as f64);
-    // Bins are from edge to edge; rounding of the quotient may name a neighbour.
-    let edge = |i: usize| low + i as f64 * step;
+    // Bins are from edge to edge; rounding of the product may name a neighbour. Nothing lies beyond the last edge.
+    let mut edges: [f64; BINS + 1] = std::array::from_fn(|i| low + i as f64 * step);
+    edges[BINS] = f64::INFINITY;
+    let scale = 1.0 / step;
     for &x in x {
-        let place = (((x - low) / step) as usize).min(BINS - 1);
-        let place = if x < edge(place) { place - 1 } else { place };
-        bins[if place + 1 < BINS && x >= edge(place + 1) { place + 1 } else { place }] += 1;
+        let place = (((x - low) * scale) as usize).min(BINS - 1);
+        let above = usize::from(x >= edges[place + 1]);
+        let below = usize::from(x < edges[place]);
+        bins[place + above - below] += 1;
     }
     let n = x.len() as f64;
     -bins.iter().filter(|&&count| count > 0).map(|&count| f64::from(count) / n).map(|p| p * p.ln()).sum::<f64>()
@@ -75,8 +94,10 @@ pub(super) fn entropy(x: &[f64]) -> f64 {
 /// Sobel's derivatives of a pixel, along x and y.
 #[inline]
 fn sobel(x: &[f64], n: usize, i: usize, j: usize) -> (f64, f64) {
-    let (up, down) = (((i + n - 1) % n) * n, ((i + 1) % n) * n);
-    let (row, left, right) = (i * n, (j + n - 1) % n, (j + 1) % n);
+    // n is a power of two.
+    let last = n - 1;
+    let (up, down) = (((i + last) & last) * n, ((i + 1) & last) * n);
+    let (row, left, right) = (i * n, (j + last) & last, (j + 1) & last);
     let gx =
         x[up + right] + 2.0 * x[row + right] + x[down + right] - (x[up + left] + 2.0 * x[row + left] + x[down + left]);
     let gy = x[down + left] + 2.0 * x[down + j] + x[down + right] - (x[up + left] + 2.0 * x[up + j] + x[up + right]);
@@ -86,13 +107,51 @@ fn sobel(x: &[f64], n: usize, i: usize, j: usize) -> (f64, f64) {
 /// Sizes of Sobel's gradients.
 pub(super) fn gradient_sizes(x: &[f64], n: usize) -> Vec<f64> {
     let size = |at: usize| {
-        let (gx, gy) = sobel(x, n, at / n, at % n);
-        gx.hypot(gy)
+        let (gx, gy) = sobel(x, n, at >> n.trailing_zeros(), at & (n - 1));
+        (gx * gx + gy * gy).sqrt()
     };
     (0..n * n).map(size).collect()
 }
 
-/// Of a plane `[n, n]`; `sorted` is as long.
+/// Numbers that single precision holds, in the order of `total_cmp`: by digits of 11 bits of their keys.
+fn sort_singles(x: &[f64], sorted: &mut [f64]) {
+    const DIGIT: u32 = 11;
+    // Bits of negative numbers are turned, so that keys are ordered as numbers are.
+    let key = |x: f64| {
+        let bits = (x as f32).to_bits();
+        bits ^ (((bits as i32 >> 31) as u32) | 0x8000_0000)
+    };
+    let mut keys: Vec<u32> = x.iter().map(|&x| key(x)).collect();
+    let mut other = vec![0; keys.len()];
+    for round in 0..3 {
+        let digit = |key: u32| (key >> (round * DIGIT) & ((1 << DIGIT) - 1)) as usize;
+        let mut places = [0u32; 1 << DIGIT];
+        keys.iter().for_each(|&key| places[digit(key)] += 1);
+        let mut begun = 0;
+        for place in &mut places {
+            begun += std::mem::replace(place, begun);
+        }
+        for &key in &keys {
+            let place = &mut places[digit(key)];
+            other[*place as usize] = key;
+            *place += 1;
+        }
+        std::mem::swap(&mut keys, &mut other);
+    }
+    let number = |key: u32| if key >> 31 == 1 { key ^ 0x8000_0000 } else { !key };
+    sorted.iter_mut().zip(&keys).for_each(|(to, &key)| *to = f64::from(f32::from_bits(number(key))));
+}
+
+/// The median, of numbers in any order.
+fn middle_of(x: &mut [f64]) -> f64 {
+    let at = (x.len() - 1) / 2;
+    let even = x.len().is_multiple_of(2);
+    let (_, &mut low, above) = x.select_nth_unstable_by(at, f64::total_cmp);
+    let high = if even { above.iter().copied().min_by(f64::total_cmp).unwrap_or(low) } else { low };
+    low + (high - low) * (0.5 * f64::from(u8::from(even)))
+}
+
+/// Of a plane `[n, n]` of numbers that single precision holds, n a power of two; `sorted` is as long.
 pub(super) fn features(x: &[f64], n: usize, sorted: &mut [f64]) -> [f64; FAMILY.features.len()] {
     let count = (n * n) as f64;
     let middle = mean(x);
@@ -111,6 +170,7 @@ pub(super) fn features(x: &[f64], n: usize, sorted: &mut [f64]) -> [f64; FAMILY.
     let (mut jxx, mut jyy, mut jxy, mut gx_sum, mut gy_sum, mut g_sum, mut g_max) =
         (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0f64);
     let (mut l_sum, mut l_abs, mut l_square, mut crossings, mut lag_x, mut lag_y) = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0);
+    let last = n - 1;
     for i in 0..n {
         for j in 0..n {
             let (gx, gy) = sobel(x, n, i, j);
@@ -123,8 +183,8 @@ pub(super) fn features(x: &[f64], n: usize, sorted: &mut [f64]) -> [f64; FAMILY.
             g_sum += g;
             g_max = g_max.max(g);
             let here = x[i * n + j];
-            let (right, down) = (x[i * n + (j + 1) % n], x[(i + 1) % n * n + j]);
-            let l = right + down + x[i * n + (j + n - 1) % n] + x[(i + n - 1) % n * n + j] - 4.0 * here;
+            let (right, down) = (x[i * n + ((j + 1) & last)], x[((i + 1) & last) * n + j]);
+            let l = right + down + x[i * n + ((j + last) & last)] + x[((i + last) & last) * n + j] - 4.0 * here;
             l_sum += l;
             l_abs += l.abs();
             l_square += l * l;
@@ -135,13 +195,11 @@ pub(super) fn features(x: &[f64], n: usize, sorted: &mut [f64]) -> [f64; FAMILY.
         }
     }
     let variance_of = |sum: f64, square: f64| (square / count - (sum / count).powi(2)).max(0.0);
-    sorted.copy_from_slice(x);
-    sorted.sort_unstable_by(f64::total_cmp);
+    sort_singles(x, sorted);
     let q = [0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99].map(|p| quantile(sorted, p));
     let (low, high, median) = (sorted[0], sorted[sorted.len() - 1], q[3]);
     sorted.iter_mut().for_each(|x| *x = (*x - median).abs());
-    sorted.sort_unstable_by(f64::total_cmp);
-    let mad = quantile(sorted, 0.5);
+    let mad = middle_of(sorted);
     let std = m2.sqrt();
     [
         middle,

@@ -64,7 +64,8 @@ pub(super) fn features(x: &[f64], fft: &mut Fft) -> [f64; FAMILY.features.len()]
     let mut p_log_p = 0.0;
     for (at, value) in spectrum.iter().enumerate().skip(1) {
         let p = (value[0] * value[0] + value[1] * value[1]) * scale;
-        let (ky, kx) = (frequency(at / n, n), frequency(at % n, n));
+        // n is a power of two.
+        let (ky, kx) = (frequency(at >> n.trailing_zeros(), n), frequency(at & (n - 1), n));
         let k2 = kx * kx + ky * ky;
         let k = k2.sqrt();
         let band = &mut bands[((k / k_max * BANDS as f64) as usize).min(BANDS - 1)];
