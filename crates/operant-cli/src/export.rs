@@ -57,7 +57,7 @@ fn csv(history: &History) -> String {
 }
 
 /// RFC 4180: a field with a comma or a quote stands in quotes.
-fn quoted(field: &str) -> String {
+pub(crate) fn quoted(field: &str) -> String {
     if field.contains([',', '"', '\n']) { format!("\"{}\"", field.replace('"', "\"\"")) } else { field.to_owned() }
 }
 

@@ -46,7 +46,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 fn action(space: &ActionSpace) -> String {
     match space {
         ActionSpace::Discrete(n) => format!("{n} choices"),
-        ActionSpace::MultiDiscrete(n) => format!("choices {n:?}"),
+        ActionSpace::MultiDiscrete(n) => format!("choices {:?}", &n[..]),
         ActionSpace::Box(channels) => format!("{} real", channels.len()),
     }
 }
@@ -161,7 +161,7 @@ fn as_json(entry: &Entry) -> Value {
         .collect();
     let action = match &spec.action {
         ActionSpace::Discrete(n) => json!({ "kind": "discrete", "n": n }),
-        ActionSpace::MultiDiscrete(n) => json!({ "kind": "multi_discrete", "n": n }),
+        ActionSpace::MultiDiscrete(n) => json!({ "kind": "multi_discrete", "n": n[..] }),
         ActionSpace::Box(list) => json!({ "kind": "box", "channels": channels(list) }),
     };
     json!({

@@ -12,6 +12,7 @@ mod field;
 mod field_picture;
 mod format;
 mod grow;
+mod growth_log;
 mod history;
 mod html;
 mod interrupt;
@@ -21,6 +22,7 @@ mod matches;
 mod monitor;
 mod output;
 mod picture;
+mod query;
 mod report;
 mod run_folder;
 mod runs;
@@ -71,6 +73,8 @@ enum Verb {
     Serve(serve::Args),
     /// Write a run's metrics as a table.
     Export(export::Args),
+    /// Ask a run's tables in SQL.
+    Query(query::Args),
     /// Measure speed.
     Bench(bench::Args),
     /// Play a game against a trained network.
@@ -105,6 +109,7 @@ fn main() -> ExitCode {
         Verb::Report(args) => report::run(&args).map(done),
         Verb::Serve(args) => serve::run(&args).map(done),
         Verb::Export(args) => export::run(&args).map(done),
+        Verb::Query(args) => query::run(&args).map(done),
         Verb::Bench(args) => bench::run(&args).map(done),
         Verb::Play(args) => backgammon::play(&args).map(done),
         Verb::Analyse(args) => backgammon::analyse(&args).map(done),

@@ -74,10 +74,47 @@ fn a_controller_trains_tells_its_events_and_can_be_played() {
     // 640 steps are 32 episodes of 20 epochs.
     assert_eq!(kinds.iter().filter(|kind| *kind == "outcome").count(), 32);
     assert!(kinds.iter().any(|kind| kind == "lifecycle"), "{kinds:?}");
+    let metrics = std::fs::read_to_string(run.join("metrics.jsonl")).unwrap();
+    let last: Value = serde_json::from_str(metrics.lines().last().unwrap()).unwrap();
+    for name in ["entropy/op", "entropy/slot", "reward/gain", "op/wait", "slot/0/alpha", "outcome/accuracy"] {
+        assert!(last[name].is_f64(), "{name}: {last}");
+    }
+    assert!(last["entropy/op"].as_f64().unwrap() <= 6f64.ln());
+    tables_can_be_asked(path, &events);
     let played = json(&["grow", "policy", path, "--episodes", "2", "--json"]);
     assert_eq!(played["episodes"].as_array().unwrap().len(), 2);
     let other = operant(&["grow", "policy", path, "--set", "env.host=deep"]);
     assert!(String::from_utf8_lossy(&other.stderr).contains("leave env.host as it was"));
+}
+
+/// SQL over the run's tables gives what its files hold.
+fn tables_can_be_asked(path: &str, events: &str) {
+    let ask = |sql: &str| json(&["query", path, sql, "--json"]);
+    let one = |sql: &str| ask(sql)[0]["x"].clone();
+    assert_eq!(one("select count(*) as x from events"), events.lines().count());
+    assert_eq!(one("select max(step) as x from metrics"), 640);
+    assert_eq!(one("select value as x from settings where key = 'env.host'"), "minimal");
+    assert_eq!(one("select count(*) as x from outcomes"), 32);
+    assert_eq!(
+        one("select (select count(*) from changes) - (select count(*) from events where kind = 'lifecycle') as x"),
+        0
+    );
+    assert_eq!(one("select max(length) as x from episodes"), 20);
+    let mean = one("select avg(\"outcome/accuracy\") as x from metrics").as_f64().unwrap();
+    let told = one("select avg(accuracy) as x from outcomes").as_f64().unwrap();
+    assert!((mean - told).abs() < 0.1, "{mean} and {told}");
+    let text = |words: &[&str]| String::from_utf8(operant(words).stdout).unwrap();
+    let sql = "select 'a, b' as word, 1.5 as number, null as empty";
+    assert_eq!(text(&["query", path, sql, "--csv"]), "word,number,empty\n\"a, b\",1.5,\n");
+    assert_eq!(text(&["query", path, sql]), "word  number  empty\na, b     1.5\n");
+    assert!(text(&["query", path]).contains("events: step, time, kind, text\n"));
+    let message = |sql: &str| String::from_utf8(operant(&["query", path, sql]).stderr).unwrap();
+    assert!(message("select * from metric").contains("did you mean \"metrics\"?"));
+    let slip = message("select \"loss/polcy\" from metrics");
+    assert!(slip.contains("did you mean \"loss/policy\"?"), "{slip}");
+    assert!(message("select gain from metrics").contains("\"reward/gain\""));
+    assert!(message("delete from metrics").contains("selects nothing"));
+    assert!(message("select 1; select 2").contains("ultiple statements"));
 }
 
 #[test]

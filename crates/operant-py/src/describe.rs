@@ -44,7 +44,7 @@ pub(crate) fn describe<'py>(py: Python<'py>, spec: &Spec, params: &[Param]) -> P
         }
         ActionSpace::MultiDiscrete(n) => {
             action.set_item("kind", "multi_discrete")?;
-            action.set_item("n", n)?;
+            action.set_item("n", n.to_vec())?;
         }
         ActionSpace::Box(list) => {
             action.set_item("kind", "box")?;

@@ -93,7 +93,7 @@ impl Foreign {
         let choices: Option<Vec<usize>> = host.getattr("choices")?.extract()?;
         let action = match choices {
             Some(choices) if choices.len() == 1 => ActionSpace::Discrete(choices[0]),
-            Some(choices) => ActionSpace::MultiDiscrete(choices),
+            Some(choices) => ActionSpace::MultiDiscrete(choices.into()),
             None => {
                 let bounds: Vec<(f32, f32)> = host.getattr("bounds")?.extract()?;
                 let channel = |(i, (low, high))| Channel::new(format!("action {i}"), low, high);

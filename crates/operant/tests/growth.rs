@@ -5,7 +5,9 @@ use operant::env::growth::{
     Alpha, CLASSES, Choice, Curve, Epoch, Gates, Governor, Happened, Heuristic, Key, Kind, Ledger, Measured, Mode, Op,
     Panic, Slot, Stage, Task, allowed, attribution, counted, potential,
 };
-use operant::env::{ActionSpace, Actions, AutoReset, Growth, HostEnv, Options, Params, RowBuf, Seeds, VecEnv, find};
+use operant::env::{
+    ActionSpace, Actions, AutoReset, Growth, HostEnv, Options, Params, RowBuf, Seeds, Told, VecEnv, find,
+};
 use operant::lanes::rng::HostRng;
 use operant::nn::grow::Blueprint;
 use proptest::prelude::*;
@@ -51,7 +53,7 @@ fn legal_actions(legal: &[u8], heads: &[usize], rng: &mut HostRng) -> Vec<i32> {
 
 fn heads(envs: &dyn VecEnv) -> Vec<usize> {
     let ActionSpace::MultiDiscrete(heads) = &envs.spec().action else { panic!("several choices") };
-    heads.clone()
+    heads.to_vec()
 }
 
 /// Plays random legal choices and gives every row.
@@ -414,6 +416,69 @@ fn the_synthetic_task_repeats_and_files_are_asked_for() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
+/// Both motifs are needed, samples repeat by key, and fresh ones come from the same source.
+#[test]
+fn motifs_are_told_by_pairs() {
+    let key = Key { task: 2, side: 8, train: 3000, validation: 20, modes: 6, seed: 1 };
+    let task = Task::get(key).unwrap();
+    assert_eq!(task.image, [8, 8, 3]);
+    let mut counts = [0; CLASSES];
+    task.train.targets.iter().for_each(|&class| counts[class as usize] += 1);
+    // 36 pairs among 10 classes: 3 or 4 each.
+    assert!(counts.iter().all(|count| (180..430).contains(count)), "{counts:?}");
+    assert!(Task::check(Key { side: 5, ..key }).unwrap_err().to_string().contains("at least 6"));
+    // A few samples that stay are learned by heart; new ones cannot be.
+    let gap = |fresh: f64| {
+        let settings = [("task", 2.0), ("modes", 4.0), ("side", 8.0), ("train_samples", 64.0), ("val_samples", 200.0)];
+        let mut env = small(&[&settings[..], &[("epochs", 40.0), ("fresh", fresh)]].concat());
+        while !env.choose(&Choice::default()).1 {}
+        let episode = env.episode().unwrap();
+        episode.loss() - episode.state.train_loss
+    };
+    let (few, fresh) = (gap(0.0), gap(1.0));
+    assert!(few > 0.3 && fresh < 0.5 * few, "{few} and {fresh}");
+}
+
+/// An action in the order of its heads.
+fn choice(action: &[i32]) -> Choice {
+    let [op, slot, blueprint, style, tempo, target, speed, curve] = std::array::from_fn(|head| action[head] as usize);
+    Choice { op, slot, blueprint, style, tempo, target, speed, curve }
+}
+
+/// What a head that does not matter chooses changes nothing: the promise that learners rely on.
+#[test]
+fn heads_that_do_not_matter_change_nothing() {
+    let mut rng = HostRng::new(5, 0, 0, 0);
+    let spec = small(&[]).spec();
+    let ActionSpace::MultiDiscrete(heads) = &spec.action else { panic!("several choices") };
+    assert_eq!(heads.names().len(), heads.len());
+    let [mut one, mut two] = [(); 2].map(|()| small(&[("epochs", 60.0)]));
+    let mut done = [0; 6];
+    for _ in 0..60 {
+        let mut legal = vec![0; spec.action.choices()];
+        one.legal(&mut legal);
+        let ops: Vec<usize> = (0..6).filter(|&op| legal[op] == 1).collect();
+        // On along a seed's life, and now and then out of it.
+        let due = |op: usize| ops.contains(&op) && [true, true, done[2] < 2, done[3] < done[5], done[4] < 1, true][op];
+        let op = [2, 5, 4, 3, 1].into_iter().find(|&op| due(op)).unwrap_or(0);
+        let mut action: Vec<i32> = heads.iter().map(|&size| rng.below(size as u32) as i32).collect();
+        (action[0], action[5]) = (op as i32, 2);
+        let allowed = one.episode().unwrap().allowed(Op::ALL[op].0);
+        action[1] = allowed.iter().position(|allowed| *allowed).unwrap() as i32;
+        let mut other = action.clone();
+        for (head, choice) in other.iter_mut().enumerate() {
+            if !heads.matters(op, head) {
+                *choice = rng.below(heads[head] as u32) as i32;
+            }
+        }
+        one.choose(&choice(&action));
+        two.choose(&choice(&other));
+        assert_eq!(one.episode().unwrap().state, two.episode().unwrap().state, "{action:?} and {other:?}");
+        done[op] += 1;
+    }
+    assert!(done[1] > 0 && done[3] > 0 && done[5] > 0, "{done:?}");
+}
+
 /// The heuristic keeps something, and events reach whoever asks the vector env.
 #[test]
 fn the_heuristic_grows_a_host() {
@@ -436,17 +501,23 @@ fn the_heuristic_grows_a_host() {
     assert!(stages.contains(&"holding") && stages.contains(&"blending"), "{stages:?}");
     let mut envs = vector(2, &[("epochs", 6.0)], Options { autoreset: AutoReset::SameStep, ..Options::new(2) });
     let mut row = begin(envs.as_mut(), 1);
-    let mut told = Vec::new();
+    let mut told = Told::default();
     for step in 0..6 {
         let op = i32::from(step == 0);
         let actions: Vec<i32> = (0..2).flat_map(|_| [op, 0, 1, 0, 0, 2, 0, 0]).collect();
         envs.step(Actions::I32(&actions), row.row());
     }
     envs.take_told(&mut told);
-    let texts: Vec<String> = told.iter().map(|(kind, text)| format!("{kind}: {text}")).collect();
+    let texts: Vec<String> = told.events.iter().map(|(kind, text)| format!("{kind}: {text}")).collect();
     assert_eq!(texts[0], "lifecycle: env 0: epoch 1, slot 0: dormant to germinated conv_light");
     assert_eq!(texts.iter().filter(|text| text.starts_with("outcome: env")).count(), 2, "{texts:?}");
+    let numbers: Vec<(&str, f64)> = told.names().collect::<Vec<_>>().into_iter().zip(told.take_means()).collect();
+    let number = |name: &str| numbers.iter().find(|number| number.0 == name).unwrap().1;
+    // Six steps, of which the first germinated in both envs; two episodes ended.
+    assert!((number("op/germinate") - 1.0 / 6.0).abs() < 1e-9 && (number("op/wait") - 5.0 / 6.0).abs() < 1e-9);
+    assert!((0.0..=100.0).contains(&number("outcome/accuracy")) && number("outcome/parameters") > 0.0);
+    assert!(number("slot/0/contribution").is_nan(), "a seed that was never heard");
     told.clear();
     envs.take_told(&mut told);
-    assert!(told.is_empty(), "each event is told once");
+    assert!(told.events.is_empty() && told.take_means().all(f64::is_nan), "each is told once");
 }

@@ -5,12 +5,13 @@ use super::view::View;
 use super::widgets::DIM;
 use crate::format::duration;
 use crate::output::grouped;
-use operant::telemetry::{EventKind, unix_time};
+use operant::telemetry::{Event, EventKind, unix_time};
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Paragraph};
+use std::collections::BTreeSet;
 
 fn style(kind: EventKind) -> Style {
     match kind {
@@ -21,16 +22,34 @@ fn style(kind: EventKind) -> Style {
     }
 }
 
+/// A kind's name, without what follows a slash.
+fn group(event: &Event) -> String {
+    let name = event.kind.to_string();
+    name.split('/').next().unwrap_or_default().to_owned()
+}
+
+/// The kind after this one among those that there are, in the order of their names; none after the last.
+pub(super) fn next_kind(data: &Data, now: Option<&str>) -> Option<String> {
+    let kinds: BTreeSet<String> = data.events.iter().map(group).collect();
+    kinds.into_iter().find(|kind| now.is_none_or(|now| kind.as_str() > now))
+}
+
 pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, data: &Data, view: &View) {
     let alerts = data.events.iter().filter(|event| matches!(event.kind, EventKind::Alert(_))).count();
-    let block = Block::bordered().title(format!(" events: {}, of these alerts: {alerts} ", data.events.len()));
-    if data.events.is_empty() {
+    let shown = |event: &&Event| view.only.as_ref().is_none_or(|only| group(event) == *only);
+    let events: Vec<&Event> = data.events.iter().filter(shown).collect();
+    let title = match &view.only {
+        None => format!(" events: {}, of these alerts: {alerts} ", events.len()),
+        Some(only) => format!(" events of kind {only}: {} of {} ", events.len(), data.events.len()),
+    };
+    let block = Block::bordered().title(title);
+    if events.is_empty() {
         return frame.render_widget(Paragraph::new("nothing yet").centered().block(block), area);
     }
     let visible = usize::from(area.height.saturating_sub(2)).max(1);
-    let last = data.events.len().saturating_sub(view.scroll).max(visible.min(data.events.len()));
+    let last = events.len().saturating_sub(view.scroll).max(visible.min(events.len()));
     let now = unix_time();
-    let lines = data.events[last.saturating_sub(visible)..last].iter().map(|event| {
+    let lines = events[last.saturating_sub(visible)..last].iter().map(|event| {
         let age = format!("{:>9} ago ", duration((now - event.unix_time).max(0.0)));
         Line::from(vec![
             Span::styled(age, DIM),

@@ -6,6 +6,7 @@
 mod episodes;
 mod events;
 mod gradients;
+mod growth;
 mod overview;
 mod phases;
 mod system;

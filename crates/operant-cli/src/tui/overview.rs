@@ -25,7 +25,21 @@ const ORDER: [&str; 14] = [
     "grad_norm",
 ];
 /// Metrics that are shown elsewhere or as part of others.
-const ELSEWHERE: [&str; 9] = ["return", "episodes", "cpu", "rss", "time/", "gpu/", "value/", "gradient/", "epochs"];
+const ELSEWHERE: [&str; 13] = [
+    "return",
+    "episodes",
+    "cpu",
+    "rss",
+    "time/",
+    "gpu/",
+    "value/",
+    "gradient/",
+    "epochs",
+    "entropy/",
+    "reward/",
+    "op/",
+    "slot/",
+];
 /// Metrics that may have the large graph, with its title; the first that is known has it.
 const HEADLINES: [(&str, &str); 2] = [("return", "mean return"), ("solve_rate", "share of test scrambles solved")];
 /// Columns of the narrowest panel.

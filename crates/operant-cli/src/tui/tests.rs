@@ -126,15 +126,85 @@ fn events() {
     insta::assert_snapshot!(screen(&at(Screen::Events), &data(), 100, 12));
 }
 
+/// A run of growth: two slots, three envs, of which one began anew.
+fn growth_data() -> Data {
+    let mut history = History::default();
+    for i in 0..50u64 {
+        let x = i as f64;
+        let metrics = [
+            ("return", x),
+            ("entropy", 4.0 - x / 50.0),
+            ("entropy/op", 1.7 - x / 50.0),
+            ("entropy/slot", 0.7),
+            ("entropy/curve", f64::NAN),
+            ("reward/gain", 0.2 + x / 100.0),
+            ("reward/rent", -0.1),
+            ("reward/synergy", 0.0),
+            ("op/wait", 0.75),
+            ("op/germinate", 0.05),
+            ("slot/0/alpha", 0.25),
+            ("slot/0/contribution", f64::NAN),
+            ("slot/1/alpha", 0.5),
+            ("slot/1/contribution", 3.25),
+            ("outcome/accuracy", 60.0 + x / 4.0),
+        ];
+        history.push((i + 1) * 480, x, metrics.into_iter());
+    }
+    let event = |kind, text: &str| Event { kind, step: 480, unix_time: unix_time() - 60.0, text: text.to_owned() };
+    let change = |text: &str| event(EventKind::Lifecycle, text);
+    let events = vec![
+        event(EventKind::Started, "ppo on growth"),
+        change("env 0: epoch 3, slot 1: dormant to germinated conv_heavy"),
+        change("env 0: epoch 4, slot 1: germinated to training conv_heavy"),
+        change("env 2: epoch 4, slot 0: dormant to germinated norm"),
+        change("env 1: epoch 9, slot 0: holding to fossilised conv_heavy"),
+        change("env 1: epoch 10, slot 1: holding to pruned"),
+        event(EventKind::Outcome, "env 2: accuracy 71.5 %, 0 fossils, 32 parameters of seeds"),
+    ];
+    Data { env: "growth".into(), id: "ppo-growth-1-1".into(), history, events, ..data() }
+}
+
+#[test]
+fn growth() {
+    insta::assert_snapshot!(screen(&at(Screen::Growth), &growth_data(), 110, 30));
+}
+
+#[test]
+fn events_by_kind_and_growth_where_something_grows() {
+    let (cartpole, data) = (data(), growth_data());
+    let mut view = View::default();
+    press(&mut view, &cartpole, KeyCode::Char('7'));
+    assert_eq!(view.screen, Screen::Overview, "nothing grows in cartpole");
+    press(&mut view, &data, KeyCode::Char('7'));
+    assert_eq!(view.screen, Screen::Growth);
+    press(&mut view, &data, KeyCode::Char('6'));
+    let text = |view: &View| screen(view, &data, 90, 14);
+    assert!(text(&view).contains("events: 7, of these alerts: 0"));
+    press(&mut view, &data, KeyCode::Char('f'));
+    assert!(text(&view).contains("events of kind lifecycle: 5 of 7") && !text(&view).contains("ppo on growth"));
+    press(&mut view, &data, KeyCode::Char('f'));
+    assert!(text(&view).contains("events of kind outcome: 1 of 7") && text(&view).contains("71.5 %"));
+    press(&mut view, &data, KeyCode::Char('f'));
+    press(&mut view, &data, KeyCode::Char('f'));
+    assert!(text(&view).contains("events: 7, of these alerts: 0"), "all again");
+}
+
 #[test]
 fn every_screen_fits_every_terminal() {
-    let (full, mut empty) = (data(), data());
+    let (full, mut empty, grown) = (data(), data(), growth_data());
     (empty.history, empty.episodes, empty.events) = (History::default(), VecDeque::new(), Vec::new());
-    let screens =
-        [Screen::Overview, Screen::Phases, Screen::Gradients, Screen::System, Screen::Episodes, Screen::Events];
+    let screens = [
+        Screen::Overview,
+        Screen::Phases,
+        Screen::Gradients,
+        Screen::System,
+        Screen::Episodes,
+        Screen::Events,
+        Screen::Growth,
+    ];
     for (width, height) in [(1, 1), (3, 2), (20, 5), (40, 10), (60, 15), (80, 24), (300, 100)] {
         for shown in screens {
-            for data in [&full, &empty] {
+            for data in [&full, &empty, &grown] {
                 let mut view = at(shown);
                 screen(&view, data, width, height);
                 press(&mut view, data, KeyCode::Char('?'));

@@ -1,7 +1,7 @@
 //! What the user chose to see, and the frame around every screen.
 
 use super::widgets::{DIM, accent, status_style};
-use super::{Data, Leave, episodes, events, gradients, overview, phases, system};
+use super::{Data, Leave, episodes, events, gradients, growth, overview, phases, system};
 use crate::format::{duration, number};
 use crate::output::grouped;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -21,16 +21,23 @@ pub(super) enum Screen {
     System,
     Episodes,
     Events,
+    Growth,
 }
 
-const SCREENS: [(Screen, &str); 6] = [
+const SCREENS: [(Screen, &str); 7] = [
     (Screen::Overview, "overview"),
     (Screen::Phases, "phases"),
     (Screen::Gradients, "gradients"),
     (Screen::System, "system"),
     (Screen::Episodes, "episodes"),
     (Screen::Events, "events"),
+    (Screen::Growth, "growth"),
 ];
+
+/// Screens of a run: growth only where something grows.
+fn screens(data: &Data) -> &'static [(Screen, &'static str)] {
+    if data.env == "growth" { &SCREENS } else { &SCREENS[..SCREENS.len() - 1] }
+}
 
 /// Time ranges, narrowest first: seconds, or all.
 const RANGES: [(Option<f64>, &str); 6] = [
@@ -42,11 +49,12 @@ const RANGES: [(Option<f64>, &str); 6] = [
     (None, "all"),
 ];
 
-const HELP: [(&str, &str); 9] = [
+const HELP: [(&str, &str); 10] = [
     ("tab, shift-tab", "next, previous screen"),
-    ("1 … 6", "a screen by its number"),
+    ("1 … 7", "a screen by its number"),
     ("←  →", "shorter, longer time range"),
     ("↑  ↓", "scroll lists"),
+    ("f", "events of the next kind alone, then all again"),
     ("p, space", "pause the view; the run goes on"),
     ("?, h", "this help"),
     ("q, esc", "leave; the run goes on"),
@@ -62,22 +70,25 @@ pub(super) struct View {
     help: bool,
     /// Lines that lists are scrolled back from their newest.
     pub(super) scroll: usize,
+    /// The kind of events that is shown alone, by its name before a slash.
+    pub(super) only: Option<String>,
     /// What is shown while the view is paused.
     frozen: Option<Box<Data>>,
 }
 
 impl Default for View {
     fn default() -> Self {
-        Self { screen: Screen::Overview, range: RANGES.len() - 1, help: false, scroll: 0, frozen: None }
+        Self { screen: Screen::Overview, range: RANGES.len() - 1, help: false, scroll: 0, only: None, frozen: None }
     }
 }
 
 impl View {
     /// Obeys a key.
     pub(super) fn key(&mut self, key: KeyEvent, data: &Data) -> Option<Leave> {
-        let screen = SCREENS.iter().position(|(screen, _)| *screen == self.screen).unwrap_or(0);
+        let screens = screens(data);
+        let screen = screens.iter().position(|(screen, _)| *screen == self.screen).unwrap_or(0);
         let mut go = |to: usize| {
-            self.screen = SCREENS[to % SCREENS.len()].0;
+            self.screen = screens[to % screens.len()].0;
             self.scroll = 0;
         };
         match key.code {
@@ -85,8 +96,14 @@ impl View {
             KeyCode::Esc if self.help => self.help = false,
             KeyCode::Char('q') | KeyCode::Esc => return Some(Leave::Quit),
             KeyCode::Tab => go(screen + 1),
-            KeyCode::BackTab => go(screen + SCREENS.len() - 1),
-            KeyCode::Char(digit @ '1'..='6') => go(digit as usize - '1' as usize),
+            KeyCode::BackTab => go(screen + screens.len() - 1),
+            KeyCode::Char(digit @ '1'..='7') if (digit as usize - '1' as usize) < screens.len() => {
+                go(digit as usize - '1' as usize);
+            }
+            KeyCode::Char('f') => {
+                self.only = events::next_kind(data, self.only.as_deref());
+                self.scroll = 0;
+            }
             KeyCode::Left => self.range = self.range.saturating_sub(1),
             KeyCode::Right => self.range = (self.range + 1).min(RANGES.len() - 1),
             KeyCode::Up => self.scroll += 1,
@@ -111,7 +128,7 @@ impl View {
             Layout::vertical([Constraint::Length(1), Constraint::Length(1), Constraint::Min(0), Constraint::Length(1)])
                 .areas(frame.area());
         frame.render_widget(Paragraph::new(self.header(data, header.width)), header);
-        frame.render_widget(Paragraph::new(self.tabs()), tabs);
+        frame.render_widget(Paragraph::new(self.tabs(data)), tabs);
         match self.screen {
             _ if data.history.len() == 0 && self.screen != Screen::Events => waiting(frame, body, data),
             Screen::Overview => overview::draw(frame, body, data, self),
@@ -120,6 +137,7 @@ impl View {
             Screen::System => system::draw(frame, body, data, self),
             Screen::Episodes => episodes::draw(frame, body, data, self),
             Screen::Events => events::draw(frame, body, data, self),
+            Screen::Growth => growth::draw(frame, body, data, self),
         }
         frame.render_widget(Paragraph::new(self.footer()), footer);
         if self.help {
@@ -157,8 +175,8 @@ impl View {
         Line::from(spans)
     }
 
-    fn tabs(&self) -> Line<'static> {
-        let spans = SCREENS.iter().enumerate().flat_map(|(i, (screen, name))| {
+    fn tabs(&self, data: &Data) -> Line<'static> {
+        let spans = screens(data).iter().enumerate().flat_map(|(i, (screen, name))| {
             let style = if *screen == self.screen { accent().add_modifier(Modifier::REVERSED) } else { DIM };
             [Span::styled(format!(" {} {name} ", i + 1), style), Span::raw(" ")]
         });

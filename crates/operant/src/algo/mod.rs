@@ -53,8 +53,8 @@ pub struct Report {
     pub values: Vec<f64>,
     /// Episodes that ended in this iteration; those beyond the capacity are counted in `episodes` only.
     pub ended: Vec<Ended>,
-    /// Events of envs in this iteration.
-    pub told: Vec<Told>,
+    /// What envs told in this iteration.
+    pub told: Told,
     /// The last episodes of the run.
     pub episodes: Episodes,
     /// The mean of the last returns of all envs; NaN unless each has one and the algorithm knows them.
@@ -86,7 +86,7 @@ impl Report {
         Self {
             values: vec![f64::NAN; metrics],
             ended: Vec::with_capacity(SHOWN_EPISODES),
-            told: Vec::new(),
+            told: Told::default(),
             episodes: Episodes::default(),
             last_returns: f64::NAN,
             preparing: false,

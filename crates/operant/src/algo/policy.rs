@@ -193,7 +193,7 @@ impl Head {
     pub fn new(spec: &Spec) -> Self {
         match &spec.action {
             ActionSpace::Discrete(n) => Self::Choices(vec![*n]),
-            ActionSpace::MultiDiscrete(n) => Self::Choices(n.clone()),
+            ActionSpace::MultiDiscrete(n) => Self::Choices(n.to_vec()),
             ActionSpace::Box(channels) => Self::Gaussian(channels.len()),
         }
     }

@@ -5,6 +5,7 @@
 //! columns are written in place by env and network; nothing is allocated after [`Ppo::new`].
 
 mod cuda;
+mod heads;
 mod settings;
 
 pub use cuda::{Part, check_cuda, cuda_source};
@@ -20,7 +21,7 @@ use super::{Algorithm, Build, Ended, Entry, Parts, Phase, Report, part};
 use crate::config::{self, Table};
 use crate::data::{ActionColumn, Batch, Order, ReturnScale, Rollout, Running, Shape};
 use crate::device::CpuPool;
-use crate::env::{Actions, Row, Seeds, VecEnv};
+use crate::env::{Actions, Row, Seeds, Told, VecEnv};
 use crate::error::{Error, Result};
 use crate::lanes::Backend;
 use crate::nn::dist::Draws;
@@ -30,6 +31,7 @@ use crate::nn::{
     Feed, Gradients, Graph, LossScale, Metadata, Node, Optimizer, Options, Params, Plan, Precision, Schedule, Wanted,
 };
 use crate::telemetry::Metric;
+use heads::HeadWatch;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Instant;
@@ -143,7 +145,8 @@ pub struct Ppo {
     params: Params,
     optimizer: Optimizer,
     gradients: Option<GradientStatistics>,
-    /// [`METRICS`], then those of gradients.
+    heads: Option<HeadWatch>,
+    /// [`METRICS`], then those of gradients, of heads, and what envs tell.
     metrics: Vec<Metric>,
     schedule: Schedule,
     loss_scale: Option<LossScale>,
@@ -224,6 +227,7 @@ impl Ppo {
             seed,
             total_steps,
             gradients: GradientStatistics::new(gradient_stride, &params),
+            heads: HeadWatch::new(&spec),
             metrics: METRICS
                 .iter()
                 .copied()
@@ -262,6 +266,10 @@ impl Ppo {
             statistics,
         };
         ppo.reset_envs(Seeds::One(ppo.seed));
+        ppo.metrics.extend(ppo.heads.iter().flat_map(HeadWatch::metrics));
+        let mut told = Told::default();
+        ppo.env.take_told(&mut told);
+        ppo.metrics.extend(told.names().map(|name| Metric::new(name, "told by envs: mean of an iteration", "")));
         Ok(ppo)
     }
 
@@ -335,6 +343,10 @@ impl Ppo {
             let actions = self.rollout.actions.slice_mut(numbers.clone());
             let begun = report.spans.begin();
             self.actor.sample(&self.params, legal, draws, actions, log_prob);
+            if let (Some(heads), ActionColumn::Choices(actions)) = (&mut self.heads, &self.rollout.actions) {
+                let legal = &mut self.rollout.legal[t * n * choices..(t + 1) * n * choices];
+                heads.look(self.actor.logits(), legal, &actions[numbers.clone()], log_prob);
+            }
             report.spans.end(Phase::Sample as usize, begun);
             self.actor.remember();
 
@@ -365,6 +377,9 @@ impl Ppo {
             self.after_step(t, report);
         }
         self.env.take_told(&mut report.told);
+        let means = self.heads.iter_mut().flat_map(HeadWatch::take_means).chain(report.told.take_means());
+        let first = METRICS.len() + self.gradients.as_ref().map_or(0, |gradients| gradients.values().len());
+        report.values[first..].iter_mut().zip(means).for_each(|(to, mean)| *to = mean);
         self.actor.forward(&self.params, n, &self.rollout.obs[steps * n * obs..]);
         self.rollout.value[steps * n..].copy_from_slice(self.actor.values());
         if let Some(popart) = &self.popart {
@@ -481,7 +496,8 @@ impl Ppo {
         set(Reported::LearningRate, f64::from(learning_rate));
         set(Reported::Epochs, f64::from(epochs));
         if let Some(gradients) = &self.gradients {
-            report.values[METRICS.len()..].copy_from_slice(gradients.values());
+            let values = gradients.values();
+            report.values[METRICS.len()..][..values.len()].copy_from_slice(values);
         }
     }
 

@@ -35,8 +35,8 @@ struct Slot<E> {
     returned: f32,
     /// The next step resets.
     pending: bool,
-    /// Events that nobody has asked for yet.
-    told: Vec<Told>,
+    /// What nobody has asked for yet.
+    told: Told,
 }
 
 impl<E: HostEnv> Slot<E> {
@@ -69,7 +69,7 @@ impl<E: HostEnv> HostVec<E> {
         env.validate()?;
         let mut columns = env.columns();
         columns.push(Column { name: "elapsed", kind: Kind::I32 });
-        let slot = Slot { env, seed: 0, episode: 0, elapsed: 0, returned: 0.0, pending: false, told: Vec::new() };
+        let slot = Slot { env, seed: 0, episode: 0, elapsed: 0, returned: 0.0, pending: false, told: Told::default() };
         Ok(Self {
             columns,
             first_env: options.first_env,
@@ -166,6 +166,7 @@ impl<E: HostEnv> VecEnv for HostVec<E> {
                     }
                 }
             }
+            slot.env.tell(&mut slot.told);
             publish(&slot.env, &self.spec, i, &mut out);
         }
     }
@@ -203,9 +204,9 @@ impl<E: HostEnv> VecEnv for HostVec<E> {
         });
     }
 
-    fn take_told(&mut self, told: &mut Vec<Told>) {
+    fn take_told(&mut self, told: &mut Told) {
         for (i, slot) in self.slots.iter_mut().enumerate() {
-            told.extend(slot.told.drain(..).map(|(kind, text)| (kind, format!("env {i}: {text}"))));
+            told.take(i, &mut slot.told);
         }
     }
 

@@ -37,6 +37,7 @@ mod row;
 mod saved;
 mod solo;
 mod spec;
+mod told;
 pub mod twenty48;
 mod viewed;
 
@@ -59,7 +60,8 @@ pub use params::{Param, ParamValue, Params, ordered};
 pub use pendulum::Pendulum;
 pub use registry::{Door, Entry, REGISTRY, TIME_LIMIT, VARIANTS, find};
 pub use row::{Row, RowBuf};
-pub use spec::{ActionSpace, Channel, Spec};
+pub use spec::{ActionSpace, Channel, Heads, Spec};
+pub use told::Told;
 pub use viewed::{EnvVisitor, Shows, Viewed, Views};
 
 use crate::device::{CpuPool, Device};
@@ -67,7 +69,6 @@ use crate::error::{Error, Result};
 use crate::lanes::rng::HostRng;
 use crate::lanes::{Backend, Block, Column, Columns, Lanes, Rng, Scalar};
 use crate::nn::nets::Image;
-use crate::telemetry::EventKind;
 use std::sync::Arc;
 
 /// An action in every lane.
@@ -167,16 +168,13 @@ pub trait HostEnv: Params + Clone + Default + Send + 'static {
     fn load_rest(&mut self, bytes: &[u8]) -> Result<()> {
         if bytes.is_empty() { Ok(()) } else { Err(Error::Saved("saved state holds more than this env has".into())) }
     }
-    /// Adds what happened in the last step and belongs among a run's events.
-    fn tell(&self, _told: &mut Vec<Told>) {}
+    /// Adds what happened in the last step, or names of numbers after a reset, for a run's events and metrics.
+    fn tell(&self, _told: &mut Told) {}
     /// A picture of the state, if the env draws one.
     fn draw(&self) -> Option<Canvas> {
         None
     }
 }
-
-/// An event of an env, in words.
-pub type Told = (EventKind, String);
 
 /// The action of one host env.
 #[derive(Clone, Copy, Debug)]
@@ -281,8 +279,8 @@ pub trait VecEnv: Send {
     fn failure(&self) -> Option<String> {
         None
     }
-    /// Moves the events of all steps since the last call to `told`.
-    fn take_told(&mut self, _told: &mut Vec<Told>) {}
+    /// Moves the events and numbers of all steps since the last call to `told`.
+    fn take_told(&mut self, _told: &mut Told) {}
     /// Writes `obs` and `legal` of the states as they are.
     fn observe(&self, out: Row<'_>);
     /// The columns of the state, and after them `elapsed`, the steps since the episode began.

@@ -38,9 +38,54 @@ pub enum ActionSpace {
     /// One choice of 0..n.
     Discrete(usize),
     /// Several choices, the i-th of 0..n\[i\].
-    MultiDiscrete(Vec<usize>),
+    MultiDiscrete(Heads),
     /// Real numbers; an env clips what lies outside.
     Box(Vec<Channel>),
+}
+
+/// Several choices made at once: how many each has, their names, and which of them matter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Heads {
+    sizes: Vec<usize>,
+    names: &'static [&'static str],
+    matter: &'static [u32],
+}
+
+impl Heads {
+    /// Heads of these sizes by name. Where the first head chose i, only those matter whose bits are set in `matter[i]` (head k
+    /// is bit k): an env is promised to look at no others, and a learner gives them neither credit nor blame.
+    pub fn causal(sizes: Vec<usize>, names: &'static [&'static str], matter: &'static [u32]) -> Self {
+        assert!(
+            sizes.len() == names.len() && sizes.first() == Some(&matter.len()),
+            "a name per head, a word per choice"
+        );
+        Self { sizes, names, matter }
+    }
+
+    /// Names of heads; none where they have none.
+    pub fn names(&self) -> &'static [&'static str] {
+        self.names
+    }
+
+    /// Whether a head matters where the first head chose `first`.
+    pub fn matters(&self, first: usize, head: usize) -> bool {
+        self.matter.get(first).is_none_or(|heads| heads >> head & 1 == 1)
+    }
+}
+
+impl From<Vec<usize>> for Heads {
+    /// Heads without names that always matter.
+    fn from(sizes: Vec<usize>) -> Self {
+        Self { sizes, names: &[], matter: &[] }
+    }
+}
+
+impl std::ops::Deref for Heads {
+    type Target = [usize];
+
+    fn deref(&self) -> &[usize] {
+        &self.sizes
+    }
 }
 
 impl ActionSpace {

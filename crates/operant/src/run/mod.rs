@@ -530,7 +530,7 @@ impl Run {
                 length: ended.length as u64,
             });
         }
-        for (kind, text) in self.report.told.drain(..) {
+        for (kind, text) in self.report.told.events.drain(..) {
             board.event(kind, steps, text);
         }
         board.sample(steps, seconds);

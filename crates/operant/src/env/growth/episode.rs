@@ -5,7 +5,7 @@ use super::attribution;
 use super::governor::{Governor, Panic};
 use super::lifecycle::{Gates, Op, Slot, Stage, allowed};
 use super::reward::{Epoch, Kind, Ledger, Parts};
-use super::task::{CLASSES, Task};
+use super::task::{CLASSES, Samples, Task};
 use crate::error::Result;
 use crate::lanes::rng::HostRng;
 use crate::nn::grow::{Blueprint, Grown, Host, Seed, Topology, Training, Weights};
@@ -65,6 +65,8 @@ pub struct Rules {
     pub epochs: u32,
     /// Most parameters of all seeds together.
     pub max_parameters: u32,
+    /// Whether every epoch of a synthetic task has new samples.
+    pub fresh: bool,
     /// How the host learns.
     pub training: Training,
 }
@@ -145,7 +147,7 @@ pub struct Episode {
     task: Arc<Task>,
     rules: Rules,
     /// Samples of a minibatch, gathered.
-    batch: (Vec<f32>, Vec<i32>),
+    batch: Samples,
 }
 
 impl Clone for Episode {
@@ -391,7 +393,6 @@ impl Episode {
     /// One epoch over the training samples in a new order; whether every loss and gradient was finite.
     fn train(&mut self) -> bool {
         let task = Arc::clone(&self.task);
-        let pixels = task.image.iter().product::<usize>();
         let mut rng = HostRng::new(self.state.seed, 0, self.state.epoch, 0);
         let mut order: Vec<usize> = (0..task.train.targets.len()).collect();
         for i in (1..order.len()).rev() {
@@ -399,14 +400,8 @@ impl Episode {
         }
         let (mut sum, mut finite) = (0.0, true);
         for rows in order.chunks(self.rules.training.batch) {
-            let (images, targets) = &mut self.batch;
-            images.clear();
-            targets.clear();
-            for &row in rows {
-                images.extend_from_slice(&task.train.images[row * pixels..][..pixels]);
-                targets.push(task.train.targets[row]);
-            }
-            let (loss, fine) = self.net.train(images, targets);
+            task.batch(rows, self.rules.fresh, &mut rng, &mut self.batch);
+            let (loss, fine) = self.net.train(&self.batch.images, &self.batch.targets);
             finite &= fine;
             sum += if loss.is_finite() { loss * rows.len() as f32 } else { 0.0 };
         }

@@ -21,7 +21,7 @@ pub use lifecycle::{Gates, Measured, Op, Slot, Stage, allowed};
 pub use reward::{Epoch, Kind, Ledger, Parts, REWARDS, attribution as counted, potential};
 pub use task::{CLASSES, Key, Samples, TASKS, Task, set_task_data};
 
-use super::{ActionSpace, Channel, HostAction, HostEnv, Param, Params, Spec, Told};
+use super::{ActionSpace, Channel, Heads, HostAction, HostEnv, Param, Params, Spec, Told};
 use crate::error::Result;
 use crate::lanes::Column;
 use crate::lanes::rng::HostRng;
@@ -46,11 +46,21 @@ const HOST_NAMES: &[&str] = &[
 /// What gates ask for, by name.
 const GATES: &[&str] = &["strict", "permissive"];
 
+/// A name of each slot's number.
+macro_rules! slot_numbers {
+    ($what:literal) => {
+        slot_numbers!($what; "0" "1" "2" "3" "4" "5" "6" "7" "8" "9")
+    };
+    ($what:literal; $($slot:literal)*) => {
+        [$(concat!("slot/", $slot, "/", $what)),*]
+    };
+}
+
 params! {
     /// What is trained, on what, by which rules.
     struct Settings {
         /// what the host learns
-        task: u32 = 0, 0.0..=1.0, "", TASKS;
+        task: u32 = 0, 0.0..=2.0, "", TASKS;
         /// the host
         host: u32 = 0, 0.0..=8.0, "", HOST_NAMES;
         /// the reward
@@ -73,6 +83,8 @@ params! {
         side: u32 = 8, 4.0..=64.0, "pixels";
         /// patterns of each synthetic class
         modes: u32 = 2, 1.0..=1000.0, "";
+        /// whether every epoch of a synthetic task has new samples to train on
+        fresh: u32 = 0, 0.0..=1.0, "";
         /// which of the possible synthetic tasks
         task_seed: u32 = 0, 0.0..=4294967295.0, "";
         /// samples of a minibatch
@@ -127,16 +139,28 @@ impl Settings {
             gamma: self.gamma,
             epochs: self.epochs,
             max_parameters: self.max_parameters,
+            fresh: self.fresh == 1,
             training: Training { batch: self.batch as usize, learning_rate, method, ..Training::default() },
         }
     }
 }
 
-/// Heads of an action before the slot's size is known: op, slot, blueprint, style, tempo, target, speed, curve.
-fn heads(slots: usize) -> [usize; 8] {
+/// Names of an action's heads.
+const HEADS: &[&str] = &["op", "slot", "blueprint", "style", "tempo", "target", "speed", "curve"];
+/// Heads that matter for each operation, as bits in the order of [`HEADS`].
+const MATTER: &[u32] = &[0b1, 0b0011_1111, 0b1110_1011, 0b1100_0011, 0b11, 0b11];
+
+/// Heads of an action in a host of so many slots.
+fn heads(slots: usize) -> Heads {
     let (styles, tempos, targets) = (STYLES.len(), TEMPOS.len(), TARGETS.len());
-    [Op::ALL.len(), slots, Blueprint::ALL.len(), styles, tempos, targets, SPEEDS.len(), Curve::ALL.len()]
+    let sizes = [Op::ALL.len(), slots, Blueprint::ALL.len(), styles, tempos, targets, SPEEDS.len(), Curve::ALL.len()];
+    Heads::causal(sizes.to_vec(), HEADS, MATTER)
 }
+
+/// Names of numbers that are told: shares of operations that were done, and of each slot its α and its seed's contribution.
+const DONE: [&str; 6] = ["op/wait", "op/germinate", "op/set_alpha", "op/prune", "op/fossilise", "op/advance"];
+const ALPHAS: [&str; 10] = slot_numbers!("alpha");
+const CONTRIBUTIONS: [&str; 10] = slot_numbers!("contribution");
 
 /// What is not known, in an observation.
 const UNKNOWN: f32 = -1.0;
@@ -215,7 +239,7 @@ impl HostEnv for Growth {
             summary: "decide what grows in a network while it trains: germinate, blend, keep or prune modules",
             reference: "Operant",
             observation,
-            action: ActionSpace::MultiDiscrete(heads(self.slots()).to_vec()),
+            action: ActionSpace::MultiDiscrete(heads(self.slots())),
             masked: true,
             time_limit: None,
             solved_at: None,
@@ -328,25 +352,41 @@ impl HostEnv for Growth {
         }
     }
 
-    /// Changes of stages, rollbacks, and at the end what was reached.
-    fn tell(&self, told: &mut Vec<Told>) {
+    /// Changes of stages, rollbacks, and at the end what was reached; parts of rewards, operations and slots as numbers.
+    fn tell(&self, told: &mut Told) {
         let Some(episode) = &self.episode else { return };
         let state = &episode.state;
         for happened in &state.happened {
-            told.push(match happened {
+            let (kind, text) = match happened {
                 Happened::Stage { slot, from, to, blueprint } => {
                     let what = blueprint.map_or("", |number| Blueprint::ALL[number].1);
                     let text = format!("epoch {}, slot {slot}: {} to {} {what}", state.epoch, from.name(), to.name());
                     (EventKind::Lifecycle, text.trim_end().to_owned())
                 }
                 Happened::Rollback(panic) => (EventKind::Rollback, format!("epoch {}: {}", state.epoch, panic.name())),
-            });
+            };
+            told.event(kind, text);
         }
-        if state.epoch >= self.settings.epochs {
-            let fossils = state.slots.iter().filter(|slot| slot.stage == Stage::Fossilised).count();
-            let (accuracy, parameters) = (episode.accuracy(), episode.seed_parameters());
+        let began = state.epoch == 0;
+        for (name, part) in state.parts.named() {
+            told.number(name, (!began).then_some(part));
+        }
+        for (name, (op, _)) in DONE.iter().zip(Op::ALL) {
+            told.number(name, (!began).then(|| f32::from(u8::from(state.last == (op, true)))));
+        }
+        for (slot, of) in state.slots.iter().enumerate() {
+            told.number(ALPHAS[slot], (!began).then_some(of.alpha.value));
+            told.number(CONTRIBUTIONS[slot], of.measured.contribution.filter(|_| of.alpha.value > 0.0));
+        }
+        let ended = state.epoch >= self.settings.epochs;
+        let fossils = state.slots.iter().filter(|slot| slot.stage == Stage::Fossilised).count();
+        let (accuracy, parameters) = (episode.accuracy(), episode.seed_parameters());
+        told.number("outcome/accuracy", ended.then_some(accuracy));
+        told.number("outcome/parameters", ended.then_some(parameters as f32));
+        told.number("outcome/fossils", ended.then_some(fossils as f32));
+        if ended {
             let text = format!("accuracy {accuracy:.1} %, {fossils} fossils, {parameters} parameters of seeds");
-            told.push((EventKind::Outcome, text));
+            told.event(EventKind::Outcome, text);
         }
     }
 

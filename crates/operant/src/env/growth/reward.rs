@@ -64,16 +64,16 @@ impl Parts {
     /// Their names and values.
     pub fn named(&self) -> [(&'static str, f32); 10] {
         [
-            ("attribution", self.attribution),
-            ("shaping", self.shaping),
-            ("synergy", self.synergy),
-            ("rent", self.rent),
-            ("shock", self.shock),
-            ("occupancy", self.occupancy),
-            ("action", self.action),
-            ("gain", self.gain),
-            ("end", self.end),
-            ("rollback", self.rollback),
+            ("reward/attribution", self.attribution),
+            ("reward/shaping", self.shaping),
+            ("reward/synergy", self.synergy),
+            ("reward/rent", self.rent),
+            ("reward/shock", self.shock),
+            ("reward/occupancy", self.occupancy),
+            ("reward/action", self.action),
+            ("reward/gain", self.gain),
+            ("reward/end", self.end),
+            ("reward/rollback", self.rollback),
         ]
     }
 

@@ -6,7 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, RwLock, Weak};
 
 /// Tasks by name, in the order of their numbers.
-pub const TASKS: &[&str] = &["cifar10_synthetic", "cifar10"];
+pub const TASKS: &[&str] = &["cifar10_synthetic", "cifar10", "motifs"];
+/// Number of [`cifar10`] in [`TASKS`].
+const CIFAR10: u32 = 1;
+/// Number of [`What::Motifs`] in [`TASKS`].
+const MOTIFS: u32 = 2;
 
 /// Classes of every task here.
 pub const CLASSES: usize = 10;
@@ -31,7 +35,7 @@ pub struct Key {
 }
 
 /// Samples: images `[rows, side, side, 3]` of about mean 0 and variance 1, and their classes.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Default, PartialEq)]
 pub struct Samples {
     /// Pixels.
     pub images: Vec<f32>,
@@ -48,6 +52,8 @@ pub struct Task {
     pub validation: Samples,
     /// Height, width, channels.
     pub image: [usize; 3],
+    /// What makes more of them.
+    source: Option<Source>,
 }
 
 impl Task {
@@ -59,14 +65,37 @@ impl Task {
         if let Some(task) = made.iter().find(|(known, _)| *known == key).and_then(|(_, task)| task.upgrade()) {
             return Ok(task);
         }
-        let task = Arc::new(if key.task == 0 { synthetic(key) } else { cifar10(key)? });
+        let task = Arc::new(match key.task {
+            CIFAR10 => cifar10(key)?,
+            _ => synthetic(key),
+        });
         made.push((key, Arc::downgrade(&task)));
         Ok(task)
     }
 
+    /// Puts samples to train on into `to`: those of these numbers, or as many new ones of the same kind if `fresh` and the
+    /// task is synthetic.
+    pub(super) fn batch(&self, rows: &[usize], fresh: bool, rng: &mut HostRng, to: &mut Samples) {
+        to.images.clear();
+        to.targets.clear();
+        let source = self.source.as_ref().filter(|_| fresh);
+        let pixels = self.image.iter().product::<usize>();
+        for &row in rows {
+            if let Some(source) = source {
+                source.draw(rng, to);
+            } else {
+                to.images.extend_from_slice(&self.train.images[row * pixels..][..pixels]);
+                to.targets.push(self.train.targets[row]);
+            }
+        }
+    }
+
     /// Whether the task can be made.
     pub fn check(key: Key) -> Result<()> {
-        if key.task == 0 {
+        if key.task == MOTIFS && (key.side as usize) < 2 * MOTIF {
+            return Err(Error::Invalid(format!("parameter side = {}: motifs wants at least {}", key.side, 2 * MOTIF)));
+        }
+        if key.task != CIFAR10 {
             return Ok(());
         }
         if key.side as usize != CIFAR_SIDE {
@@ -81,33 +110,105 @@ const GRID: usize = 4;
 /// Standard deviation of the noise on a pixel; patterns have 1.
 const NOISE: f32 = 0.5;
 
-/// Images that show one of several smooth patterns of their class, moved by up to a quarter of the side in both
-/// directions (around the edges), perhaps with its sign turned, under noise. No colour, place or sign tells a class by
-/// itself, so that it takes wide layers behind each other to know all of them.
-fn synthetic(key: Key) -> Task {
-    let side = key.side as usize;
-    let (pixels, modes) = (side * side * CHANNELS, key.modes as usize);
-    let mut rng = HostRng::new(u64::from(key.seed), 0, 0, 1);
-    let patterns: Vec<Vec<f32>> = (0..CLASSES * modes).map(|_| pattern(side, &mut rng)).collect();
-    let mut samples = |count: u32| {
-        let mut images = Vec::with_capacity(count as usize * pixels);
-        let mut targets = Vec::with_capacity(count as usize);
-        for _ in 0..count {
-            let which = rng.below((CLASSES * modes) as u32) as usize;
-            let reach = (side / 2) as u32;
-            let [down, right] = [(); 2].map(|()| rng.below(reach) as usize);
-            let sign = if rng.below(2) == 0 { 1.0 } else { -1.0 };
-            for row in 0..side {
-                for column in 0..side {
-                    let at = ((row + down) % side * side + (column + right) % side) * CHANNELS;
-                    images.extend(patterns[which][at..at + CHANNELS].iter().map(|x| sign * x + NOISE * rng.normal()));
-                }
+/// Pixels along each side of a motif.
+const MOTIF: usize = 3;
+/// Standard deviation of a motif's pixels.
+const CONTRAST: f32 = 2.0;
+
+/// Where the samples of a synthetic task come from.
+#[derive(Debug, PartialEq)]
+struct Source {
+    side: usize,
+    modes: usize,
+    what: What,
+}
+
+#[derive(Debug, PartialEq)]
+enum What {
+    /// Images that show one of several smooth patterns of their class, moved by up to a quarter of the side in both
+    /// directions (around the edges), perhaps with its sign turned, under noise. No colour, place or sign tells a class by
+    /// itself, so that it takes wide layers behind each other to know all of them.
+    Patterns(Vec<Vec<f32>>),
+    /// Images that show two motifs under noise, one of each of two groups, anywhere in two different quarters. The class is
+    /// looked up by the pair in a shuffled table in which all classes are as frequent, but for one pair: neither motif tells it
+    /// alone, and no sum over what each of them says does, so that a network must join features of distant places.
+    Motifs {
+        /// Of the first group, then of the second.
+        motifs: Vec<f32>,
+        /// Class of each pair.
+        classes: Vec<i32>,
+    },
+}
+
+impl Source {
+    /// The task of a key, drawn with `rng`.
+    fn new(key: Key, rng: &mut HostRng) -> Self {
+        let (side, modes) = (key.side as usize, key.modes as usize);
+        let what = if key.task == MOTIFS {
+            let motifs = (0..2 * modes * MOTIF * MOTIF * CHANNELS).map(|_| CONTRAST * rng.normal()).collect();
+            let mut classes: Vec<i32> = (0..modes * modes).map(|pair| (pair % CLASSES) as i32).collect();
+            for i in (1..classes.len()).rev() {
+                classes.swap(i, rng.below(i as u32 + 1) as usize);
             }
-            targets.push((which % CLASSES) as i32);
+            What::Motifs { motifs, classes }
+        } else {
+            What::Patterns((0..CLASSES * modes).map(|_| pattern(side, rng)).collect())
+        };
+        Self { side, modes, what }
+    }
+
+    /// Adds a sample.
+    fn draw(&self, rng: &mut HostRng, to: &mut Samples) {
+        let side = self.side;
+        match &self.what {
+            What::Patterns(patterns) => {
+                let which = rng.below((CLASSES * self.modes) as u32) as usize;
+                let reach = (side / 2) as u32;
+                let [down, right] = [(); 2].map(|()| rng.below(reach) as usize);
+                let sign = if rng.below(2) == 0 { 1.0 } else { -1.0 };
+                for row in 0..side {
+                    for column in 0..side {
+                        let at = ((row + down) % side * side + (column + right) % side) * CHANNELS;
+                        let shown = patterns[which][at..at + CHANNELS].iter();
+                        to.images.extend(shown.map(|x| sign * x + NOISE * rng.normal()));
+                    }
+                }
+                to.targets.push((which % CLASSES) as i32);
+            }
+            What::Motifs { motifs, classes } => {
+                let (first, size) = (to.images.len(), MOTIF * MOTIF * CHANNELS);
+                to.images.extend((0..side * side * CHANNELS).map(|_| NOISE * rng.normal()));
+                let image = &mut to.images[first..];
+                let kinds = [(); 2].map(|()| rng.below(self.modes as u32) as usize);
+                let quarter = rng.below(4) as usize;
+                let quarters = [quarter, (quarter + 1 + rng.below(3) as usize) % 4];
+                let reach = (side / 2 - MOTIF + 1) as u32;
+                for group in 0..2 {
+                    let motif = &motifs[(group * self.modes + kinds[group]) * size..][..size];
+                    let [top, left] = [quarters[group] / 2, quarters[group] % 2]
+                        .map(|half| half * (side / 2) + rng.below(reach) as usize);
+                    for (row, values) in motif.chunks_exact(MOTIF * CHANNELS).enumerate() {
+                        let at = ((top + row) * side + left) * CHANNELS;
+                        image[at..].iter_mut().zip(values).for_each(|(pixel, value)| *pixel += value);
+                    }
+                }
+                to.targets.push(classes[kinds[0] * self.modes + kinds[1]]);
+            }
         }
-        Samples { images, targets }
+    }
+}
+
+/// A task without files.
+fn synthetic(key: Key) -> Task {
+    let mut rng = HostRng::new(u64::from(key.seed), 0, 0, 1);
+    let source = Source::new(key, &mut rng);
+    let mut samples = |count: u32| {
+        let mut samples = Samples::default();
+        (0..count).for_each(|_| source.draw(&mut rng, &mut samples));
+        samples
     };
-    Task { train: samples(key.train), validation: samples(key.validation), image: [side, side, CHANNELS] }
+    let (train, validation) = (samples(key.train), samples(key.validation));
+    Task { train, validation, image: [source.side, source.side, CHANNELS], source: Some(source) }
 }
 
 /// A smooth pattern that continues over its edges: numbers on a coarse grid, interpolated, of variance 1.
@@ -187,7 +288,7 @@ fn cifar10(key: Key) -> Result<Task> {
     };
     let (train, validation) =
         (pick(&train, key.train, "train on")?, pick(&read("test_batch.bin".into())?, key.validation, "validate on")?);
-    Ok(Task { train, validation, image: [CIFAR_SIDE, CIFAR_SIDE, CHANNELS] })
+    Ok(Task { train, validation, image: [CIFAR_SIDE, CIFAR_SIDE, CHANNELS], source: None })
 }
 
 fn decode(bytes: &[u8]) -> Samples {

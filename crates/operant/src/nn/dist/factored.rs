@@ -84,6 +84,12 @@ impl<'a> Factored<'a> {
         self.backend.run(Entropy { dist: self, out });
     }
 
+    /// Entropy of one head in one row, in nats.
+    pub fn head_entropy(&self, row: usize, head: usize) -> f32 {
+        let head = self.heads().nth(head).expect("a head that there is");
+        head.row(row).entropy::<Scalar>().get()
+    }
+
     /// Kullback–Leibler divergence from this to `other`, Σ p·ln(p/q), in nats, `[rows]`: ∞ where `other` masks what this does
     /// not. Panics if the shapes differ.
     pub fn kl(&self, other: &Factored<'_>, out: &mut [f32]) {
