@@ -71,8 +71,8 @@ pub(crate) fn describe<'py>(py: Python<'py>, spec: &Spec, params: &[Param]) -> P
         item.set_item("value", value(py, param)?)?;
         item.set_item("low", *param.range.start())?;
         item.set_item("high", *param.range.end())?;
-        item.set_item("names", param.names.to_vec())?;
         item.set_item("whole", param.whole)?;
+        item.set_item("names", param.names.to_vec())?;
         list.append(item)?;
     }
     info.set_item("params", list)?;

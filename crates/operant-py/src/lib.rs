@@ -13,6 +13,7 @@
 //! - `foreign`: envs that Python brings, as the engine's vector env
 //! - `field`: neural operators on fields
 //! - `games`: games for two
+//! - `growth`: networks that grow
 //! - `search`: rules of games by name, tree search
 //! - `trainer`: a run that Python drives
 //!
@@ -28,6 +29,7 @@ mod field;
 mod foreign;
 mod games;
 mod gpu;
+mod growth;
 mod memory;
 mod network;
 mod search;
@@ -53,6 +55,8 @@ mod _operant {
     use super::games::Backgammon;
     #[pymodule_export]
     use super::gpu::{DeviceArray, DeviceEngine, add_library_folders};
+    #[pymodule_export]
+    use super::growth::Growth;
     #[pymodule_export]
     use super::memory::Memory;
     #[pymodule_export]

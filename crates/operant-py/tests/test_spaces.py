@@ -113,7 +113,7 @@ def test_wrong_arguments(options: dict, error: type[Exception], text: str) -> No
 def test_choices_have_names() -> None:
     assert operant.make_vec("cube2", num_envs=2, view="cubies").single_observation_space.shape == (147,)
     assert operant.make_vec("cube2", num_envs=2, view=2).single_observation_space.shape == (21,)
-    with pytest.raises(TypeError, match="parameter view = 'corners': wanted one of stickers, cubies, pairs"):
+    with pytest.raises(ValueError, match="parameter view = 'corners': wanted one of stickers, cubies, pairs"):
         operant.make_vec("cube2", num_envs=2, view="corners")
 
 

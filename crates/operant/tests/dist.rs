@@ -474,3 +474,24 @@ fn edges_of_gaussians() {
     assert!(refused(&[0.0; 6], &[0.0; 3], 2).contains("3 log_std, wanted 2 (shared) or 6 (per row)"));
     assert!(refused(&[], &[], 0).contains("0 dimensions"));
 }
+
+/// A head left with one legal action is certain: nothing of its logits is in the log-probability or the entropy. PPO relies on
+/// it for heads that do not matter.
+#[test]
+fn a_head_with_one_legal_action_has_no_part() {
+    let heads = [2, 3];
+    let legal = [1, 1, 0, 1, 0];
+    let of = |logits: &[f32]| {
+        let dist = Factored::new(logits, &heads, Some(&legal), Backend::fast()).unwrap();
+        let (mut log_prob, mut entropy) = ([0.0], [0.0]);
+        dist.log_prob(&[1, 1], &mut log_prob);
+        dist.entropy(&mut entropy);
+        (log_prob[0], entropy[0], [dist.head_entropy(0, 0), dist.head_entropy(0, 1)])
+    };
+    let (log_prob, entropy, by_head) = of(&[0.0, 1.0, 0.5, -2.0, 3.0]);
+    let p = 1.0 / (1.0 + (-1.0f32).exp());
+    assert!((log_prob - p.ln()).abs() < 1e-5, "{log_prob}");
+    let wanted = -p * p.ln() - (1.0 - p) * (1.0 - p).ln();
+    assert!((entropy - wanted).abs() < 1e-5 && (by_head[0] - wanted).abs() < 1e-5 && by_head[1].abs() < 1e-6);
+    assert_eq!(of(&[0.0, 1.0, -5.0, 7.0, 0.0]).0, log_prob, "other logits of that head change nothing");
+}

@@ -19,10 +19,12 @@ from operant.cuda import CudaVectorEnv
 from operant.devices import doctor
 from operant.dqn import DQN
 from operant.field import FieldDataset, Operator, OperatorRollout
+from operant.growth import Growth
 from operant.ppo import PPO
 from operant.registration import register_envs
 from operant.single import OperantEnv
 from operant.spaces import UnknownEnvError, env_info
+from operant.tables import RunTables
 from operant.vector import OperantVectorEnv, make_vec
 
 if TYPE_CHECKING:
@@ -33,12 +35,14 @@ __all__ = [
     "CudaVectorEnv",
     "DQN",
     "FieldDataset",
+    "Growth",
     "Mcts",
     "OperantEnv",
     "OperantVectorEnv",
     "Operator",
     "OperatorRollout",
     "PPO",
+    "RunTables",
     "UnknownEnvError",
     "__version__",
     "doctor",

@@ -122,11 +122,12 @@ def numbers(params: Mapping[str, SupportsFloat | str], info: Mapping[str, Any]) 
             pairs.append((name, 0.0))
             continue
         if isinstance(value, str):
-            if value in known[name]:
-                pairs.append((name, float(known[name].index(value))))
-                continue
-            wanted = f"one of {', '.join(known[name])}" if known[name] else "a number"
-            raise TypeError(f"parameter {name} = {value!r}: wanted {wanted}")
+            names = known[name]
+            if not names:
+                raise TypeError(f"parameter {name} = {value!r}: wanted a number")
+            if value not in names:
+                raise ValueError(f"parameter {name} = {value!r}: wanted one of {', '.join(names)}")
+            value = names.index(value)
         try:
             pairs.append((name, float(value)))
         except (TypeError, ValueError):

@@ -1,0 +1,120 @@
+"""Growth from Python: episodes as tables, against the command line's formulas, and controllers that learn."""
+
+import json
+import sys
+import types
+
+import numpy as np
+import pytest
+
+import operant
+
+SMALL = {"host": "minimal", "epochs": 12, "train_samples": 48, "val_samples": 32, "side": 8, "min_epochs": 1, "batch": 16}
+
+
+def test_episodes_are_tables_that_repeat():
+    growth = operant.Growth(**SMALL)
+    assert growth.settings["host"] == "minimal" and growth.settings["epochs"] == 12
+    table, again = growth.episode("heuristic", seed=3), operant.Growth(**SMALL).episode(seed=3)
+    assert table.keys() == again.keys()
+    for name, column in table.items():
+        np.testing.assert_array_equal(column, again[name], err_msg=name)
+    assert table["epoch"].tolist() == list(range(1, 13))
+    assert table["alpha"].shape == table["stage"].shape == (12, 3)
+    parts = sum(column for name, column in table.items() if name.startswith("reward/"))
+    np.testing.assert_allclose(parts, table["reward"], atol=1e-5)
+    alone = growth.episode("host", seed=3)
+    assert (alone["seed_parameters"] == 0).all() and (alone["stage"] == 1).all() and (alone["blueprint"] == -1).all()
+    # The shipped reward is the gain of accuracy.
+    np.testing.assert_allclose(np.diff(alone["accuracy"]), alone["reward"][1:], atol=1e-4)
+
+
+def test_steps_by_hand():
+    growth = operant.Growth(**SMALL)
+    with pytest.raises(RuntimeError, match="call reset"):
+        growth.step()
+    obs, legal = growth.reset(seed=1)
+    sizes = [len(growth.choices()[name]) for name in ("op", "blueprint", "style", "tempo", "target", "speed")]
+    assert sizes == [6, 13, 4, 3, 3, 4] and legal.size == sum(sizes) + 3 + 5 and obs.dtype == np.float32
+    blueprint = growth.choices()["blueprint"].index("conv_small")
+    over, row = growth.step({"op": 1, "slot": 1, "blueprint": blueprint})
+    assert not over and row["stage"][1] == 3 and row["blueprint"] == [-1, blueprint, -1] and row["done"]
+    assert row["seed_parameters"] > 0
+    for _ in range(11):
+        over, row = growth.step([0] * 8)
+    assert over and row["epoch"] == 12
+    with pytest.raises(ValueError, match="below"):
+        growth.step([9] + [0] * 7)
+    with pytest.raises(ValueError, match="8 numbers"):
+        growth.step([0])
+    with pytest.raises(ValueError, match="wanted some of"):
+        growth.step({"operation": 1})
+    with pytest.raises(ValueError, match='wanted "heuristic"'):
+        growth.episode("plan")
+    with pytest.raises(ValueError, match="minimal"):
+        operant.Growth(host="minimla")
+
+
+def test_vector_envs_take_choices_by_name():
+    envs = operant.make_vec("growth", num_envs=2, host="deep", **{k: v for k, v in SMALL.items() if k != "host"})
+    assert envs.single_action_space.nvec.tolist()[1] == 5
+    envs.close()
+    with pytest.raises(ValueError, match="wanted one of baseline, scale, deep"):
+        operant.make_vec("growth", num_envs=1, host="depe")
+
+
+def test_functions_control():
+    seen = []
+
+    def wait(obs, legal):
+        seen.append((obs.size, int(legal[0])))
+        return [0] * 8
+
+    table = operant.Growth(**SMALL).episode(wait, seed=2)
+    np.testing.assert_array_equal(table["accuracy"], operant.Growth(**SMALL).episode("host", seed=2)["accuracy"])
+    assert len(seen) == 12 and set(seen) == {(seen[0][0], 1)}
+
+
+def test_a_controller_learns_and_its_run_is_a_table(tmp_path):
+    growth = operant.Growth(**SMALL)
+    model = growth.learn(
+        96, num_envs=4, num_steps=12, minibatch_size=24, threads=1, seed=1, run_dir=tmp_path / "run"
+    )
+    assert model is growth.model and model.num_timesteps == 96
+    table = growth.episode(seed=5)
+    assert len(table["epoch"]) == 12
+    tables = operant.RunTables(tmp_path / "run")
+    assert {"metrics", "events"} <= set(tables)
+    metrics, events = tables["metrics"], tables["events"]
+    assert metrics["step"].dtype == np.int64 and metrics["step"][-1] == 96
+    assert (metrics["entropy/op"] <= np.log(6) + 1e-6).all() and np.isfinite(metrics["reward/gain"]).all()
+    assert (events["kind"] == "outcome").sum() == 8
+    with pytest.raises(KeyError, match="unknown table"):
+        tables["metric"]
+
+
+def test_tables_of_runs_that_went_on(tmp_path):
+    lines = [{"step": 1, "seconds": 0.1, "a": 1}, {"step": 2, "seconds": 0.2, "a": 2}, {"step": 2, "seconds": 0.3, "b": 0.5}]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"step": 3')
+    metrics = operant.RunTables(tmp_path)["metrics"]
+    assert metrics["step"].tolist() == [1, 2] and metrics["seconds"].tolist() == [0.1, 0.3]
+    np.testing.assert_array_equal(metrics["a"], [1, np.nan])
+    with pytest.raises(FileNotFoundError, match="metrics.jsonl"):
+        operant.RunTables(tmp_path / "nothing")
+
+
+def test_frames_where_packages_are_there(tmp_path, monkeypatch):
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1, "a": 0.5}\n{"step": 2}\n')
+    tables = operant.RunTables(tmp_path)
+    made = types.SimpleNamespace(DataFrame=dict, table=dict, array=list)
+    for name, call in (("pandas", tables.pandas), ("pyarrow", tables.arrow)):
+        try:
+            module = __import__(name)
+        except ImportError:
+            with pytest.raises(ImportError, match=name):
+                call()
+            monkeypatch.setitem(sys.modules, name, made)
+            assert list(call()) == ["step", "a"]
+        else:
+            frame = call()
+            assert module is not None and list(getattr(frame, "columns" if name == "pandas" else "column_names")) == ["step", "a"]
