@@ -24,6 +24,12 @@ fn failure(arguments: &[&str]) -> (i32, String) {
     (output.status.code().unwrap(), message)
 }
 
+/// The words of a command line, of which some are in double quotes.
+fn shell_words(line: &str) -> Vec<&str> {
+    let parts = line.split('"').enumerate();
+    parts.flat_map(|(i, part)| if i % 2 == 1 { vec![part] } else { part.split_whitespace().collect() }).collect()
+}
+
 #[test]
 fn readme_commands_work_as_written() {
     let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md")).unwrap();
@@ -37,7 +43,7 @@ fn readme_commands_work_as_written() {
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).unwrap();
     for command in commands {
-        let words: Vec<&str> = command.split('#').next().unwrap().split_whitespace().collect();
+        let words = shell_words(command.split('#').next().unwrap());
         // A test has no two seconds to spare for each; everything else is as written.
         let quick: &[&str] = match words[..] {
             ["bench", "nn", ..] if !words.contains(&"--batch") => &["--seconds", "0.05", "--batch", "8"],
