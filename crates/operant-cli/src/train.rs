@@ -255,6 +255,9 @@ pub(crate) fn run(args: &Args, started: Instant) -> Result<ExitCode, Failure> {
             if let Some(line) = chosen.filter(|_| !quiet && !args.dry_run) {
                 print(&format!("{line}\n"))?;
             }
+            if let Some(note) = config.precision_note()? {
+                crate::output::warn(note);
+            }
             if let Some(seeds) = args.seeds {
                 let last = config.settings.seed.wrapping_add(seeds - 1);
                 let folder = args.run_dir.clone().unwrap_or_else(|| new_folder(&config, &format!("-to-{last}")));

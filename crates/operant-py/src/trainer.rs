@@ -13,7 +13,7 @@ use operant::env::VecEnv;
 use operant::run::{
     Checkpoints, Config, End, Mark, Play, Run, Start, build_env, build_pool, decide_device, evaluate, replace_file,
 };
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::{PyRuntimeError, PyUserWarning};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::path::{Path, PathBuf};
@@ -71,6 +71,7 @@ impl Trainer {
     #[new]
     #[pyo3(signature = (algo, env, settings, folder, host=None))]
     fn new(
+        py: Python<'_>,
         algo: &str,
         env: &str,
         settings: Vec<(String, Bound<'_, PyAny>)>,
@@ -84,6 +85,10 @@ impl Trainer {
             true => decide_device(|device| on_device(algo, env, over.clone(), device)).map_err(raise)?.0,
             false => Config::resolve(algo, env, over).map_err(raise)?,
         };
+        if let Some(note) = config.precision_note().map_err(raise)? {
+            let text = std::ffi::CString::new(note).unwrap_or_default();
+            PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 2)?;
+        }
         let pool = build_pool(&config);
         let (envs, link): (Box<dyn VecEnv>, _) = match host {
             None => (build_env(&config, &pool).map_err(raise)?, None),

@@ -160,6 +160,9 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     }
     operant::env::find(&args.env)?;
     let config = Config::resolve("ppo", &args.env, over)?;
+    if let Some(note) = config.precision_note()? {
+        crate::output::warn(note);
+    }
     let pool = build_pool(&config);
     let threads = pool.threads();
     let (num_envs, precision) = (config.settings.num_envs, config.precision()?.name());

@@ -64,6 +64,9 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     ];
     words.iter().chain(&args.set).try_for_each(|word| config::assign(&mut over, word))?;
     let config = Config::resolve("alphazero", args.game.name(), over)?;
+    if let Some(note) = config.precision_note()? {
+        crate::output::warn(note);
+    }
     let pool = build_pool(&config);
     let mut algorithm = build_algorithm(&config, build_env(&config, &pool)?, pool)?;
     let mut report = Report::new(algorithm.metrics().len());

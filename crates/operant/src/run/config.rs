@@ -206,12 +206,22 @@ impl Config {
         self.precision().map(drop)
     }
 
-    /// What matrix products read.
+    /// What matrix products read where this runs.
     pub fn precision(&self) -> Result<Precision> {
-        match self.settings.precision.as_str() {
-            "auto" => Ok(Precision::fastest()),
-            name => name.parse(),
-        }
+        Ok(self.served()?.0)
+    }
+
+    /// Why [`Config::precision`] is not what the settings ask for, or no faster; nothing if it is.
+    pub fn precision_note(&self) -> Result<Option<&'static str>> {
+        Ok(self.served()?.1)
+    }
+
+    fn served(&self) -> Result<(Precision, Option<&'static str>)> {
+        Ok(match self.settings.precision.as_str() {
+            "auto" => (Precision::fastest(), None),
+            name if self.settings.device.starts_with("cuda") => (name.parse()?, None),
+            name => name.parse::<Precision>()?.served(),
+        })
     }
 
     /// Every setting, as `run.toml` holds them.
@@ -311,6 +321,20 @@ mod tests {
         assert_eq!(key("learning_rate"), "unknown key \"learning_rate\"; did you mean \"ppo.learning_rate\"?");
         assert_eq!(key("improved_s"), "unknown key \"improved_s\"; did you mean \"checkpoint.improved_s\"?");
         assert!(Config::resolve("pop", "cartpole", Table::new()).unwrap_err().to_string().contains("\"ppo\""));
+    }
+
+    #[test]
+    fn a_precision_that_cannot_be_served_is_replaced_and_told() {
+        let served = |words: &[&str]| {
+            let config = over(words).unwrap();
+            (config.precision().unwrap(), config.precision_note().unwrap())
+        };
+        let (precision, note) = served(&["device=cpu", "precision=tf32"]);
+        assert_eq!(precision, Precision::F32);
+        assert!(note.unwrap().contains("tf32 was asked for") && note.unwrap().contains("computing in f32"));
+        assert_eq!(served(&["device=cpu", "precision=bf16"]), Precision::Bf16.served());
+        assert_eq!(served(&["device=cuda", "precision=tf32"]), (Precision::Tf32, None));
+        assert_eq!(served(&["device=cpu", "precision=f32"]), (Precision::F32, None));
     }
 
     proptest! {
