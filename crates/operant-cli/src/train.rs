@@ -283,6 +283,10 @@ pub(crate) fn run(args: &Args, started: Instant) -> Result<ExitCode, Failure> {
         }
     };
     let folder = run.folder().to_owned();
+    let config = run.config();
+    // Of an env without a mean return that counts as solved there is nothing to say of that.
+    let goal = operant::env::find(&config.env).is_ok_and(|entry| entry.spec().solved_at.is_some());
+    let (asked, puzzle) = (config.settings.steps, ["cube2", "cube3"].contains(&config.env.as_str()));
     interrupt.run_in(&folder);
     if let Some(iterations) = args.profile {
         run.start_profile(iterations);
@@ -308,7 +312,7 @@ pub(crate) fn run(args: &Args, started: Instant) -> Result<ExitCode, Failure> {
     if args.json {
         print(&format!("{}\n", serde_json::to_string(&summary).unwrap_or_default()))?;
     } else {
-        print(&closing_lines(&end, &summary, &folder))?;
+        print(&closing_lines(&end, &summary, &folder, &Told { asked, goal, puzzle }))?;
         if let Some(profile) = &profile {
             print(&profile_lines(profile, &folder))?;
         }
@@ -369,7 +373,16 @@ fn profile_lines(profile: &Profile, folder: &Path) -> String {
     }
 }
 
-fn closing_lines(end: &End, summary: &Summary, folder: &Path) -> String {
+/// What the last lines depend on beside the results.
+struct Told {
+    /// Steps that were asked for; iterations are whole, so that some more are made.
+    asked: u64,
+    /// Whether the env has a mean return that counts as solved.
+    goal: bool,
+    puzzle: bool,
+}
+
+fn closing_lines(end: &End, summary: &Summary, folder: &Path, told: &Told) -> String {
     let mut text = String::new();
     let shown =
         |mean: f64| if mean.abs() < 10.0 { format!("mean return {mean:.3}") } else { format!("mean return {mean:.1}") };
@@ -397,7 +410,13 @@ fn closing_lines(end: &End, summary: &Summary, folder: &Path) -> String {
                 );
             }
         }
-        _ => text += &format!("finished: {mean} at {} steps, not solved\n", grouped(summary.steps as f64)),
+        _ => {
+            let unsolved = if told.goal { ", not solved" } else { "" };
+            text += &format!("finished: {mean} at {} steps{unsolved}\n", grouped(summary.steps as f64));
+        }
+    }
+    if *end == End::Finished && summary.steps > told.asked {
+        text += &format!("steps: {} were asked for; iterations are whole\n", grouped(told.asked as f64));
     }
     if let Some(eval) = summary.eval_return {
         text += &format!("evaluation: {} over 100 episodes, most probable actions\n", shown(eval));
@@ -411,7 +430,10 @@ fn closing_lines(end: &End, summary: &Summary, folder: &Path) -> String {
     let folder = shell(folder);
     text += &match end {
         End::Stopped => format!("next: operant train --resume {folder}\n"),
-        _ => format!("next: operant eval {folder} · operant report {folder} · operant monitor {folder}\n"),
+        _ => {
+            let how = if told.puzzle { " --depth 1..8" } else { "" };
+            format!("next: operant eval {folder}{how} · operant report {folder} · operant monitor {folder}\n")
+        }
     };
     text
 }

@@ -81,6 +81,39 @@ fn the_same_seed_repeats_and_a_resumed_run_ends_with_the_same_bits() {
 }
 
 #[test]
+fn a_run_begins_with_the_networks_of_a_file() {
+    let folder = std::env::temp_dir().join(format!("operant-td-start-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("first.safetensors");
+    let mut first = build("backgammon", &SMALL).unwrap();
+    let mut report = Report::new(first.metrics().len());
+    iterate(first.as_mut(), &mut report, 4);
+    let networks = saved(&*first)["backgammon.safetensors"].clone();
+    std::fs::write(&file, &networks).unwrap();
+    let start = format!("td.start={}", file.display());
+    let words = [&SMALL[..], &[start.as_str()]].concat();
+    let mut second = build("backgammon", &words).unwrap();
+    assert!(saved(&*second)["backgammon.safetensors"] == networks);
+    let other = [&words[..], &["network.hidden=[17]"]].concat();
+    let message = build("backgammon", &other).map(drop).unwrap_err().to_string();
+    assert!(message.contains("set network.hidden"), "{message}");
+    iterate(second.as_mut(), &mut report, 2);
+    let (parts, two) = (saved(&*second), report.values.clone());
+    assert!(parts["backgammon.safetensors"] != networks && two[0].is_finite());
+    // A run that goes on needs the file no more; one that begins does.
+    std::fs::remove_file(&file).unwrap();
+    let mut third = build("backgammon", &words).unwrap();
+    report.begin();
+    third.iterate(&mut report);
+    assert!(report.failed.take().unwrap().contains("can't read td.start"));
+    third.load(&parts).unwrap();
+    iterate(third.as_mut(), &mut report, 1);
+    iterate(second.as_mut(), &mut report, 1);
+    assert!(saved(&*third) == saved(&*second));
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
 fn mistakes_are_named() {
     let message = |env: &str, words: &[&str]| build(env, words).map(drop).unwrap_err().to_string();
     assert!(message("cartpole", &[]).contains("wanted backgammon, got cartpole"));

@@ -15,7 +15,7 @@ use crate::lanes::rng::HostRng;
 use crate::nn::{
     Act, Ema, Feed, Gradients, Method, Node, Optimizer, Options, Params, Plan, Precision, Schedule, Wanted,
 };
-use crate::search::backgammon::{BackgammonFile, BackgammonNet, Evaluator, Kind};
+use crate::search::backgammon::{BackgammonFile, BackgammonNet, Evaluator, Kind, Weights};
 use crate::telemetry::Metric;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -47,6 +47,8 @@ pub struct Settings {
     pub max_grad_norm: f64,
     /// Added to the root of Adam's second moment.
     pub adam_eps: f64,
+    /// File of networks to begin with; nothing for new ones.
+    pub start: String,
 }
 
 impl Default for Settings {
@@ -63,6 +65,7 @@ impl Default for Settings {
             ema: 0.998,
             max_grad_norm: 0.0,
             adam_eps: 1e-8,
+            start: String::new(),
         }
     }
 }
@@ -368,6 +371,25 @@ pub struct Td {
     evaluator: Evaluator,
     turns: u64,
     games: u64,
+    /// Why the networks to begin with could not be read.
+    unread: Option<String>,
+}
+
+/// What both networks begin with: a file's weights, or new ones.
+fn first_weights(net: &BackgammonNet, start: &str, seed: u64) -> Result<Weights> {
+    if start.is_empty() {
+        return net.params(seed);
+    }
+    let bytes = std::fs::read(start)
+        .map_err(|error| Error::Io(format!("can't read td.start = \"{start}\": {error}; name a file of td")))?;
+    let (saved, weights) = BackgammonFile::from_bytes(&bytes)?;
+    if saved != *net {
+        return Err(Error::Invalid(format!(
+            "td.start = \"{start}\" has a network {saved:?}, the run {net:?}; set network.hidden and network.activation to \
+             the file's"
+        )));
+    }
+    Ok(weights)
 }
 
 impl Td {
@@ -398,7 +420,12 @@ impl Td {
             return Err(Error::Invalid(format!("network.hidden = [{hidden}]: wanted 1..=65536")));
         }
         let net = BackgammonNet { hidden, activation: network.activation };
-        let weights = net.params(seed)?;
+        // A run that goes on has its weights in the checkpoint, and needs the file no more.
+        let (weights, unread) = match first_weights(&net, &settings.start, seed) {
+            Ok(weights) => (weights, None),
+            Err(Error::Io(reason)) => (net.params(seed)?, Some(reason)),
+            Err(error) => return Err(error),
+        };
         let options = Options { pool: Arc::clone(&pool), precision, seed, ..Options::default() };
         let evaluator = Evaluator::new(&net, &weights, &options)?;
         let games = env.num_envs();
@@ -417,6 +444,7 @@ impl Td {
             },
             turns: 0,
             games: 0,
+            unread,
             settings,
             seed,
             total_steps,
@@ -468,6 +496,10 @@ impl Algorithm for Td {
     }
 
     fn iterate(&mut self, report: &mut Report) {
+        if let Some(reason) = &self.unread {
+            report.failed = Some(reason.clone());
+            return;
+        }
         let start = Instant::now();
         let (lambda, learning_rate) = (self.lambda(), self.schedule.at(self.turns, self.total_steps));
         let (evaluations, ends) = self.play(lambda as f32, report);
@@ -555,7 +587,9 @@ impl Algorithm for Td {
             let name = format!("optimizer.{}.safetensors", learner.kind.name());
             learner.optimizer.from_bytes(part(parts, &name)?)?;
         }
-        self.read_state(part(parts, "td.bin")?)
+        self.read_state(part(parts, "td.bin")?)?;
+        self.unread = None;
+        Ok(())
     }
 }
 
