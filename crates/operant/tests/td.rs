@@ -97,9 +97,9 @@ fn a_run_begins_with_the_networks_of_a_file() {
     let other = [&words[..], &["network.hidden=[17]"]].concat();
     let message = build("backgammon", &other).map(drop).unwrap_err().to_string();
     assert!(message.contains("set network.hidden"), "{message}");
-    iterate(second.as_mut(), &mut report, 2);
-    let (parts, two) = (saved(&*second), report.values.clone());
-    assert!(parts["backgammon.safetensors"] != networks && two[0].is_finite());
+    iterate(second.as_mut(), &mut report, 5);
+    let parts = saved(&*second);
+    assert!(parts["backgammon.safetensors"] != networks);
     // A run that goes on needs the file no more; one that begins does.
     std::fs::remove_file(&file).unwrap();
     let mut third = build("backgammon", &words).unwrap();
