@@ -46,7 +46,7 @@ const fn most(what: &'static str, words: &'static str, key: &'static str, unit: 
     Speed { what, words, key, unit, target, least: true }
 }
 
-const SPEEDS: [Speed; 18] = [
+const SPEEDS: [Speed; 21] = [
     raw("CartPole, 8,192 envs", "env cartpole --num-envs 8192", 20e9),
     raw("CartPole, 131,072 envs", "env cartpole --num-envs 131072", 100e9),
     raw("CartPole, 1,048,576 envs", "env cartpole --num-envs 1048576", 110e9),
@@ -58,10 +58,21 @@ const SPEEDS: [Speed; 18] = [
     ppo("PPO, 65,536 x 16", "ppo cartpole --num-envs 65536 --num-steps 16 --no-solve", 800e6),
     ppo("PPO, 8,192 x 32", "ppo cartpole --num-envs 8192 --num-steps 32 --no-solve", 550e6),
     ppo("PPO, 2,048 x 128", "ppo cartpole --num-envs 2048 --num-steps 128 --no-solve", 450e6),
+    ppo("PPO in f16, 65,536 x 16", "ppo cartpole --precision f16 --num-envs 65536 --num-steps 16 --no-solve", 800e6),
+    ppo(
+        "PPO, the next rollout beside learning, 2,048 x 128",
+        "ppo cartpole --num-envs 2048 --num-steps 128 --set ppo.overlap=true --no-solve",
+        450e6,
+    ),
     ppo("PPO in tf32, 65,536 x 16", "ppo cartpole --precision tf32 --num-envs 65536 --num-steps 16 --no-solve", 250e6),
     ppo(
         "PPO, 512 x 3, 8,192 x 32",
         "ppo cartpole --num-envs 8192 --num-steps 32 --set network.hidden=[512,512,512] --no-solve",
+        8e6,
+    ),
+    ppo(
+        "PPO in f16, 512 x 3, 8,192 x 32",
+        "ppo cartpole --precision f16 --num-envs 8192 --num-steps 32 --set network.hidden=[512,512,512] --no-solve",
         8e6,
     ),
     Speed {
@@ -197,6 +208,7 @@ pub(crate) fn run(words: &[String]) -> Result<(), Failure> {
     let mut verdicts: Vec<Verdict> = SPEEDS.iter().map(|speed| measure(&operant, speed, seconds)).collect();
     let scratch = std::env::temp_dir().join(format!("operant-gpu-{}", std::process::id()));
     verdicts.extend(start_up(&operant, &scratch));
+    verdicts.push(side_by_side(&operant, &scratch));
     verdicts.extend(LEARNING.iter().map(|&(env, goal)| learn(&operant, &scratch, env, goal)));
     let _ = std::fs::remove_dir_all(&scratch);
     println!("\n| | target | measured | |\n|---|---|---|---|");
@@ -271,11 +283,33 @@ fn read(json: &str, key: &str) -> Result<f64, String> {
 }
 
 fn train(operant: &Path, scratch: &Path, env: &str, seed: u64) -> Result<String, String> {
+    train_with(operant, scratch, env, seed, &[])
+}
+
+fn train_with(operant: &Path, scratch: &Path, env: &str, seed: u64, words: &[&str]) -> Result<String, String> {
     let folder = scratch.join(format!("{env}-{seed}"));
     let _ = std::fs::remove_dir_all(&folder);
     let mut command = Command::new(operant);
     command.args(["train", "ppo", env, "--device", "cuda", "--json", "--seed", &seed.to_string(), "--run-dir"]);
-    capture(command.arg(&folder).env("XDG_CACHE_HOME", scratch))
+    capture(command.arg(&folder).args(words).env("XDG_CACHE_HOME", scratch))
+}
+
+/// How much faster several seeds are trained by one program, side by side, than by one program after another.
+fn side_by_side(operant: &Path, scratch: &Path) -> Verdict {
+    const COUNT: u64 = 8;
+    let words = ["--until", "steps", "--steps", "2e7"];
+    let timed = |work: &dyn Fn() -> Result<(), String>| {
+        let start = Instant::now();
+        work().map(|()| start.elapsed().as_secs_f64())
+    };
+    let alone =
+        timed(&|| (1..=COUNT).try_for_each(|seed| train_with(operant, scratch, "cartpole", seed, &words).map(drop)));
+    let count = COUNT.to_string();
+    let several: Vec<&str> = words.into_iter().chain(["--seeds", count.as_str()]).collect();
+    let together = timed(&|| train_with(operant, scratch, "cartpole", 1, &several).map(drop));
+    let measured = alone.and_then(|alone| together.map(|together| alone / together));
+    let what = format!("CartPole, {COUNT} seeds of 20 M steps at once, beside one program after another");
+    Verdict { what, unit: "times as fast", target: 2.0, measured, least: false }
 }
 
 /// From the start of the program to its end, solved: without kernels in the cache, and with them.

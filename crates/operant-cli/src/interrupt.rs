@@ -22,29 +22,29 @@ const EXIT_CODE: i32 = 130;
 /// What the user has asked for so far.
 pub(crate) struct Interrupt {
     stop: Arc<AtomicBool>,
-    folder: Arc<Mutex<Option<PathBuf>>>,
+    folders: Arc<Mutex<Vec<PathBuf>>>,
 }
 
 impl Interrupt {
     /// Listens from now on; `silent` where another part of the program has the screen.
     pub(crate) fn listen(silent: bool) -> Result<Self, Failure> {
-        let (stop, folder) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(None)));
-        let own = Self { stop: Arc::clone(&stop), folder: Arc::clone(&folder) };
+        let (stop, folders) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
+        let own = Self { stop: Arc::clone(&stop), folders: Arc::clone(&folders) };
         let mut first = None;
         let handler = move || {
             // A run that the monitor's screen was asked to stop has been asked once.
             let asked = stop.swap(true, Ordering::Relaxed);
             let now = Instant::now();
             let first = *first.get_or_insert(now);
-            let folder = folder.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            match &folder {
-                Some(folder) if !asked => say(&stopping(folder), silent),
-                Some(_) if first != now && now - first < SAME => {}
-                folder => {
+            let folders: Vec<PathBuf> = folders.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            match &folders[..] {
+                [_, ..] if !asked => say(&stopping(&folders), silent),
+                [_, ..] if first != now && now - first < SAME => {}
+                folders => {
                     let _whole = pause_writing(PATIENCE);
-                    if let Some(folder) = folder {
-                        note(folder);
-                        say(&stopped(folder), silent);
+                    folders.iter().for_each(|folder| note(folder));
+                    if !folders.is_empty() {
+                        say(&stopped(folders), silent);
                     }
                     std::process::exit(EXIT_CODE);
                 }
@@ -59,9 +59,14 @@ impl Interrupt {
         Arc::clone(&self.stop)
     }
 
-    /// Notes that a run goes on in this folder; before, there is nothing to save.
+    /// Notes that a run goes on in this folder, and in no other; before, there is nothing to save.
     pub(crate) fn run_in(&self, folder: &Path) {
-        *self.folder.lock().unwrap_or_else(PoisonError::into_inner) = Some(folder.to_owned());
+        *self.folders.lock().unwrap_or_else(PoisonError::into_inner) = vec![folder.to_owned()];
+    }
+
+    /// Notes that a run goes on in this folder too.
+    pub(crate) fn also_in(&self, folder: &Path) {
+        self.folders.lock().unwrap_or_else(PoisonError::into_inner).push(folder.to_owned());
     }
 }
 
@@ -77,12 +82,21 @@ fn last_checkpoint(folder: &Path) -> Option<String> {
     Checkpoints::new(folder, 1).list().pop()
 }
 
-fn stopping(folder: &Path) -> String {
-    let kept = last_checkpoint(folder).map_or("there is no checkpoint yet".into(), |name| format!("{name} is kept"));
+fn stopping(folders: &[PathBuf]) -> String {
+    let kept = match folders {
+        [folder] => {
+            last_checkpoint(folder).map_or("there is no checkpoint yet".into(), |name| format!("{name} is kept"))
+        }
+        several => format!("the last checkpoints of {} runs are kept", several.len()),
+    };
     format!("stopping after this iteration; Ctrl-C again stops at once ({kept})")
 }
 
-fn stopped(folder: &Path) -> String {
+fn stopped(folders: &[PathBuf]) -> String {
+    let [folder] = folders else {
+        let batch = folders.first().and_then(|folder| folder.parent()).unwrap_or(Path::new("."));
+        return format!("stopped at once: last checkpoints are kept\nnext: operant train --resume {}", shell(batch));
+    };
     match last_checkpoint(folder) {
         Some(name) => format!("stopped at once: {name} is kept\nnext: operant train --resume {}", shell(folder)),
         None => "stopped at once, before the first checkpoint".into(),

@@ -1,4 +1,4 @@
-//! `operant train --seeds K`: the same run with K seeds, one after another in one process, and one summary of them.
+//! `operant train --seeds K`: the same run with K seeds in one process, one after another or on a GPU side by side, and one summary of them.
 //!
 //! Invariant: a batch's folder says all that is needed to go on with it, from before its first run begins.
 
@@ -9,9 +9,11 @@ use operant::config::{self, Table, Value};
 use operant::run::{Checkpoints, Config, End, Run, Start, Summary, replace_file};
 use operant::telemetry::Sink;
 use serde_json::json;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
 use std::time::Instant;
 
 /// Mean and standard error of what is known.
@@ -40,6 +42,9 @@ impl Spread {
         spread.map_or("none".into(), |Self { mean, error }| format!("{mean:.2} ± {error:.2}"))
     }
 }
+
+/// Most runs side by side on a GPU: it has as many queues unless told otherwise, and more streams wait for each other.
+const MOST_AT_ONCE: u64 = 8;
 
 /// What is kept in a batch's folder beside its runs: how many seeds, and the settings of the first.
 const FILE: &str = "batch.toml";
@@ -101,6 +106,11 @@ impl Batch {
         Ok(replace_file(&self.folder.join(FILE), table.to_string().as_bytes())?)
     }
 
+    /// How many of its runs go on side by side: one alone leaves most of a GPU idle, but has all threads of a CPU.
+    fn at_once(&self) -> u64 {
+        if self.config.settings.device.starts_with("cuda") { self.seeds.min(MOST_AT_ONCE) } else { 1 }
+    }
+
     /// Where one of its runs is, with its settings.
     fn run(&self, number: u64) -> (PathBuf, Config) {
         let mut config = self.config.clone();
@@ -115,53 +125,138 @@ fn finished(folder: &Path, over: &Table) -> Option<Summary> {
     serde_json::from_slice(&std::fs::read(folder.join("final.json")).ok()?).ok()
 }
 
+/// What became of one run of a batch.
+struct Outcome {
+    seed: u64,
+    folder: PathBuf,
+    summary: Summary,
+    end: End,
+}
+
+impl Outcome {
+    fn line(&self) -> String {
+        let Self { seed, folder, summary, .. } = self;
+        let shown = |x: Option<f64>| x.map_or("none".into(), |x| format!("{x:.2}"));
+        let told = match summary.numbers.is_empty() {
+            true => format!(
+                "{}, mean return {}, evaluation {}",
+                if summary.solved { "solved" } else { "not solved" },
+                shown(summary.mean_return),
+                shown(summary.eval_return)
+            ),
+            false => format::numbers(&summary.numbers),
+        };
+        let (steps, wall_s) = (summary.steps, summary.wall_s);
+        format!("seed {seed}: {told}, {steps} steps in {wall_s:.2} s, {}\n", folder.display())
+    }
+}
+
+/// Trains one run of a batch, or what is left of it.
+fn train(
+    batch: &Batch,
+    number: u64,
+    over: &Table,
+    sinks: &(impl Fn(u64) -> Vec<Box<dyn Sink>> + Sync),
+    interrupt: &Interrupt,
+) -> Result<Outcome, Failure> {
+    let (folder, config) = batch.run(number);
+    let (seed, at_once) = (config.settings.seed, batch.at_once());
+    if let Some(summary) = finished(&folder, over) {
+        return Ok(Outcome { seed, folder, summary, end: End::Finished });
+    }
+    let failed = |error: operant::Error| Failure::Run(format!("seed {seed}: {error}"));
+    // Side by side, one of them shows how far they are.
+    let sinks = if at_once == 1 || number == 0 { sinks(config.settings.steps) } else { Vec::new() };
+    let start = Start { folder: folder.clone(), sinks, started: Instant::now(), at_once: at_once as usize };
+    let mut run = match Checkpoints::new(&folder, 1).list().is_empty() {
+        true => Run::start(config, start)?,
+        false => Run::resume_with(None, over.clone(), start).map_err(failed)?,
+    };
+    match at_once {
+        1 => interrupt.run_in(&folder),
+        _ => interrupt.also_in(&folder),
+    }
+    let stop = interrupt.flag();
+    let ended = run.go(|| stop.load(Ordering::Relaxed)).and_then(|end| Ok((run.finish(&end)?.0, end)));
+    let (summary, end) = ended.map_err(failed)?;
+    Ok(Outcome { seed, folder, summary, end })
+}
+
+/// Does pieces of work by number, so many side by side, and tells of each in the order of numbers; none is begun after `tell` breaks.
+fn in_order<T: Send>(
+    count: u64,
+    at_once: u64,
+    work: impl Fn(u64) -> T + Sync,
+    mut tell: impl FnMut(T) -> ControlFlow<()>,
+) {
+    if at_once == 1 {
+        let _ = (0..count).try_for_each(|number| tell(work(number)));
+        return;
+    }
+    let next = AtomicU64::new(0);
+    let (sender, receiver) = mpsc::channel();
+    std::thread::scope(|scope| {
+        for _ in 0..at_once.min(count) {
+            let (next, work, sender) = (&next, &work, sender.clone());
+            scope.spawn(move || {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= count || sender.send((number, work(number))).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(sender);
+        let (mut early, mut told) = (BTreeMap::new(), 0);
+        for (number, result) in receiver {
+            early.insert(number, result);
+            while let Some(result) = early.remove(&told) {
+                told += 1;
+                if tell(result).is_break() {
+                    next.store(count, Ordering::Relaxed);
+                }
+            }
+        }
+    });
+}
+
 /// Trains what is left of a batch: runs that are finished stay as they are, others go on from their last checkpoint.
 pub(crate) fn run(
     batch: &Batch,
     over: &Table,
     json: bool,
-    sinks: impl Fn(u64) -> Vec<Box<dyn Sink>>,
+    sinks: impl Fn(u64) -> Vec<Box<dyn Sink>> + Sync,
     interrupt: &Interrupt,
 ) -> Result<End, Failure> {
     let mut done: Vec<(u64, PathBuf, Summary)> = Vec::new();
-    let mut last = End::Finished;
+    let (mut last, mut failure) = (End::Finished, None);
     let stop = interrupt.flag();
-    for number in 0..batch.seeds {
-        let (folder, config) = batch.run(number);
-        let seed = config.settings.seed;
-        let failed = |error: operant::Error| Failure::Run(format!("seed {seed}: {error}"));
-        let summary = if let Some(summary) = finished(&folder, over) {
-            summary
-        } else {
-            let start = Start { folder: folder.clone(), sinks: sinks(config.settings.steps), started: Instant::now() };
-            let mut run = match Checkpoints::new(&folder, 1).list().is_empty() {
-                true => Run::start(config, start)?,
-                false => Run::resume_with(None, over.clone(), start).map_err(failed)?,
-            };
-            interrupt.run_in(&folder);
-            let ended = run.go(|| stop.load(Ordering::Relaxed)).and_then(|end| Ok((run.finish(&end)?.0, end)));
-            let (summary, end) = ended.map_err(failed)?;
-            last = end;
-            summary
-        };
-        if !json {
-            let shown = |x: Option<f64>| x.map_or("none".into(), |x| format!("{x:.2}"));
-            let told = match summary.numbers.is_empty() {
-                true => format!(
-                    "{}, mean return {}, evaluation {}",
-                    if summary.solved { "solved" } else { "not solved" },
-                    shown(summary.mean_return),
-                    shown(summary.eval_return)
-                ),
-                false => format::numbers(&summary.numbers),
-            };
-            let (steps, wall_s) = (summary.steps, summary.wall_s);
-            print(&format!("seed {seed}: {told}, {steps} steps in {wall_s:.2} s, {}\n", folder.display()))?;
+    // A run that would begin after the user asked to stop is left for later.
+    let work =
+        |number| (number == 0 || !stop.load(Ordering::Relaxed)).then(|| train(batch, number, over, &sinks, interrupt));
+    in_order(batch.seeds, batch.at_once(), work, |outcome| {
+        match outcome {
+            None => return ControlFlow::Break(()),
+            Some(Err(error)) => {
+                failure.get_or_insert(error);
+                return ControlFlow::Break(());
+            }
+            Some(Ok(outcome)) => {
+                if !json && let Err(error) = print(&outcome.line()) {
+                    failure.get_or_insert(error);
+                    return ControlFlow::Break(());
+                }
+                if outcome.end == End::Stopped {
+                    last = End::Stopped;
+                }
+                done.push((outcome.seed, outcome.folder, outcome.summary));
+            }
         }
-        done.push((seed, folder, summary));
-        if last == End::Stopped {
-            break;
-        }
+        if last == End::Stopped { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    if let Some(failure) = failure {
+        return Err(failure);
     }
     let spread = |of: fn(&Summary) -> Option<f64>| Spread::of(done.iter().map(|(.., summary)| of(summary)));
     let solved = done.iter().filter(|(.., summary)| summary.solved).count();
@@ -212,6 +307,33 @@ pub(crate) fn run(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn work_side_by_side_is_told_in_order_and_none_begins_after_a_break() {
+        for at_once in [1, 3] {
+            let begun = AtomicU64::new(0);
+            let mut told = Vec::new();
+            // The first of three takes longest.
+            let work = |number| {
+                begun.fetch_add(1, Ordering::Relaxed);
+                std::thread::sleep(std::time::Duration::from_millis(if number == 0 { 30 } else { 1 }));
+                number
+            };
+            in_order(5, at_once, work, |number| {
+                told.push(number);
+                ControlFlow::Continue(())
+            });
+            assert_eq!(told, [0, 1, 2, 3, 4]);
+            begun.store(0, Ordering::Relaxed);
+            in_order(
+                100,
+                at_once,
+                work,
+                |number| if number == 1 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) },
+            );
+            assert!(begun.load(Ordering::Relaxed) < 100);
+        }
+    }
 
     #[test]
     fn spreads() {

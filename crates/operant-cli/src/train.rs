@@ -38,7 +38,7 @@ pub(crate) struct Args {
     /// Seed of everything.
     #[arg(long, value_parser = count::<u64>, allow_negative_numbers = true)]
     seed: Option<u64>,
-    /// Train with K seeds, one after another from --seed on, and print their mean and standard error.
+    /// Train with K seeds from --seed on, one after another, on a GPU up to 8 at once, and print their mean and standard error.
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u64).range(1..), conflicts_with_all = ["resume", "detach", "dry_run", "profile", "monitor"])]
     seeds: Option<u64>,
     /// Envs stepped together.
@@ -247,7 +247,7 @@ pub(crate) fn run(args: &Args, started: Instant) -> Result<ExitCode, Failure> {
             if args.detach {
                 return detach(folder, false);
             }
-            let start = Start { folder: folder.clone(), sinks: sinks(total), started };
+            let start = Start { folder: folder.clone(), sinks: sinks(total), started, at_once: 1 };
             Run::resume_with(checkpoint, over, start).map_err(failed)?
         }
         None => {
@@ -279,7 +279,7 @@ pub(crate) fn run(args: &Args, started: Instant) -> Result<ExitCode, Failure> {
                 return detach(&folder, args.run_dir.is_none());
             }
             let total = config.settings.steps;
-            Run::start(config, Start { folder, sinks: sinks(total), started })?
+            Run::start(config, Start { folder, sinks: sinks(total), started, at_once: 1 })?
         }
     };
     let folder = run.folder().to_owned();

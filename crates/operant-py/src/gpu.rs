@@ -16,8 +16,8 @@ use numpy::{PyArray1, PyArrayMethods};
 use operant::device::Device;
 use operant::device::cuda::{self, DevicePtr, Event, Gpu};
 use operant::env::{
-    ActionSpace, AutoReset, CudaVec, DeviceActions, DeviceRow, ForeignActions, ForeignKind, MAX_ENVS, Options, RowBuf,
-    Seeds, Spec, VecEnv,
+    ActionSpace, AutoReset, CudaVec, DeviceActions, DeviceRow, Ends, ForeignActions, ForeignKind, MAX_ENVS, Options,
+    RowBuf, Seeds, Spec, VecEnv,
 };
 use operant::lanes::{Backend, Math, Width};
 use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyTypeError, PyValueError};
@@ -435,7 +435,7 @@ impl DeviceEngine {
         py.detach(|| on_gpu.prepare()).map_err(raise)?;
         let gpu = Arc::clone(on_gpu.gpu());
         let shelf = || -> operant::Result<Arc<Shelf>> {
-            let row = DeviceRow::new(&gpu, &spec, num_envs, 1, true)?;
+            let row = DeviceRow::new(&gpu, &spec, num_envs, 1, Ends::Columns)?;
             Ok(Arc::new(Shelf { row, ready: Event::new(&gpu)?, given: AtomicBool::new(false) }))
         };
         let shelves = [shelf().map_err(raise)?, shelf().map_err(raise)?];

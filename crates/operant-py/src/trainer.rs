@@ -62,7 +62,7 @@ fn on_device(algo: &str, env: &str, mut over: Table, device: Option<&str>) -> Re
 }
 
 fn start(folder: PathBuf) -> Start {
-    Start { folder, sinks: Vec::new(), started: Instant::now() }
+    Start { folder, sinks: Vec::new(), started: Instant::now(), at_once: 1 }
 }
 
 #[pymethods]

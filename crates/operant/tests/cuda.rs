@@ -10,8 +10,8 @@ use operant::device::Device;
 use operant::device::cuda::{self, Buffer, Element, Gpu, Graph, Report};
 use operant::env::emit::Shape;
 use operant::env::{
-    Actions, ActionsBuf, AutoReset, CudaVec, DeviceActions, DeviceRow, Door, Entry, Options, REGISTRY, RowBuf, Seeds,
-    Spec, VARIANTS, VecEnv,
+    Actions, ActionsBuf, AutoReset, CudaVec, DeviceActions, DeviceRow, Door, Ends, Entry, Options, REGISTRY, RowBuf,
+    Seeds, Spec, VARIANTS, VecEnv,
 };
 use operant::lanes::rng::HostRng;
 use operant::lanes::{Backend, Math, Width};
@@ -227,7 +227,7 @@ fn rollouts_and_statistics_agree_with_steps() {
                 let actions = drawn(&spec, 9, 77, num_envs, horizons.iter().sum());
                 let (mut first, mut episodes, mut length, mut returned) = (0, 0, 0, 0.0);
                 for horizon in horizons {
-                    let rows = DeviceRow::new(&gpu(), &spec, num_envs, horizon, true).unwrap();
+                    let rows = DeviceRow::new(&gpu(), &spec, num_envs, horizon, Ends::Columns).unwrap();
                     envs.rollout(9, first as u32, &rows).unwrap();
                     // What no episode's end writes is zero in a fresh rollout.
                     for t in 0..horizon {
@@ -286,7 +286,7 @@ fn graphs_of_steps_agree_with_steps_and_repeat() {
             let mut envs = entry.build(&[], &on_gpu(&options)).unwrap();
             let mut got = RowBuf::new(&spec, n);
             envs.reset(Seeds::One(4), None, got.row());
-            let row = DeviceRow::new(&gpu(), &spec, n, 1, true).unwrap();
+            let row = DeviceRow::new(&gpu(), &spec, n, 1, Ends::Records).unwrap();
             let (bytes, words, longs) = (buffers::<u8>(&spec, n), buffers::<i32>(&spec, n), buffers::<i64>(&spec, n));
             let (floats, doubles) = (buffers::<f32>(&spec, n), buffers::<f64>(&spec, n));
             for (i, batch) in batches.iter().enumerate() {
@@ -369,7 +369,7 @@ fn lengths(entry: &Entry, math: Math) -> Vec<i32> {
     let spec = envs.spec().clone();
     let mut row = RowBuf::new(&spec, n);
     envs.reset(Seeds::One(11), None, row.row());
-    let rows = DeviceRow::new(&gpu(), &spec, n, horizon, true).unwrap();
+    let rows = DeviceRow::new(&gpu(), &spec, n, horizon, Ends::Columns).unwrap();
     vec_on_gpu(&mut envs).rollout(13, 0, &rows).unwrap();
     let mut all = Vec::new();
     for t in 0..horizon {
@@ -452,7 +452,7 @@ fn a_state_goes_on_between_devices_and_runs_repeat() {
 #[ignore = "needs a GPU"]
 fn no_memory_says_how_much_for_what_and_what_to_lower() {
     let spec = operant::env::find("cartpole").unwrap().spec();
-    let message = DeviceRow::new(&gpu(), &spec, 1 << 20, 1 << 14, false).unwrap_err().to_string();
+    let message = DeviceRow::new(&gpu(), &spec, 1 << 20, 1 << 14, Ends::Dropped).unwrap_err().to_string();
     for part in ["no GPU memory for observations: asked for 274.9 GB", "free on", "lower the horizon or num_envs"] {
         assert!(message.contains(part), "{message}");
     }

@@ -46,6 +46,11 @@ static unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)((unsigned l
 static float __fdividef(float a, float b) { return a / b; }
 static long long __float2ll_rn(float x) { return llrintf(x); }
 static int min(int a, int b) { return a < b ? a : b; }
+static unsigned __ballot_sync(unsigned, int here) { return here ? 1u << threadIdx.x % 32 : 0; }
+static unsigned __reduce_add_sync(unsigned, unsigned x) { return x; }
+static long long __shfl_xor_sync(unsigned, long long, int) { return 0; }
+static unsigned __popc(unsigned x) { return __builtin_popcount(x); }
+static unsigned __ffs(unsigned x) { return __builtin_ffs(x); }
 static void atomicAdd(unsigned long long *to, unsigned long long x) { *to += x; }
 static int __any_sync(unsigned, int here) { return here; }
 "#;
@@ -59,9 +64,16 @@ static void show_row(const Row &row, size_t t) {
     show(row.reward + t * N, N);
     show(row.terminated + t * N, N);
     show(row.truncated + t * N, N);
-    show(row.final_obs + t * N * OBS, N * OBS);
-    show(row.episode_return + t * N, N);
-    show(row.episode_length + t * N, N);
+    if (row.ends != nullptr) {
+        const float *records = (const float *)row.ends;
+        for (size_t i = 0; i < N; i++) show(records + i * END_WORDS, OBS);
+        for (size_t k = OBS; k < OBS + 2; k++)
+            for (size_t i = 0; i < N; i++) show(records + i * END_WORDS + k, 1);
+    } else {
+        show(row.final_obs + t * N * OBS, N * OBS);
+        show(row.episode_return + t * N, N);
+        show(row.episode_length + t * N, N);
+    }
     show(row.legal + t * N * CHOICES, N * CHOICES);
 }
 static Row make_row(size_t rows) {
@@ -78,6 +90,7 @@ int main(int, char **words) {
     grid([&] { reset({envs, row, nullptr, nullptr, SEED, 1, 0}); });
     show_row(row, 0);
     if (words[1][0] == 's') {
+        row.final_obs = nullptr, row.ends = make<float4>(N * END_WORDS / 4);
         int32_t *actions = make<int32_t>(N * ACTIONS);
         while (fread(actions, 4, N * ACTIONS, stdin) == N * ACTIONS) {
             grid([&] { step({envs, row, actions, 0, 0}); });

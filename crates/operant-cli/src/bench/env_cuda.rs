@@ -7,7 +7,7 @@ use super::env::{Args, Form, action_batches};
 use crate::output::{Failure, grouped, print};
 use operant::device::alloc;
 use operant::device::cuda::{Buffer, Event, Graph};
-use operant::env::{ActionsBuf, CudaVec, DeviceActions, DeviceRow, Options, Seeds, VecEnv};
+use operant::env::{ActionsBuf, CudaVec, DeviceActions, DeviceRow, Ends, Options, Seeds, VecEnv};
 use operant::lanes::Math;
 use operant::lanes::rng::HostRng;
 use operant::{Error, Result, device};
@@ -65,7 +65,7 @@ pub(super) fn run(args: &Args, envs: &mut CudaVec, options: &Options) -> Result<
     if let Some(horizon) = args.horizon.filter(|horizon| !wanted.contains(horizon)) {
         return Err(Failure::Usage(format!("--horizon {horizon}: wanted 1..={}", wanted.end())));
     }
-    let row = DeviceRow::new(&gpu, &spec, args.num_envs, 1, true)?;
+    let row = DeviceRow::new(&gpu, &spec, args.num_envs, 1, Ends::Records)?;
     let bytes_per_step = row.bytes_per_step();
     envs.reset_on_gpu(Seeds::One(args.seed), None, &row, 0)?;
     let actions = batches(args, envs)?;
@@ -73,7 +73,7 @@ pub(super) fn run(args: &Args, envs: &mut CudaVec, options: &Options) -> Result<
         Form::Rollout => {
             let fits = ROLLOUT_BYTES / (bytes_per_step * args.num_envs);
             let horizon = args.horizon.unwrap_or(fits.clamp(8, 1024) / 4 * 4);
-            let rows = DeviceRow::new(&gpu, &spec, args.num_envs, horizon, false)?;
+            let rows = DeviceRow::new(&gpu, &spec, args.num_envs, horizon, Ends::Dropped)?;
             (Work::Rollout { rows, launched: 0 }, horizon)
         }
         Form::Step => {

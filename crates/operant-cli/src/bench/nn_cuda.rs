@@ -116,9 +116,14 @@ fn measured(
         Ok(buffer)
     };
     let (obs, logits, values) = (random(batch * inputs)?, random(batch * actions)?, random(batch)?);
-    let (how, norm) =
-        (Buffer::<u32>::new(gpu, 6, "settings", "--batch")?, Buffer::<f32>::new(gpu, 1, "a norm", "--batch")?);
-    how.upload(&Adam { learning_rate: 1e-4, beta1: 0.9, beta2: 0.999, eps: 1e-8, max_norm: 0.0, step: 0 }.words())?;
+    let (how, norm) = (
+        Buffer::<u32>::new(gpu, Adam::WORDS, "settings", "--batch")?,
+        Buffer::<f32>::new(gpu, 1, "a norm", "--batch")?,
+    );
+    let share = 1.0 / batch as f32;
+    how.upload(
+        &Adam { learning_rate: 1e-4, beta1: 0.9, beta2: 0.999, eps: 1e-8, max_norm: 0.0, share, step: 0 }.words(),
+    )?;
     mlp.encode(&workspace, obs.pointer(), batch)?;
     let forward_s = measure(gpu, args.seconds, || mlp.forward(&workspace, &forward, workspace.input()))?;
     let train_s = measure(gpu, args.seconds, || {

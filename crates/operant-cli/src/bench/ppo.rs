@@ -205,7 +205,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             "env_share": env, "collect_share": collect - env, "learn_share": learn,
             "allocs_per_iteration": allocations, "iterations": iterations,
             "solved_s": solved.as_ref().map(|solved| solved.seconds), "solved_step": solved.as_ref().map(|solved| solved.steps),
-            "all_envs_s": solved.as_ref().and_then(|solved| solved.all_envs_s), "other_share": 1.0 - collect - learn,
+            "all_envs_s": solved.as_ref().and_then(|solved| solved.all_envs_s), "other_share": (1.0 - collect - learn).max(0.0),
             "machine": device::describe(),
         });
         return print(&format!("{object}\n"));
@@ -239,6 +239,6 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         percent(env),
         percent(collect - env),
         percent(learn),
-        percent(1.0 - collect - learn),
+        percent((1.0 - collect - learn).max(0.0)),
     ))
 }

@@ -177,6 +177,11 @@ impl Ppo {
         let settings = read(&settings)?;
         let (spec, n) = (env.spec().clone(), env.num_envs());
         settings.check(n)?;
+        if settings.overlap {
+            return Err(Error::Invalid(
+                "ppo.overlap = true: wanted false on the CPU, whose threads collect and learn in turn, or --device cuda".into(),
+            ));
+        }
         // Running statistics bring bytes to size too.
         let image = env.image().map(|image| Image { bytes: image.bytes && !settings.normalize_obs, ..image });
         let architecture = network.architecture(&spec, image)?;

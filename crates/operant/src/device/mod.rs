@@ -31,7 +31,13 @@ pub enum Device {
 impl Device {
     /// The device of this name: `cpu`, `cuda` (the first GPU) or `cuda:i`. A GPU that cannot be used says what is missing.
     pub fn named(name: &str) -> Result<Self> {
-        Self::gpu_index(name)?.map_or(Ok(Self::Cpu), |index| cuda::Gpu::open(index).map(Self::Cuda))
+        Self::among(name, 1)
+    }
+
+    /// The same for one of so many runs that use it at once: each has its share of a GPU.
+    pub fn among(name: &str, at_once: usize) -> Result<Self> {
+        let open = |index| cuda::Gpu::open_among(index, at_once).map(Self::Cuda);
+        Self::gpu_index(name)?.map_or(Ok(Self::Cpu), open)
     }
 
     /// The GPU that a name means, if it means one; says so if it means nothing. Opens nothing.

@@ -20,8 +20,35 @@ pub struct DeviceRow {
     pub truncated: Buffer<u8>,
     /// `[rows, N, choices]`
     pub legal: Buffer<u8>,
-    /// What only episodes that ended write.
+    /// What only episodes that ended write, in columns.
     pub ends: Option<DeviceEnds>,
+    /// The same in records.
+    records: Option<Records>,
+}
+
+/// How rows keep what only episodes that ended write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ends {
+    /// Not at all.
+    Dropped,
+    /// In [`DeviceRow::ends`], dense columns that other libraries take as they are.
+    Columns,
+    /// In a record per env, which takes a GPU half the time where envs are very many; for [`DeviceRow::download`].
+    Records,
+}
+
+/// `[rows, N, words]`: the last observation, the return, the length, zeros up to whole sectors of memory.
+#[derive(Debug)]
+struct Records {
+    words: usize,
+    buffer: Buffer<u32>,
+}
+
+impl Records {
+    /// `END_WORDS` of `adapter.cu`.
+    fn words(obs: usize) -> usize {
+        (obs + 2).next_multiple_of(8)
+    }
 }
 
 /// What a [`Row`](super::Row) says of episodes that ended.
@@ -47,11 +74,12 @@ pub(super) struct RowPointers {
     pub(super) episode_return: DevicePtr,
     pub(super) episode_length: DevicePtr,
     pub(super) legal: DevicePtr,
+    pub(super) ends: DevicePtr,
 }
 
 impl DeviceRow {
-    /// Zeroed memory for `rows` rows; without `ends`, what only ended episodes write is not kept.
-    pub fn new(gpu: &Arc<Gpu>, spec: &Spec, num_envs: usize, rows: usize, ends: bool) -> Result<Self> {
+    /// Zeroed memory for `rows` rows.
+    pub fn new(gpu: &Arc<Gpu>, spec: &Spec, num_envs: usize, rows: usize, ends: Ends) -> Result<Self> {
         let setting = if rows > 1 { "the horizon or num_envs" } else { "num_envs" };
         let (count, obs) = (rows * num_envs, rows * num_envs * spec.observation.len());
         Ok(Self {
@@ -62,7 +90,13 @@ impl DeviceRow {
             terminated: Buffer::new(gpu, count, "terminated", setting)?,
             truncated: Buffer::new(gpu, count, "truncated", setting)?,
             legal: Buffer::new(gpu, count * spec.legal_width(), "legal choices", setting)?,
-            ends: if ends {
+            records: if ends == Ends::Records {
+                let words = Records::words(spec.observation.len());
+                Some(Records { words, buffer: Buffer::new(gpu, count * words, "ends of episodes", setting)? })
+            } else {
+                None
+            },
+            ends: if ends == Ends::Columns {
                 Some(DeviceEnds {
                     final_obs: Buffer::new(gpu, obs, "final observations", setting)?,
                     episode_return: Buffer::new(gpu, count, "episode returns", setting)?,
@@ -107,6 +141,9 @@ impl DeviceRow {
             row.episode_return = ends.episode_return.pointer().offset(from * 4);
             row.episode_length = ends.episode_length.pointer().offset(from * 4);
         }
+        if let Some(records) = &self.records {
+            row.ends = records.buffer.pointer().offset(from * records.words * 4);
+        }
         row
     }
 
@@ -123,6 +160,17 @@ impl DeviceRow {
             ends.final_obs.download(per(ends.final_obs.len()), &mut to.final_obs)?;
             ends.episode_return.download(per(ends.episode_return.len()), &mut to.episode_return)?;
             ends.episode_length.download(per(ends.episode_length.len()), &mut to.episode_length)?;
+        }
+        if let Some(Records { words, buffer }) = &self.records {
+            let mut fetched = vec![0; self.num_envs * words];
+            buffer.download(per(buffer.len()), &mut fetched)?;
+            let width = to.final_obs.len() / self.num_envs;
+            for (env, record) in fetched.chunks_exact(*words).enumerate() {
+                let numbers = to.final_obs[env * width..][..width].iter_mut().zip(record);
+                numbers.for_each(|(to, from)| *to = f32::from_bits(*from));
+                to.episode_return[env] = f32::from_bits(record[width]);
+                to.episode_length[env] = record[width + 1] as i32;
+            }
         }
         Ok(())
     }

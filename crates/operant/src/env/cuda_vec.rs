@@ -4,7 +4,7 @@
 //! as a [`VecEnv`] it copies rows from and to the host, which serves tests, evaluation and envs of other parts of a run.
 //! Invariant: in strict mode the bits are those of [`LaneVec`](super::LaneVec), also of what `save` gives.
 
-use super::cuda_row::{DeviceActions, DeviceRow, RowPointers};
+use super::cuda_row::{DeviceActions, DeviceRow, Ends, RowPointers};
 use super::emit::{self, Shape};
 use super::lane_kernels::{MAX_ACTION_DIMS, MAX_STATE, Own};
 use super::{Actions, Canvas, Env, Options, Param, Row, RowBuf, Seeds, Spec, VecEnv, check_columns, saved};
@@ -191,7 +191,7 @@ impl CudaVec {
         Ok(Self {
             words: Buffer::new(gpu, own.columns() * pitch + SHARED_SEED, "env states", lower)?,
             totals: Buffer::new(gpu, TOTALS_SLOTS * 4, "episode statistics", lower)?,
-            row: DeviceRow::new(gpu, &spec, num_envs, 1, true)?,
+            row: DeviceRow::new(gpu, &spec, num_envs, 1, Ends::Records)?,
             fetched: RowBuf::new(&spec, num_envs),
             actions: Buffer::new(gpu, count, "actions", lower)?,
             which: Buffer::new(gpu, num_envs, "a mask of envs", lower)?,

@@ -73,7 +73,7 @@ mod tests {
         }
         for (words, wanted) in [
             (&["device=cuda", "network.memory=lstm"][..], "network.memory"),
-            (&["device=cuda", "precision=f16"], "bf16"),
+            (&["device=cuda", "ppo.overlap=true", "network.hidden=[512]"], "layer by layer"),
             (&["device=cuda", "ppo.popart=true"], "popart"),
         ] {
             let mut over = Table::new();

@@ -47,6 +47,8 @@ pub struct Start {
     pub sinks: Vec<Box<dyn Sink>>,
     /// When the program started, from which time is counted.
     pub started: Instant,
+    /// How many runs use the device at once, this one among them. What a run learns does not depend on it.
+    pub at_once: usize,
 }
 
 /// Why a loop ended.
@@ -208,9 +210,14 @@ const LEFTOVERS: [&str; 5] = ["run.toml", "metrics.jsonl", "events.jsonl", "live
 
 /// The envs of a run.
 pub fn build_env(config: &Config, pool: &Arc<CpuPool>) -> Result<Box<dyn VecEnv>> {
+    build_env_among(config, pool, 1)
+}
+
+/// The envs of one of so many runs that use the device at once.
+pub fn build_env_among(config: &Config, pool: &Arc<CpuPool>, at_once: usize) -> Result<Box<dyn VecEnv>> {
     let device = match config.settings.device.as_str() {
         "auto" => Device::Cpu,
-        name => Device::named(name)?,
+        name => Device::among(name, at_once)?,
     };
     let options = env::Options {
         device,
@@ -247,7 +254,7 @@ impl Run {
     /// A new run in a new folder.
     pub fn start(config: Config, start: Start) -> Result<Self> {
         let pool = build_pool(&config);
-        let env = build_env(&config, &pool)?;
+        let env = build_env_among(&config, &pool, start.at_once)?;
         Self::start_with(config, env, pool, start)
     }
 
@@ -290,7 +297,7 @@ impl Run {
     }
 
     fn new(config: Config, spec: Spec, algorithm: Box<dyn Algorithm>, start: Start, lock: Lock) -> Self {
-        let Start { folder, mut sinks, started } = start;
+        let Start { folder, mut sinks, started, .. } = start;
         let own = algorithm.metrics().to_vec();
         let name = folder.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
         sinks.push(Box::new(Jsonl::new(&folder)));

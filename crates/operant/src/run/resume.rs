@@ -5,7 +5,7 @@
 
 use super::saving::was_solved;
 use super::{
-    Checkpoints, Config, Lock, Run, Start, Until, build_algorithm, build_env, build_pool, changed, replace_file,
+    Checkpoints, Config, Lock, Run, Start, Until, build_algorithm, build_env_among, build_pool, changed, replace_file,
 };
 use crate::config::{self, Table};
 use crate::error::{Error, Result};
@@ -29,7 +29,7 @@ impl Run {
         let then = then.and_then(|text| Config::from_text(text, "run.toml").ok());
         let changes = then.map_or(Ok(None), |then| changed::describe(&then, &config, &name))?;
         let pool = build_pool(&config);
-        let env = build_env(&config, &pool)?;
+        let env = build_env_among(&config, &pool, start.at_once)?;
         let spec = env.spec().clone();
         let mut algorithm = build_algorithm(&config, env, pool)?;
         algorithm.load(&parts)?;

@@ -1,4 +1,4 @@
-/* Kernels of PPO before learning, after network.cu and bf16.cu or tf32.cu: `prepare` packs weights, `collect` plays T steps of all
+/* Kernels of PPO before learning, after network.cu and sixteen.cu or tf32.cu: `prepare` packs weights, `collect` plays T steps of all
    envs, `evaluate` values what they saw; learn.cu goes on. */
 
 struct PrepareArgs {

@@ -4,6 +4,7 @@
 //! An iteration copies a few hundred numbers to the host. What it learns is what [`Ppo`](super::Ppo) learns, with other random
 //! numbers, its own products and statistics of observations that are merged per launch; checkpoints of the two are the same.
 
+mod buffers;
 mod fused;
 mod normalise;
 mod shape;
@@ -17,13 +18,14 @@ use super::{METRICS, OptimizerName, Reported, Settings, State, from_bits, not_fi
 use crate::algo::{Curiosity, NetworkSettings};
 use crate::config::Table;
 use crate::data::{Running, Shuffle};
-use crate::device::cuda::{Blas, Buffer, DevicePtr, Event, Gpu, HostBuffer, Kernel, Module, Params as KernelParams};
+use crate::device::cuda::{Blas, Buffer, DevicePtr, Event, Gpu, Kernel, Module, Params as KernelParams};
 use crate::env::{self, AutoReset, CudaVec, EnvsPointers, RowBuf, Seeds, Spec, VecEnv, emit};
 use crate::error::{Error, Result};
 use crate::lanes::{Backend, Math};
 use crate::nn::nets::Architecture;
 use crate::nn::{Act, Metadata, Optimizer, Params, Plan, Precision, Schedule};
 use crate::telemetry::Metric;
+use buffers::{Buffers, FinishedPointers, RolloutPointers};
 use fused::{Fused, TILE};
 use normalise::{Normaliser, NormaliserPointers};
 use shape::Shape;
@@ -37,31 +39,10 @@ const MAX_UPDATES: usize = 256;
 const STATISTICS: usize = 8;
 /// Envs whose last episodes the host hears of.
 const TOLD: usize = 128;
+/// The part of a checkpoint that holds a rollout which was played before it and is learned from after it.
+const PLAYED: &str = "rollout.bin";
 /// Decay of the mean of squared gradients.
 const BETA2: f32 = 0.999;
-/// Sums that the last returns of all envs are added up in.
-const STANDING_SLOTS: usize = 64;
-
-/// `Rollout` of `collect.cu`.
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct RolloutPointers {
-    obs: DevicePtr,
-    action: DevicePtr,
-    log_prob: DevicePtr,
-    value: DevicePtr,
-    reward: DevicePtr,
-    done: DevicePtr,
-    advantage: DevicePtr,
-}
-
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct FinishedPointers {
-    returned: DevicePtr,
-    length: DevicePtr,
-    episodes: DevicePtr,
-}
 
 #[derive(Clone, Copy)]
 #[repr(C)]
@@ -95,6 +76,7 @@ struct Kernels {
 }
 
 /// What an iteration is given.
+#[derive(Clone, Copy)]
 struct Now<'a> {
     settings: &'a Settings,
     envs: EnvsPointers,
@@ -149,89 +131,21 @@ trait Learner: Send {
     fn send(&mut self, params: &[f32], moments: [&[f32]; 2]) -> Result<()>;
     fn fetch_params(&self, to: &mut [f32]) -> Result<()>;
     fn fetch_moments(&self, to: [&mut [f32]; 2]) -> Result<()>;
-    /// Plays T steps and values what was seen.
+    /// Plays T steps and values what was seen, by the weights that [`renew`](Self::renew) set.
     fn collect(&mut self, now: &Now<'_>) -> Result<()>;
+    /// Has rollouts from now on be played by the weights as they are now, where that is not so anyway.
+    fn renew(&mut self) -> Result<()>;
     /// Learns from the rollout, whose advantages are known.
     fn learn(&mut self, now: &Now<'_>) -> Result<()>;
 }
 
-/// What lies in the GPU's memory.
-struct Buffers {
-    /// `[T + 1, N, O]`
-    obs: Buffer<f32>,
-    /// `[T, N, A]`
-    action: Buffer<u32>,
-    /// `[T, N]`
-    log_prob: Buffer<f32>,
-    /// `[T + 1, N]`
-    value: Buffer<f32>,
-    /// `[T, N]`
-    reward: Buffer<f32>,
-    /// `[T, N]`
-    done: Buffer<u8>,
-    /// `[T, N]`
-    advantage: Buffer<f32>,
-    /// `[N]` each: return, length and number of episodes that ended.
-    returned: Buffer<f32>,
-    length: Buffer<i32>,
-    episodes: Buffer<u32>,
-    report: Buffer<f32>,
-    /// Last returns of all envs, by [`STANDING_SLOTS`].
-    standing: Buffer<u64>,
-    /// Where the host reads what the GPU tells.
-    told: HostBuffer<f32>,
-}
-
-impl Buffers {
-    fn new(gpu: &Arc<Gpu>, obs: usize, actions: usize, n: usize, steps: usize) -> Result<Self> {
-        let rows = "num_envs or ppo.num_steps";
-        let samples = n * steps;
-        let buffer = |len, what| Buffer::new(gpu, len, what, rows);
-        let small = |len, what| Buffer::new(gpu, len, what, "num_envs");
-        Ok(Self {
-            obs: buffer((samples + n) * obs, "observations")?,
-            action: Buffer::new(gpu, samples * actions, "actions", rows)?,
-            log_prob: buffer(samples, "log-probabilities")?,
-            value: buffer(samples + n, "values")?,
-            reward: buffer(samples, "rewards")?,
-            done: Buffer::new(gpu, samples, "ends of episodes", rows)?,
-            advantage: buffer(samples, "advantages")?,
-            returned: small(n.max(TOLD), "returns of episodes")?,
-            length: Buffer::new(gpu, n.max(TOLD), "lengths of episodes", "num_envs")?,
-            episodes: Buffer::new(gpu, n.max(TOLD), "counts of episodes", "num_envs")?,
-            report: small(STATISTICS, "a report")?,
-            standing: Buffer::new(gpu, 2 * STANDING_SLOTS, "returns of episodes", "num_envs")?,
-            told: HostBuffer::new(gpu, STATISTICS + 3 * TOLD + 3, "a report")?,
-        })
-    }
-
-    fn rollout(&self) -> RolloutPointers {
-        RolloutPointers {
-            obs: self.obs.pointer(),
-            action: self.action.pointer(),
-            log_prob: self.log_prob.pointer(),
-            value: self.value.pointer(),
-            reward: self.reward.pointer(),
-            done: self.done.pointer(),
-            advantage: self.advantage.pointer(),
-        }
-    }
-
-    fn finished(&self) -> FinishedPointers {
-        FinishedPointers {
-            returned: self.returned.pointer(),
-            length: self.length.pointer(),
-            episodes: self.episodes.pointer(),
-        }
-    }
-
-    fn clear(&self) -> Result<()> {
-        self.returned.zero()?;
-        self.length.zero()?;
-        self.episodes.zero()?;
-        self.report.zero()?;
-        self.standing.zero()
-    }
+/// What plays the next rollout while this one is learned from.
+struct Beside {
+    /// The stream that it is played in.
+    gpu: Arc<Gpu>,
+    marks: [Event; 2],
+    /// Whether the rollout that is learned from next has been played.
+    played: bool,
 }
 
 /// A run of PPO on a GPU.
@@ -252,6 +166,7 @@ pub(super) struct PpoCuda {
     optimizer: Optimizer,
     schedule: Schedule,
     marks: [Event; 3],
+    beside: Option<Beside>,
     iteration: u32,
     /// Steps of the optimiser so far.
     updates: u64,
@@ -308,6 +223,7 @@ impl Path {
         spec: &Spec,
         num_envs: usize,
         precision: Precision,
+        overlap: bool,
         shared_bytes: Option<usize>,
     ) -> Result<(Self, Option<String>)> {
         let mut note = None;
@@ -322,6 +238,9 @@ impl Path {
                 asked.div_ceil(1024),
                 has / 1024
             ));
+        }
+        if overlap {
+            return Err(unserved("ppo.overlap = true with a network that is run layer by layer"));
         }
         let shape = WideShape::new(architecture, spec, precision).map_err(|what| unserved(&what))?;
         Blas::available()?;
@@ -339,10 +258,10 @@ pub fn check_cuda(
 ) -> Result<()> {
     let settings = read(settings)?;
     settings.check(num_envs)?;
-    check(&settings, num_envs, precision)?;
+    check(&settings, num_envs)?;
     env_source(entry)?;
     let spec = entry.spec();
-    Path::choose(&network.architecture(&spec, None)?, &spec, num_envs, precision, None).map(drop)
+    Path::choose(&network.architecture(&spec, None)?, &spec, num_envs, precision, settings.overlap, None).map(drop)
 }
 
 fn unserved(what: &str) -> Error {
@@ -350,7 +269,7 @@ fn unserved(what: &str) -> Error {
 }
 
 /// What of the settings the kernels do not serve.
-fn check(settings: &Settings, num_envs: usize, precision: Precision) -> Result<()> {
+fn check(settings: &Settings, num_envs: usize) -> Result<()> {
     let unserved_keys = [
         ("popart = true", settings.popart),
         ("curiosity", settings.curiosity != Curiosity::None),
@@ -359,9 +278,6 @@ fn check(settings: &Settings, num_envs: usize, precision: Precision) -> Result<(
     ];
     if let Some((key, _)) = unserved_keys.iter().find(|(_, set)| *set) {
         return Err(unserved(&format!("ppo.{key}")));
-    }
-    if precision == Precision::F16 {
-        return Err(Error::Invalid("precision = \"f16\": on a GPU wanted bf16, tf32 or f32 (--precision bf16)".into()));
     }
     if !num_envs.is_multiple_of(TILE) || !settings.minibatch_size.is_multiple_of(TILE) {
         return Err(Error::Invalid(format!(
@@ -387,7 +303,7 @@ impl PpoCuda {
         let settings = read(&settings)?;
         let (spec, n) = (env.spec().clone(), env.num_envs());
         settings.check(n)?;
-        check(&settings, n, precision)?;
+        check(&settings, n)?;
         let architecture = network.architecture(&spec, None)?;
         let (net, head) = (architecture.build()?, Head::new(&spec));
         let params = net.graph.params(seed)?;
@@ -397,11 +313,20 @@ impl PpoCuda {
         if major < 8 {
             return Err(unserved(&format!("compute capability {major}.{minor}, below 8.0,")));
         }
-        let (path, note) = Path::choose(&architecture, &spec, n, precision, Some(gpu.info().shared_bytes))?;
+        let shared_bytes = Some(gpu.info().shared_bytes);
+        let (path, note) = Path::choose(&architecture, &spec, n, precision, settings.overlap, shared_bytes)?;
+        let beside = match settings.overlap {
+            true => {
+                let gpu = gpu.second_stream()?;
+                Some(Beside { marks: [Event::new(&gpu)?, Event::new(&gpu)?], gpu, played: false })
+            }
+            false => None,
+        };
         let (learner, module, warps): (Box<dyn Learner>, _, _) = match path {
             Path::Fused(shape) => {
                 let warps = shape.collect_warps(n);
-                let (fused, module) = Fused::new(envs, shape, &params, &settings)?;
+                let collector = beside.as_ref().map(|beside| &beside.gpu);
+                let (fused, module) = Fused::new(envs, shape, &params, &settings, collector)?;
                 (Box::new(fused), module, warps)
             }
             Path::Wide(shape) => {
@@ -409,13 +334,13 @@ impl PpoCuda {
                 (Box::new(wide), module, n.div_ceil(32))
             }
         };
-        let kernels = Kernels { estimate: module.kernel("estimate")?, tell: module.kernel("tell")? };
+        let kernels = Kernels { estimate: module.kernel("estimate")?, tell: module.on(&gpu).kernel("tell")? };
         let obs = spec.observation.len();
         let normaliser = Normaliser::new(&gpu, &module, &settings, obs, [n, warps])?;
         let max_norm = (settings.max_grad_norm > 0.0).then_some(settings.max_grad_norm as f32);
         let rate = settings.learning_rate as f32;
         let mut ppo = Self {
-            buffers: Buffers::new(&gpu, obs, head.dims(), n, settings.num_steps)?,
+            buffers: Buffers::new(&gpu, 1 + usize::from(settings.overlap), [obs, head.dims()], n, settings.num_steps)?,
             optimizer: Optimizer::new(settings.method(), &params, max_norm, Backend::fast())?,
             schedule: if settings.anneal_lr {
                 Schedule::Linear { from: rate, to: 0.0 }
@@ -423,6 +348,7 @@ impl PpoCuda {
                 Schedule::Constant(rate)
             },
             marks: [Event::new(&gpu)?, Event::new(&gpu)?, Event::new(&gpu)?],
+            beside,
             iteration: 0,
             updates: 0,
             told: vec![0.0; STATISTICS + 3 * TOLD + 3],
@@ -496,17 +422,16 @@ impl PpoCuda {
 
     /// [`run`](Self::run) with another decay of the mean of gradients.
     fn run_with(&mut self, learning_rate: f32, factors: [f32; 2], beta1: f32) -> Result<[f64; 2]> {
-        let Some(envs) = self.env.on_gpu().map(|envs| envs.pointers()) else {
+        let Some((gpu, envs)) = self.env.on_gpu().map(|envs| (Arc::clone(envs.gpu()), envs.pointers())) else {
             return Err(Error::Invalid("envs that are not on a GPU".into()));
         };
         let (buffers, settings, marks) = (&self.buffers, &self.settings, &self.marks);
-        let (rollout, finished, standing) = (buffers.rollout(), buffers.finished(), buffers.standing.pointer());
-        let (n, steps, report) = (self.num_envs as u32, settings.num_steps as u32, buffers.report.pointer());
+        let (finished, report) = (buffers.finished(), buffers.report.pointer());
         let now = Now {
             settings,
             envs,
             num_envs: self.num_envs,
-            rollout,
+            rollout: buffers.rollout(self.iteration).pointers(),
             finished,
             normaliser: &self.normaliser,
             report,
@@ -517,19 +442,51 @@ impl PpoCuda {
             factors,
             beta1,
         };
-        marks[0].record()?;
-        self.learner.collect(&now)?;
-        let (gamma, lambda) = (settings.gamma as f32, settings.gae_lambda as f32);
-        let estimate = EstimateArgs { rollout, finished, standing, envs: n, steps, gamma, lambda };
-        self.kernels.estimate.launch(n.div_ceil(64), 64, &estimate)?;
-        marks[1].record()?;
-        self.learner.learn(&now)?;
+        let standing = buffers.standing.pointer();
+        let estimate = |now: &Now<'_>| {
+            let n = now.num_envs as u32;
+            let (gamma, lambda) = (settings.gamma as f32, settings.gae_lambda as f32);
+            let (rollout, steps) = (now.rollout, settings.num_steps as u32);
+            let args = EstimateArgs { rollout, finished, standing, envs: n, steps, gamma, lambda };
+            self.kernels.estimate.launch(n.div_ceil(64), 64, &args)
+        };
+        match &mut self.beside {
+            None => {
+                marks[0].record()?;
+                self.learner.collect(&now)?;
+                estimate(&now)?;
+                marks[1].record()?;
+                self.learner.learn(&now)?;
+            }
+            Some(beside) => {
+                if !beside.played {
+                    self.learner.collect(&now)?;
+                    estimate(&now)?;
+                    beside.gpu.synchronize()?;
+                    beside.played = true;
+                }
+                // Learning first: what it leaves of the GPU is for the next rollout.
+                marks[1].record()?;
+                self.learner.learn(&now)?;
+                beside.marks[0].record()?;
+                let rollout = buffers.rollout(self.iteration.wrapping_add(1)).pointers();
+                let next = Now { rollout, iteration: self.iteration.wrapping_add(1), ..now };
+                self.learner.collect(&next)?;
+                estimate(&next)?;
+                beside.marks[1].precede(&gpu)?;
+                self.learner.renew()?;
+            }
+        }
         let tell = TellArgs { envs, finished, report, standing, told: buffers.told.pointer() };
         self.kernels.tell.launch(1, TOLD as u32, &tell)?;
         marks[2].record()?;
         marks[2].wait()?;
         buffers.told.read(&mut self.told);
-        Ok([marks[1].seconds_since(&marks[0])?, marks[2].seconds_since(&marks[1])?])
+        let collecting = match &self.beside {
+            None => marks[1].seconds_since(&marks[0])?,
+            Some(beside) => beside.marks[1].seconds_since(&beside.marks[0])?,
+        };
+        Ok([collecting, marks[2].seconds_since(&marks[1])?])
     }
 
     /// Passes on what was told.
@@ -621,13 +578,17 @@ impl Algorithm for PpoCuda {
             return_scale: self.normaliser.returns()?.map(to_bits),
             ..State::default()
         };
-        Ok(Parts::from([
+        let mut parts = Parts::from([
             ("policy.safetensors".into(), self.fetched_policy()?.to_bytes()),
             ("optimizer.safetensors".into(), self.fetched_optimizer()?.to_bytes()),
             ("env.bin".into(), self.env.save()),
             ("memory.bin".into(), Vec::new()),
             ("ppo.json".into(), serde_json::to_vec(&state).expect("numbers are JSON")),
-        ]))
+        ]);
+        if self.beside.as_ref().is_some_and(|beside| beside.played) {
+            parts.insert(PLAYED.into(), self.buffers.rollout(self.iteration).save()?);
+        }
+        Ok(parts)
     }
 
     fn load(&mut self, parts: &Parts) -> Result<()> {
@@ -647,6 +608,11 @@ impl Algorithm for PpoCuda {
         };
         self.normaliser.set(observations.as_ref(), returns.as_deref())?;
         (self.iteration, self.updates) = (state.iteration, self.optimizer.steps());
+        if let Some(beside) = &mut self.beside {
+            let played = parts.get(PLAYED);
+            played.map_or(Ok(()), |bytes| self.buffers.rollout(self.iteration).load(bytes))?;
+            beside.played = played.is_some();
+        }
         self.buffers.clear()?;
         self.heard.fill(0);
         self.env.on_gpu().map(|envs| envs.take_totals()).transpose()?;

@@ -34,10 +34,12 @@ fn fetched<T: crate::device::cuda::Element>(buffer: &Buffer<T>, len: usize) -> V
 #[ignore = "needs a GPU"]
 fn gradients_agree_with_the_cpu() {
     let (tanh, relu) = (Act::Tanh, Act::Relu);
-    let (f32, tf32, bf16) = (Precision::F32, Precision::Tf32, Precision::Bf16);
+    let (f32, tf32, bf16, f16) = (Precision::F32, Precision::Tf32, Precision::Bf16, Precision::F16);
     let mut cases: Vec<(&str, Vec<usize>, Act, Precision)> = vec![
         ("cartpole", vec![512; 3], tanh, bf16),
         ("cartpole", vec![512; 3], tanh, f32),
+        ("cartpole", vec![512; 3], tanh, f16),
+        ("pendulum", vec![96, 40], relu, f16),
         ("acrobot", vec![256, 96], relu, bf16),
         ("pendulum", vec![40], tanh, tf32),
         ("pendulum", vec![128, 100, 77], relu, f32),
@@ -52,6 +54,11 @@ fn gradients_agree_with_the_cpu() {
         ("acrobot", 32, tanh, bf16),
         ("mountaincar", 64, tanh, bf16),
         ("mountaincar_continuous", 64, tanh, bf16),
+        ("cartpole", 64, tanh, f16),
+        ("pendulum", 64, tanh, f16),
+        ("acrobot", 32, relu, f16),
+        ("mountaincar", 64, tanh, f16),
+        ("mountaincar_continuous", 32, tanh, f16),
         ("cartpole", 64, tanh, tf32),
         ("pendulum", 32, tanh, tf32),
         ("acrobot", 64, tanh, tf32),
@@ -73,16 +80,17 @@ fn gradients_agree_with_the_cpu() {
         let (mut got, mut squares) = (vec![0.0; len], vec![0.0; len]);
         ppo.learner.fetch_moments([&mut got, &mut squares]).unwrap();
         let (samples, obs) = (ppo.samples(), ppo.architecture.inputs());
-        let mut advantage = fetched(&ppo.buffers.advantage, samples);
-        let value = fetched(&ppo.buffers.value, samples);
+        let rollout = ppo.buffers.rollout(ppo.iteration);
+        let mut advantage = fetched(&rollout.advantage, samples);
+        let value = fetched(&rollout.value, samples);
         let returns: Vec<f32> = advantage.iter().zip(&value).map(|(a, v)| a + v).collect();
         let mean = advantage.iter().map(|x| f64::from(*x)).sum::<f64>() / samples as f64;
         let squares = advantage.iter().map(|x| (f64::from(*x) - mean).powi(2)).sum::<f64>();
         let deviation = (squares / (samples as f64 - 1.0)).sqrt() + 1e-8;
         advantage.iter_mut().for_each(|x| *x = ((f64::from(*x) - mean) / deviation) as f32);
-        let observed = fetched(&ppo.buffers.obs, samples * obs);
-        let log_prob = fetched(&ppo.buffers.log_prob, samples);
-        let words = fetched(&ppo.buffers.action, samples * ppo.head.dims());
+        let observed = fetched(&rollout.obs, samples * obs);
+        let log_prob = fetched(&rollout.log_prob, samples);
+        let words = fetched(&rollout.action, samples * ppo.head.dims());
         let choices: Vec<i32> = words.iter().map(|word| *word as i32).collect();
         let numbers: Vec<f32> = words.iter().map(|word| f32::from_bits(*word)).collect();
         let action = if ppo.head.continuous() { Feed::Real(&numbers[..]) } else { Feed::Ints(&choices) };
@@ -107,6 +115,8 @@ fn gradients_agree_with_the_cpu() {
             let most = match precision {
                 Precision::F32 => 1e-3,
                 Precision::Tf32 => 6e-3,
+                Precision::F16 if activation == relu => 2e-2,
+                Precision::F16 => 6e-3,
                 _ if activation == relu => 6e-2,
                 _ => 2.5e-2,
             };

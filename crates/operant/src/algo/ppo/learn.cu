@@ -1,5 +1,7 @@
-/* Learning, after collect.cu: every epoch and minibatch in one launch, `learn`.
-   Defined before this text too: LEARN_WARPS (of a block), STATISTICS, MAX_EPOCHS, MAX_UPDATES (epochs times minibatches). */
+/* Learning, after collect.cu: every epoch and minibatch in one launch, `learn`. A minibatch's work is cut into slices, of which a
+   block takes one or several; sums are made by slices, so that the number of blocks does not show in them.
+   Defined before this text too: LEARN_WARPS (of a block), STATISTICS, MAX_EPOCHS, MAX_UPDATES (epochs times minibatches), SEVERAL_SLICES
+   (whether a block may have more than one). */
 
 /* STATISTICS: policy loss, value loss, entropy, -ln ratio, ratio - 1 - ln ratio, clipped, the gradient's norm; one unused. */
 
@@ -7,13 +9,13 @@ struct LearnArgs {
     Rollout rollout;
     NetWords *image;               /* [2] */
     float *params, *mean, *square; /* [PARAMS]: weights and Adam's moments */
-    float2 *partial;               /* [blocks, 2, GROUPS, 32] */
-    double2 *sums;                 /* [epochs * minibatches, blocks]: of advantages and their squares */
-    float *squares;                /* [blocks]: of gradients */
-    float *statistics;             /* [blocks, STATISTICS] of a minibatch */
+    float2 *partial;               /* [slices, 2, GROUPS, 32] */
+    double2 *sums;                 /* [epochs * minibatches, slices]: of advantages and their squares */
+    float *squares;                /* [slices]: of gradients */
+    float *statistics;             /* [slices, STATISTICS] of a minibatch */
     float *report;                 /* [STATISTICS]: means of the last minibatch */
     uint32_t *barrier;             /* counts on from launch to launch */
-    uint32_t envs, steps, epochs, minibatches, barrier_start, adam_step;
+    uint32_t envs, steps, epochs, minibatches, slices, barrier_start, adam_step, unused; /* slices: at least as many as blocks */
     float learning_rate, clip, entropy, value, max_norm, eps, beta1, beta2;
     uint32_t normalise, clip_value;
     Order orders[MAX_EPOCHS];
@@ -45,7 +47,7 @@ FN void fetch_tile(const Source *sources, TileData *to, uint32_t tile, int lane)
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-/* A meeting of all blocks, which are here at once: a cooperative launch. What a block wrote before it came is seen by all
+/* A meeting of all blocks, which are here at once: the launch sees to that. What a block wrote before it came is seen by all
    that waited. */
 FN void arrive(uint32_t *meeting) {
     __syncthreads();
@@ -81,8 +83,10 @@ FN float quad_max(float x) {
 
 #define ROWS_APART (ONE_LANE && !CONTINUOUS)
 
+/* Slopes are those of a sum over samples: half precision has no room for one sample's share of a mean, which is taken of the sums. */
+
 /* dy of the policy: `y` holds logits or means of two rows, and becomes the gradient. */
-FN void policy_slopes(const LearnArgs &a, const TileData *tile, int g, int t, float mean, float scale, float share, const float *log_std,
+FN void policy_slopes(const LearnArgs &a, const TileData *tile, int g, int t, float mean, float scale, const float *log_std,
                       float *y, bool counts, float *statistics, Gradients &d) {
 #if ROWS_APART
     /* All outputs of two rows are in every fourth lane: its neighbour takes the second row. */
@@ -126,7 +130,7 @@ FN void policy_slopes(const LearnArgs &a, const TileData *tile, int g, int t, fl
         const float log_ratio = log_prob - old, ratio = __expf(log_ratio);
         const float limited = fminf(fmaxf(ratio, 1.0f - a.clip), 1.0f + a.clip);
         const float free_loss = -advantage * ratio, limited_loss = -advantage * limited;
-        const float by_log_prob = free_loss >= limited_loss ? free_loss * share : 0.0f;
+        const float by_log_prob = free_loss >= limited_loss ? free_loss : 0.0f;
         if (counts && (t == FIRST_OUTPUT / 2 || (ROWS_APART && t == (FIRST_OUTPUT / 2 ^ 1)))) {
             statistics[0] += fmaxf(free_loss, limited_loss);
             statistics[64] += entropy;
@@ -139,12 +143,11 @@ FN void policy_slopes(const LearnArgs &a, const TileData *tile, int g, int t, fl
         for (int k = 0; k < 2; k++) {
             const bool has = 2 * t + k >= FIRST_OUTPUT && 2 * t + k - FIRST_OUTPUT < OUT;
             u[k] = has ? by_log_prob * z[k] * __expf(-log_std[k]) : 0.0f;
-            if (has) d.log_std[k] += by_log_prob * (z[k] * z[k] - 1.0f) - a.entropy * share;
+            if (has) d.log_std[k] += by_log_prob * (z[k] * z[k] - 1.0f) - a.entropy;
         }
 #else
-        const float by_entropy = a.entropy * share;
-        u[0] = has0 ? by_log_prob * ((action == first ? 1.0f : 0.0f) - p0) + by_entropy * p0 * (l0 + entropy) : 0.0f;
-        u[1] = has1 ? by_log_prob * ((action == first + 1 ? 1.0f : 0.0f) - p1) + by_entropy * p1 * (l1 + entropy) : 0.0f;
+        u[0] = has0 ? by_log_prob * ((action == first ? 1.0f : 0.0f) - p0) + a.entropy * p0 * (l0 + entropy) : 0.0f;
+        u[1] = has1 ? by_log_prob * ((action == first + 1 ? 1.0f : 0.0f) - p1) + a.entropy * p1 * (l1 + entropy) : 0.0f;
 #endif
     }
 #if ROWS_APART
@@ -154,7 +157,7 @@ FN void policy_slopes(const LearnArgs &a, const TileData *tile, int g, int t, fl
 }
 
 /* dy of the value: one column, in one lane of four. */
-FN void value_slopes(const LearnArgs &a, const TileData *tile, int g, int t, float share, float *y, bool counts, float *statistics) {
+FN void value_slopes(const LearnArgs &a, const TileData *tile, int g, int t, float *y, bool counts, float *statistics) {
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         const float old = tile->old[g + 8 * r], returns = tile->advantage[g + 8 * r] + old;
@@ -163,7 +166,7 @@ FN void value_slopes(const LearnArgs &a, const TileData *tile, int g, int t, flo
         const float squared = value_error(value, old, returns, a.clip, a.clip_value, by_value);
         if (counts && t == FIRST_OUTPUT / 2) statistics[32] += 0.5f * squared;
         y[2 * r] = y[2 * r + 1] = 0.0f;
-        if (t == FIRST_OUTPUT / 2) y[2 * r + FIRST_OUTPUT % 2] = by_value * a.value * share;
+        if (t == FIRST_OUTPUT / 2) y[2 * r + FIRST_OUTPUT % 2] = by_value * a.value;
     }
 }
 
@@ -204,9 +207,9 @@ template <bool ADD> FN void add_gradients(float2 *sum, int lane, Gradients &d) {
     add(GROUPS - 1, rest[0], rest[1]);
 }
 
-/* Sums of the advantages of every minibatch: a block takes its share of each, a warp some minibatches. In f64: advantages
-   that hardly differ have squares that hardly differ. */
-FN void sum_advantages(const LearnArgs &a, const Order *orders, uint32_t of_minibatch) {
+/* Sums of the advantages of every minibatch, of a slice of each: a warp takes some minibatches. In f64: advantages that hardly
+   differ have squares that hardly differ. */
+FN void sum_advantages(const LearnArgs &a, const Order *orders, uint32_t of_minibatch, uint32_t slice) {
     const int lane = threadIdx.x % 32;
 #pragma unroll 1
     for (uint32_t update = threadIdx.x / 32; update < a.epochs * a.minibatches; update += LEARN_WARPS) {
@@ -214,11 +217,11 @@ FN void sum_advantages(const LearnArgs &a, const Order *orders, uint32_t of_mini
         const uint32_t first = update % a.minibatches * of_minibatch;
         double total = 0.0, squares = 0.0;
 #pragma unroll 1
-        for (uint32_t place = blockIdx.x * 8 + lane / 4; place < of_minibatch; place += gridDim.x * 8 * 4) {
+        for (uint32_t place = slice * 8 + lane / 4; place < of_minibatch; place += a.slices * 8 * 4) {
             float4 read[4];
 #pragma unroll
             for (int k = 0; k < 4; k++) {
-                const uint32_t at = place + gridDim.x * 8 * k;
+                const uint32_t at = place + a.slices * 8 * k;
                 read[k] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
                 if (at < of_minibatch) read[k] = ((const float4 *)a.rollout.advantage)[(size_t)index_at(order, first + at) * 4 + lane % 4];
             }
@@ -234,7 +237,7 @@ FN void sum_advantages(const LearnArgs &a, const Order *orders, uint32_t of_mini
             total += __shfl_xor_sync(0xFFFFFFFFu, total, other);
             squares += __shfl_xor_sync(0xFFFFFFFFu, squares, other);
         }
-        if (lane == 0) __stcg(&a.sums[update * gridDim.x + blockIdx.x], make_double2(total, squares));
+        if (lane == 0) __stcg(&a.sums[update * a.slices + slice], make_double2(total, squares));
     }
 }
 
@@ -245,6 +248,13 @@ FN float warp_sum(float x) {
 }
 
 #define LEARN_THREADS (32 * LEARN_WARPS)
+/* The slices of a block. With one, all that follows from its number is known before the first minibatch: a loop in its place
+   costs 4 % of an iteration. */
+#if SEVERAL_SLICES
+#define EACH_SLICE _Pragma("unroll 1") for (uint32_t slice = blockIdx.x; slice < a.slices; slice += gridDim.x)
+#else
+#define EACH_SLICE if (const uint32_t slice = blockIdx.x; true)
+#endif
 /* Pairs of numbers of both networks, in an order that all blocks share. */
 #define PAIRS (2 * GROUPS * 32)
 static_assert(LEARN_WARPS == 8, "sums of a block are made in two rounds");
@@ -279,29 +289,32 @@ extern "C" __global__ void __launch_bounds__(LEARN_THREADS, 1) learn(const Learn
 
     /* Tiles of a minibatch: one is fetched while the one before it is worked on, the first before the last minibatch has ended.
        Of the next 32, each lane knows where one lies. */
-    const uint32_t stride = gridDim.x * (LEARN_WARPS / 2), begin = blockIdx.x * (LEARN_WARPS / 2) + warp / 2;
-    const uint32_t count = begin < of_minibatch ? (of_minibatch - begin - 1) / stride + 1 : 0;
+    const uint32_t stride = a.slices * (LEARN_WARPS / 2);
+    const uint32_t rounds = of_minibatch / stride, rest = of_minibatch - rounds * stride;
+    auto begin_of = [&](uint32_t slice) { return slice * (LEARN_WARPS / 2) + warp / 2; };
+    auto count_of = [&](uint32_t slice) { return rounds + (begin_of(slice) < rest); };
     TileData *mine = tiles + 2 * warp;
     uint32_t known = 0;
-    auto fetch = [&](uint32_t update, uint32_t i) {
+    auto fetch = [&](uint32_t update, uint32_t slice, uint32_t i) {
         if (i % 32 == 0) {
+            const uint32_t begin = begin_of(slice);
             const uint32_t place = min(begin + (i + lane) * stride, of_minibatch - 1);
             known = index_at(orders[update / a.minibatches], update % a.minibatches * of_minibatch + place);
         }
         fetch_tile(sources + critic * TILE_CHUNKS, mine + i % 2, __shfl_sync(0xFFFFFFFFu, known, i % 32), lane);
     };
-    if (count > 0) fetch(0, 0);
+    if (count_of(blockIdx.x) > 0) fetch(0, blockIdx.x, 0);
 
     if (a.normalise) {
-        sum_advantages(a, orders, of_minibatch);
+        EACH_SLICE sum_advantages(a, orders, of_minibatch, slice);
         arrive(a.barrier);
         wait(a.barrier, target);
     }
     /* Of each minibatch: mean and 1 / deviation of advantages, and what makes up for Adam's moments having begun as 0. */
     for (uint32_t update = warp; update < updates; update += LEARN_WARPS) {
         double x = 0.0, y = 0.0;
-        for (uint32_t b = lane; a.normalise && b < gridDim.x; b += 32) {
-            const double2 part = __ldcg(&a.sums[update * gridDim.x + b]);
+        for (uint32_t slice = lane; a.normalise && slice < a.slices; slice += 32) {
+            const double2 part = __ldcg(&a.sums[update * a.slices + slice]);
             x += part.x, y += part.y;
         }
 #pragma unroll
@@ -315,13 +328,14 @@ extern "C" __global__ void __launch_bounds__(LEARN_THREADS, 1) learn(const Learn
         const float bias1 = -1.0f / expm1f(step * logf(a.beta1)), bias2 = -1.0f / expm1f(step * logf(a.beta2));
         if (lane == 0) scales[update] = make_float4((float)(x / samples), a.normalise ? 1.0f / (deviation + 1e-8f) : 1.0f, bias1, bias2);
     }
-    /* The pairs that this block adds up over all blocks and steps with Adam: eights, because rows of weights are packed in twos. */
-    const uint32_t per_block = (PAIRS / 8 + gridDim.x - 1) / gridDim.x * 8, first_pair = min(blockIdx.x * per_block, PAIRS);
-    const uint32_t pairs = min(per_block, PAIRS - first_pair), parts = max(2 * LEARN_THREADS / per_block, 1u);
+    /* The pairs that a slice adds up over all slices and steps with Adam: eights, because rows of weights are packed in twos. */
+    const uint32_t per_slice = (PAIRS / 8 + a.slices - 1) / a.slices * 8, parts = max(2 * LEARN_THREADS / per_slice, 1u);
+    auto first_pair_of = [&](uint32_t slice) { return min(slice * per_slice, PAIRS); };
+    auto pairs_of = [&](uint32_t slice) { return min(per_slice, PAIRS - first_pair_of(slice)); };
+    auto gradients_of = [&](uint32_t slice) { return other_sum + (SEVERAL_SLICES ? slice / gridDim.x * per_slice : 0); };
 #pragma unroll 1
     for (uint32_t update = 0; update < updates; update++) {
         const bool last = update + 1 == updates;
-        load_image(nets, a.image, 2, thread, LEARN_THREADS);
 #if CONTINUOUS
         float log_std[2];
 #pragma unroll
@@ -334,149 +348,167 @@ extern "C" __global__ void __launch_bounds__(LEARN_THREADS, 1) learn(const Learn
 #endif
         /* In memory, a number per lane: registers are scarce. */
         float *statistics = statistics_of_all + warp * 6 * 32 + lane;
+        EACH_SLICE {
+            const uint32_t count = count_of(slice);
+            load_image(nets, a.image, 2, thread, LEARN_THREADS);
 #pragma unroll
-        for (int k = 0; k < 6; k++) statistics[k * 32] = 0.0f;
-        __syncthreads();
-        const float4 scale = scales[update];
+            for (int k = 0; k < 6; k++) statistics[k * 32] = 0.0f;
+            __syncthreads();
+            const float2 scale = *(const float2 *)&scales[update];
 
-        Gradients d = {};
+            Gradients d = {};
 #pragma unroll 1
-        for (uint32_t i = 0; i < count; i++) {
-            if (i + 1 < count) {
-                fetch(update, i + 1);
-                asm volatile("cp.async.wait_group 1;" ::: "memory");
-            } else {
-                asm volatile("cp.async.wait_group 0;" ::: "memory");
+            for (uint32_t i = 0; i < count; i++) {
+                if (i + 1 < count) {
+                    fetch(update, slice, i + 1);
+                    asm volatile("cp.async.wait_group 1;" ::: "memory");
+                } else {
+                    asm volatile("cp.async.wait_group 0;" ::: "memory");
+                }
+                __syncwarp();
+                const TileData *tile = mine + i % 2;
+                uint32_t x[X_WORDS];
+                Kept kept = kept_in(kept_of_all + warp * KEPT_BYTES);
+                float y[4];
+                observed(tile->obs + g * OBS, tile->obs + (g + 8) * OBS, t, x);
+                forward<true>(net, lane, x, kept, y);
+                if (critic)
+                    value_slopes(a, tile, g, t, y, last, statistics);
+                else
+                    policy_slopes(a, tile, g, t, scale.x, scale.y, log_std, y, last, statistics, d);
+                backward(net, lane, tile, x, kept, y, d);
+                __syncwarp();
             }
-            __syncwarp();
-            const TileData *tile = mine + i % 2;
-            uint32_t x[X_WORDS];
-            Kept kept = kept_in(kept_of_all + warp * KEPT_BYTES);
-            float y[4];
-            observed(tile->obs + g * OBS, tile->obs + (g + 8) * OBS, t, x);
-            forward<true>(net, lane, x, kept, y);
-            if (critic)
-                value_slopes(a, tile, g, t, share, y, last, statistics);
-            else
-                policy_slopes(a, tile, g, t, scale.x, scale.y, share, log_std, y, last, statistics, d);
-            backward(net, lane, tile, x, kept, y, d);
-            __syncwarp();
-        }
-        if (!last && count > 0) fetch(update + 1, 0);
-        if (last) {
+            const bool goes_on = SEVERAL_SLICES && slice + gridDim.x < a.slices;
+            const uint32_t next = goes_on ? slice + gridDim.x : blockIdx.x;
+            if ((goes_on || !last) && count_of(next) > 0) fetch(update + !goes_on, next, 0);
+            if (last) {
 #pragma unroll
-            for (int k = 0; k < 6; k++) {
-                const float x = warp_sum(statistics[k * 32]);
-                if (lane == 0) few[warp * 8 + k] = x;
+                for (int k = 0; k < 6; k++) {
+                    const float x = warp_sum(statistics[k * 32]);
+                    if (lane == 0) few[warp * 8 + k] = x;
+                }
             }
-        }
 
-        /* Sums of the block, of four warps for each network in an order that does not change, then of the grid. */
-        __syncthreads();
-        float2 *to = (warp / 2 % 2 ? other_sum : sum) + critic * GROUPS * 32;
-        if (warp < 4) add_gradients<false>(to, lane, d);
-        __syncthreads();
-        if (warp >= 4) add_gradients<true>(to, lane, d);
-        __syncthreads();
-        for (int i = thread; i < PAIRS / 2; i += LEARN_THREADS) {
-            float4 x = ((float4 *)sum)[i];
-            const float4 y = ((float4 *)other_sum)[i];
-            x.x += y.x, x.y += y.y, x.z += y.z, x.w += y.w;
-            __stcg((float4 *)(a.partial + (size_t)blockIdx.x * PAIRS) + i, x);
-        }
-        if (last && thread < 6) {
-            float x = 0.0f;
-            for (int w = 0; w < LEARN_WARPS; w++) x += few[w * 8 + thread];
-            __stcg(&a.statistics[blockIdx.x * STATISTICS + thread], x);
+            /* Sums of the slice, of four warps for each network in an order that does not change, then of all slices. */
+            __syncthreads();
+            float2 *to = (warp / 2 % 2 ? other_sum : sum) + critic * GROUPS * 32;
+            if (warp < 4) add_gradients<false>(to, lane, d);
+            __syncthreads();
+            if (warp >= 4) add_gradients<true>(to, lane, d);
+            __syncthreads();
+            for (int i = thread; i < PAIRS / 2; i += LEARN_THREADS) {
+                float4 x = ((float4 *)sum)[i];
+                const float4 y = ((float4 *)other_sum)[i];
+                x.x += y.x, x.y += y.y, x.z += y.z, x.w += y.w;
+                __stcg((float4 *)(a.partial + (size_t)slice * PAIRS) + i, x);
+            }
+            if (last && thread < 6) {
+                float x = 0.0f;
+                for (int w = 0; w < LEARN_WARPS; w++) x += few[w * 8 + thread];
+                __stcg(&a.statistics[slice * STATISTICS + thread], x);
+            }
+            /* Weights come to where sums were read. */
+            if (goes_on) __syncthreads();
         }
         arrive(a.barrier);
         wait(a.barrier, target);
 
-        /* Each block adds up some pairs over all blocks: two at a time, in parts, whose sums lie in `sum`. */
-        for (uint32_t i = thread; i < pairs / 2 * parts; i += LEARN_THREADS) {
-            const float4 *from = (const float4 *)(a.partial + first_pair) + i % (pairs / 2);
-            float4 x = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        /* Each slice adds up some pairs over all slices: two at a time, in parts, whose sums lie in `sum`. Those of all parts are
+           kept where the other sums were. */
+        EACH_SLICE {
+            const uint32_t first_pair = first_pair_of(slice), pairs = pairs_of(slice);
+            float2 *gradients = gradients_of(slice);
+            for (uint32_t i = thread; i < pairs / 2 * parts; i += LEARN_THREADS) {
+                const float4 *from = (const float4 *)(a.partial + first_pair) + i % (pairs / 2);
+                float4 x = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
 #pragma unroll 1
-            for (uint32_t block = i / (pairs / 2); block < gridDim.x; block += 12 * parts) {
-                float4 read[12];
+                for (uint32_t other = i / (pairs / 2); other < a.slices; other += 12 * parts) {
+                    float4 read[12];
 #pragma unroll
-                for (int k = 0; k < 12; k++) {
-                    const uint32_t b = block + k * parts;
-                    read[k] = b < gridDim.x ? __ldcg(from + (size_t)b * (PAIRS / 2)) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+                    for (int k = 0; k < 12; k++) {
+                        const uint32_t s = other + k * parts;
+                        read[k] = s < a.slices ? __ldcg(from + (size_t)s * (PAIRS / 2)) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+                    }
+#pragma unroll
+                    for (int k = 0; k < 12; k++) x.x += read[k].x, x.y += read[k].y, x.z += read[k].z, x.w += read[k].w;
                 }
-#pragma unroll
-                for (int k = 0; k < 12; k++) x.x += read[k].x, x.y += read[k].y, x.z += read[k].z, x.w += read[k].w;
+                ((float4 *)sum)[i] = x;
             }
-            ((float4 *)sum)[i] = x;
-        }
-        __syncthreads();
-        float squares = 0.0f;
-        for (uint32_t p = thread; p < pairs; p += LEARN_THREADS) {
-            const uint32_t pair = first_pair + p, group = pair / 32;
-            float2 x = sum[p];
-            for (uint32_t part = 1; part < parts; part++) x.x += sum[part * pairs + p].x, x.y += sum[part * pairs + p].y;
-            /* Columns without a parameter hold products of no meaning. */
-            if (place_of(group / GROUPS, group % GROUPS, pair % 32, 0) < 0) x.x = 0.0f;
-            if (place_of(group / GROUPS, group % GROUPS, pair % 32, 1) < 0) x.y = 0.0f;
-            sum[p] = x;
-            squares += x.x * x.x + x.y * x.y;
-        }
-        squares = warp_sum(squares);
-        if (lane == 0) few[warp] = squares;
-        __syncthreads();
-        if (thread == 0) {
-            for (int w = 1; w < LEARN_WARPS; w++) squares += few[w];
-            __stcg(&a.squares[blockIdx.x], squares);
+            __syncthreads();
+            float squares = 0.0f;
+            for (uint32_t p = thread; p < pairs; p += LEARN_THREADS) {
+                const uint32_t pair = first_pair + p, group = pair / 32;
+                float2 x = sum[p];
+                for (uint32_t part = 1; part < parts; part++) x.x += sum[part * pairs + p].x, x.y += sum[part * pairs + p].y;
+                /* Columns without a parameter hold products of no meaning. */
+                x.x = place_of(group / GROUPS, group % GROUPS, pair % 32, 0) < 0 ? 0.0f : x.x * share;
+                x.y = place_of(group / GROUPS, group % GROUPS, pair % 32, 1) < 0 ? 0.0f : x.y * share;
+                gradients[p] = x;
+                squares += x.x * x.x + x.y * x.y;
+            }
+            squares = warp_sum(squares);
+            if (lane == 0) few[warp] = squares;
+            __syncthreads();
+            if (thread == 0) {
+                for (int w = 1; w < LEARN_WARPS; w++) squares += few[w];
+                __stcg(&a.squares[slice], squares);
+            }
         }
         arrive(a.barrier);
         bool waited = false;
+        EACH_SLICE {
+            const uint32_t first_pair = first_pair_of(slice), pairs = pairs_of(slice);
+            const float2 *gradients = gradients_of(slice);
 #pragma unroll 1
-        for (uint32_t p = thread; p - lane < pairs || !waited; p += LEARN_THREADS) {
-            /* All that does not ask for the norm comes before the wait. */
-            const bool counts = p < pairs;
-            const uint32_t pair = first_pair + (counts ? p : 0), group = pair / 32;
-            float weights[2], mean[2], square[2];
-            int place[2];
+            for (uint32_t p = thread; p - lane < pairs || !waited; p += LEARN_THREADS) {
+                /* All that does not ask for the norm comes before the wait. */
+                const bool counts = p < pairs;
+                const uint32_t pair = first_pair + (counts ? p : 0), group = pair / 32;
+                float weights[2], mean[2], square[2];
+                int place[2];
 #pragma unroll
-            for (int k = 0; k < 2; k++) {
-                place[k] = counts ? place_of(group / GROUPS, group % GROUPS, pair % 32, k) : -1;
-                weights[k] = mean[k] = square[k] = 0.0f;
-                if (place[k] >= 0) weights[k] = a.params[place[k]], mean[k] = a.mean[place[k]], square[k] = a.square[place[k]];
-            }
-            if (!waited) wait(a.barrier, target);
-            waited = true;
-            if (p - lane >= pairs) break;
-            float all = 0.0f;
+                for (int k = 0; k < 2; k++) {
+                    place[k] = counts ? place_of(group / GROUPS, group % GROUPS, pair % 32, k) : -1;
+                    weights[k] = mean[k] = square[k] = 0.0f;
+                    if (place[k] >= 0) weights[k] = a.params[place[k]], mean[k] = a.mean[place[k]], square[k] = a.square[place[k]];
+                }
+                const float2 own = gradients[counts ? p : 0];
+                const float4 scale = scales[update];
+                if (!waited) wait(a.barrier, target);
+                waited = true;
+                if (p - lane >= pairs) break;
+                float all = 0.0f;
 #pragma unroll 1
-            for (uint32_t b = lane; b < gridDim.x; b += 32 * 6) {
-                float read[6];
+                for (uint32_t s = lane; s < a.slices; s += 32 * 6) {
+                    float read[6];
 #pragma unroll
-                for (int k = 0; k < 6; k++) read[k] = b + 32 * k < gridDim.x ? __ldcg(&a.squares[b + 32 * k]) : 0.0f;
+                    for (int k = 0; k < 6; k++) read[k] = s + 32 * k < a.slices ? __ldcg(&a.squares[s + 32 * k]) : 0.0f;
 #pragma unroll
-                for (int k = 0; k < 6; k++) all += read[k];
-            }
-            const float norm = sqrtf(warp_sum(all));
-            const float shorter = a.max_norm > 0.0f && norm > a.max_norm ? a.max_norm / (norm + 1e-6f) : 1.0f;
-            const float2 gradients = sum[counts ? p : 0];
-#pragma unroll
-            for (int k = 0; k < 2; k++) {
-                if (place[k] >= 0) {
-                    const float gradient = (k == 0 ? gradients.x : gradients.y) * shorter;
-                    const float m = a.beta1 * mean[k] + (1.0f - a.beta1) * gradient;
-                    const float v = a.beta2 * square[k] + (1.0f - a.beta2) * gradient * gradient;
-                    a.mean[place[k]] = m, a.square[place[k]] = v;
-                    weights[k] -= a.learning_rate * m * scale.z / (sqrtf(v * scale.w) + a.eps);
-                    __stcg(&a.params[place[k]], weights[k]);
+                    for (int k = 0; k < 6; k++) all += read[k];
                 }
-            }
-            store_words(a.image + group / GROUPS, group / GROUPS, group % GROUPS, pair % 32, weights[0], weights[1], counts);
-            if (last && blockIdx.x == 0 && warp == 0) {
-                if (lane < 6) {
-                    float x = 0.0f;
-                    for (uint32_t b = 0; b < gridDim.x; b++) x += __ldcg(&a.statistics[b * STATISTICS + lane]);
-                    a.report[lane] = x * share;
+                const float norm = sqrtf(warp_sum(all));
+                const float shorter = a.max_norm > 0.0f && norm > a.max_norm ? a.max_norm / (norm + 1e-6f) : 1.0f;
+#pragma unroll
+                for (int k = 0; k < 2; k++) {
+                    if (place[k] >= 0) {
+                        const float gradient = (k == 0 ? own.x : own.y) * shorter;
+                        const float m = a.beta1 * mean[k] + (1.0f - a.beta1) * gradient;
+                        const float v = a.beta2 * square[k] + (1.0f - a.beta2) * gradient * gradient;
+                        a.mean[place[k]] = m, a.square[place[k]] = v;
+                        weights[k] -= a.learning_rate * m * scale.z / (sqrtf(v * scale.w) + a.eps);
+                        __stcg(&a.params[place[k]], weights[k]);
+                    }
                 }
-                if (lane == 6) a.report[lane] = norm;
+                store_words(a.image + group / GROUPS, group / GROUPS, group % GROUPS, pair % 32, weights[0], weights[1], counts);
+                if (last && slice == 0 && warp == 0) {
+                    if (lane < 6) {
+                        float x = 0.0f;
+                        for (uint32_t s = 0; s < a.slices; s++) x += __ldcg(&a.statistics[s * STATISTICS + lane]);
+                        a.report[lane] = x * share;
+                    }
+                    if (lane == 6) a.report[lane] = norm;
+                }
             }
         }
         if (!last) {

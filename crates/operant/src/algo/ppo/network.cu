@@ -1,6 +1,6 @@
 /* PPO wholly on the GPU for small networks: separate policy and value networks of two hidden layers of HID (32 or 64),
-   products on tensor cores with sums in f32, f32 master weights. After normalise.cu: this text, then bf16.cu or tf32.cu, which
-   are a tile's way through a network and back, then kernels: collect.cu and learn.cu. Defined before this text, beside what
+   products on tensor cores with sums in f32, f32 master weights. After normalise.cu: this text, then a tile's way
+   through a network and back (tf32.cu, or sixteen.cu after the numbers of bf16.cu or f16.cu), then kernels: collect.cu and learn.cu. Defined before this text, beside what
    adapter.cu asks for: HID OUT (logits, or numbers of an action) CONTINUOUS RELU TILES (16-env tiles of a warp in `collect`)
    WARPS (of a block in `collect`) TOLD (envs whose episodes are told) PASSES (products for one: 3 for f32), the offset of every
    tensor among the parameters: AW1 AB1 AW2 AB2 AW3 AB3 CW1 CB1 CW2 CB2 CW3 CB3 LOG_STD, and the sizes that the last lines

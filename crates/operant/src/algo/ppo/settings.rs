@@ -55,6 +55,8 @@ pub struct Settings {
     pub curiosity: Curiosity,
     /// Weight of that reward, in units of its standard deviation.
     pub curiosity_coef: f64,
+    /// On a GPU: play the next rollout while this one is learned from, with the policy from before that, one iteration old.
+    pub overlap: bool,
 }
 
 /// Keys that a run may change on the way.
@@ -76,6 +78,7 @@ pub(super) const MAY_CHANGE: &[&str] = &[
     "target_kl",
     "adam_eps",
     "curiosity_coef",
+    "overlap",
 ];
 
 /// Which optimiser.
@@ -114,6 +117,7 @@ impl Default for Settings {
             popart: false,
             curiosity: Curiosity::None,
             curiosity_coef: 0.1,
+            overlap: false,
         }
     }
 }

@@ -6,10 +6,10 @@
 
 /* What the host decides before an iteration. */
 struct Now {
-    uint32_t adam[6];
+    uint32_t adam[7];
     uint32_t first_step;
     float clip, entropy;
-    uint32_t unused[3];
+    uint32_t unused[2];
     Order orders[MAX_EPOCHS];
 };
 
@@ -228,18 +228,23 @@ extern "C" __global__ void __launch_bounds__(THREADS) gather(const BatchArgs a) 
     store8(a.input + (size_t)i * 8, x);
 }
 
-FN void store_outputs(Number *to, const float *d) {
+FN void store_outputs(Number *to, float *d) {
+#if F16
+    /* Slopes of single samples, limited to what f16 holds with room for sums on the way back. */
+#pragma unroll
+    for (int k = 0; k < OUT_PITCH; k++) d[k] = fminf(fmaxf(d[k], -16384.0f), 16384.0f);
+#endif
 #pragma unroll
     for (int first = 0; first < OUT_PITCH; first += 8) store8(to + first, d + first);
 }
 
-/* Gradients of outputs, and sums of statistics: see `Reported`. */
+/* Gradients of outputs, of a sum over samples, and sums of statistics: see `Reported`. */
 extern "C" __global__ void __launch_bounds__(THREADS) loss(const BatchArgs a) {
     __shared__ float shared[THREADS / 32][STATISTICS + OUT_PITCH];
     const uint32_t row = blockIdx.x * THREADS + threadIdx.x, warp = threadIdx.x / 32;
     const int counts = row < a.rows;
     const size_t at = sample_at(a, a.first + (counts ? row : 0)), from = counts ? row : 0;
-    const float share = 1.0f / (float)a.of_minibatch, clip = a.now->clip, by_entropy = a.now->entropy * share;
+    const float share = 1.0f / (float)a.of_minibatch, clip = a.now->clip, by_entropy = a.now->entropy;
     const float2 scale = a.scales[a.update];
     const float unscaled = a.rollout.advantage[at], old_value = a.rollout.value[at], advantage = (unscaled - scale.x) * scale.y;
     const float *y = a.output + from * OUT_PITCH;
@@ -270,11 +275,11 @@ extern "C" __global__ void __launch_bounds__(THREADS) loss(const BatchArgs a) {
 #endif
     const float log_ratio = log_prob - a.rollout.log_prob[at], ratio = __expf(log_ratio);
     const float free_loss = -advantage * ratio, limited_loss = -advantage * fminf(fmaxf(ratio, 1.0f - clip), 1.0f + clip);
-    const float by_log_prob = free_loss >= limited_loss ? free_loss * share : 0.0f;
+    const float by_log_prob = free_loss >= limited_loss ? free_loss : 0.0f;
     const float value = a.output[((size_t)a.rows + from) * OUT_PITCH] + a.params[CRITIC_BIAS];
     float slope, sums[STATISTICS + OUT_PITCH] = {};
     const float squared = value_error(value, old_value, unscaled + old_value, clip, a.clip_value, slope);
-    by_value[0] = slope * a.value * share;
+    by_value[0] = slope * a.value;
 #pragma unroll
     for (int k = 0; k < OUT; k++) {
 #if CONTINUOUS

@@ -16,8 +16,9 @@ type Handle = *mut c_void;
 /// `CUBLAS_COMPUTE_32F`, `…_32F_FAST_TF32`
 const COMPUTE_F32: c_int = 68;
 const COMPUTE_TF32: c_int = 77;
-/// `CUDA_R_32F`, `CUDA_R_16BF`
+/// `CUDA_R_32F`, `CUDA_R_16F`, `CUDA_R_16BF`
 const F32: c_int = 0;
+const F16: c_int = 2;
 const BF16: c_int = 14;
 /// `CUBLASLT_MATMUL_DESC_…`
 const TRANSPOSE_A: c_int = 3;
@@ -89,14 +90,16 @@ pub enum Operands {
     F32,
     /// 32 bits of which products read 19.
     Tf32,
-    /// 16 bits.
+    /// 16 bits, 8 of them an exponent.
     Bf16,
+    /// 16 bits, 5 of them an exponent.
+    F16,
 }
 
 impl Operands {
     /// Bytes of a number.
     pub fn bytes(self) -> usize {
-        if self == Self::Bf16 { 2 } else { 4 }
+        if matches!(self, Self::Bf16 | Self::F16) { 2 } else { 4 }
     }
 }
 
@@ -240,7 +243,11 @@ impl Gemm {
             };
             check("describe a product", set)?;
         }
-        let kind = if product.operands == Operands::Bf16 { BF16 } else { F32 };
+        let kind = match product.operands {
+            Operands::Bf16 => BF16,
+            Operands::F16 => F16,
+            Operands::F32 | Operands::Tf32 => F32,
+        };
         let sides = |matrix: &Matrix, rows: usize, columns: usize| match matrix.turned {
             true => (rows, columns),
             false => (columns, rows),

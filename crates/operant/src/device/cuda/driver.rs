@@ -97,6 +97,7 @@ functions! {
         cuMemFreeHost(*mut c_void);
         cuMemcpyHtoDAsync_v2(u64, *const c_void, usize, Handle);
         cuMemcpyDtoHAsync_v2(*mut c_void, u64, usize, Handle);
+        cuMemcpyDtoDAsync_v2(u64, u64, usize, Handle);
         cuMemsetD8Async(u64, u8, usize, Handle);
         cuStreamCreate(*mut Handle, c_uint);
         cuStreamDestroy_v2(Handle);

@@ -1,6 +1,7 @@
 //! A GPU: its primary context, which other libraries of this process share, and one stream of work.
 //!
-//! Everything is done in the order of that stream. Launching allocates nothing.
+//! Everything is done in the order of that stream; who opens the GPU again has another stream, in the same context and with the
+//! same compiled kernels. Launching allocates nothing.
 #![allow(unsafe_code)]
 
 use super::driver::{
@@ -11,9 +12,10 @@ use super::nvrtc::{self, nvrtc};
 use super::{cache, report};
 use crate::error::{Error, Result};
 use crate::lanes::Math;
+use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::marker::PhantomData;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// What a GPU is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,13 +43,64 @@ impl GpuInfo {
     }
 }
 
+/// A GPU's primary context, which all who opened it in this process share.
+struct Context {
+    driver: &'static Driver,
+    device: c_int,
+    handle: Handle,
+    /// Kernels that are loaded, by all that decided their code.
+    code: Mutex<HashMap<String, Arc<Mutex<Weak<Code>>>>>,
+}
+
+// SAFETY: as for `Gpu`.
+unsafe impl Send for Context {}
+// SAFETY: as for `Gpu`.
+unsafe impl Sync for Context {}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Context {
+    fn of(driver: &'static Driver, device: c_int) -> Result<Arc<Self>> {
+        static OPEN: Mutex<Vec<(c_int, Weak<Context>)>> = Mutex::new(Vec::new());
+        let mut open = lock(&OPEN);
+        open.retain(|(_, context)| context.strong_count() > 0);
+        let found = open.iter().find(|(of, _)| *of == device).and_then(|(_, context)| context.upgrade());
+        if let Some(context) = found {
+            return Ok(context);
+        }
+        let mut handle = std::ptr::null_mut();
+        // SAFETY: the pointer is live; what is retained is released in `drop`.
+        let status = unsafe { (driver.call.cuDevicePrimaryCtxRetain)(&mut handle, device) };
+        driver.check("use the GPU", status)?;
+        let context = Arc::new(Self { driver, device, handle, code: Mutex::default() });
+        open.push((device, Arc::downgrade(&context)));
+        Ok(context)
+    }
+
+    /// Makes it the one that this thread's calls are for.
+    fn bind(&self) -> Result<()> {
+        // SAFETY: the context is retained as long as `self`.
+        self.driver.check("switch to the GPU", unsafe { (self.driver.call.cuCtxSetCurrent)(self.handle) })
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // SAFETY: it was retained once.
+        let _ = unsafe { (self.driver.call.cuDevicePrimaryCtxRelease_v2)(self.device) };
+    }
+}
+
 /// A GPU that can be used.
 pub struct Gpu {
     pub(super) driver: &'static Driver,
     info: GpuInfo,
-    device: c_int,
-    context: Handle,
+    context: Arc<Context>,
     pub(super) stream: Handle,
+    /// How many share it evenly.
+    at_once: usize,
     /// While a graph is recorded: what it launches, to be kept as long as the graph.
     pub(super) recording: Mutex<Option<Vec<Module>>>,
 }
@@ -111,6 +164,12 @@ impl Gpu {
 
     /// GPU number `index`, or what is missing and how to get it.
     pub fn open(index: usize) -> Result<Arc<Self>> {
+        Self::open_among(index, 1)
+    }
+
+    /// The same for one of so many that use it at once: kernels that would take all of it leave the others their share. No result
+    /// depends on that.
+    pub fn open_among(index: usize, at_once: usize) -> Result<Arc<Self>> {
         let driver = driver().map_err(|error| report::unusable(&[report::driver_missing(&error)]))?;
         nvrtc().map_err(|error| report::unusable(&[report::nvrtc_missing(&error)]))?;
         let gpus = list(driver)?;
@@ -118,15 +177,25 @@ impl Gpu {
             return Err(report::unusable(&[report::gpu_missing(index, gpus.len())]));
         }
         let (info, device) = info(driver, index as c_int)?;
-        let none = std::ptr::null_mut();
-        let mut gpu = Self { driver, info, device, context: none, stream: none, recording: Mutex::new(None) };
-        // SAFETY: the pointers are live; what is created is destroyed in `drop`.
-        unsafe {
-            driver.check("use the GPU", (driver.call.cuDevicePrimaryCtxRetain)(&mut gpu.context, device))?;
-            gpu.bind()?;
-            driver.check("create a stream", (driver.call.cuStreamCreate)(&mut gpu.stream, NON_BLOCKING))?;
-        }
-        Ok(Arc::new(gpu))
+        Self::with_stream(info, Context::of(driver, device)?, at_once)
+    }
+
+    /// The same GPU with a stream of its own.
+    pub fn second_stream(&self) -> Result<Arc<Self>> {
+        Self::with_stream(self.info.clone(), Arc::clone(&self.context), self.at_once)
+    }
+
+    fn with_stream(info: GpuInfo, context: Arc<Context>, at_once: usize) -> Result<Arc<Self>> {
+        let (driver, mut stream) = (context.driver, std::ptr::null_mut());
+        context.bind()?;
+        // SAFETY: the pointer is live; what is created is destroyed in `drop`.
+        driver.check("create a stream", unsafe { (driver.call.cuStreamCreate)(&mut stream, NON_BLOCKING) })?;
+        Ok(Arc::new(Self { driver, info, context, stream, at_once: at_once.max(1), recording: Mutex::new(None) }))
+    }
+
+    /// How many use it at once, this one among them.
+    pub fn at_once(&self) -> usize {
+        self.at_once
     }
 
     /// What it is.
@@ -149,8 +218,7 @@ impl Gpu {
 
     /// Makes this GPU the one that this thread's calls are for.
     pub(super) fn bind(&self) -> Result<()> {
-        // SAFETY: the context is retained as long as `self`.
-        self.driver.check("switch to the GPU", unsafe { (self.driver.call.cuCtxSetCurrent)(self.context) })
+        self.context.bind()
     }
 
     /// Its stream as a number, for other libraries of this process.
@@ -192,13 +260,21 @@ impl Gpu {
         let compiler = nvrtc().map_err(Error::Device)?;
         let (major, minor) = compiler.version;
         let key = format!("{arch}\nNVRTC {major}.{minor}\n{}\n{source}", nvrtc::options(math).join(" "));
+        let place = Arc::clone(lock(&self.context.code).entry(key.clone()).or_default());
+        // Held until the code is there: others that want the same wait for it.
+        let mut place = lock(&place);
+        if let Some(code) = place.upgrade() {
+            return Ok(Module { gpu: Arc::clone(self), code });
+        }
         let cubin = cache::cached(name, &key, || compiler.compile(name, source, arch, math))?;
         self.bind()?;
         let mut handle = std::ptr::null_mut();
         // SAFETY: the machine code is whole (checked by the cache) and is copied by the call.
         let status = unsafe { (self.driver.call.cuModuleLoadData)(&mut handle, cubin.as_ptr().cast()) };
         self.driver.check(&format!("load the kernels of {name}"), status)?;
-        Ok(Module(Arc::new(Loaded { gpu: self.clone(), handle })))
+        let code = Arc::new(Code { context: Arc::clone(&self.context), handle });
+        *place = Arc::downgrade(&code);
+        Ok(Module { gpu: Arc::clone(self), code })
     }
 }
 
@@ -208,38 +284,37 @@ impl Drop for Gpu {
             // SAFETY: the stream is live and not used again.
             let _ = unsafe { (self.driver.call.cuStreamDestroy_v2)(self.stream) };
         }
-        if !self.context.is_null() {
-            // SAFETY: it was retained once.
-            let _ = unsafe { (self.driver.call.cuDevicePrimaryCtxRelease_v2)(self.device) };
-        }
     }
 }
 
-/// Compiled kernels on a GPU.
+/// Compiled kernels on a GPU, launched on one stream of it.
 #[derive(Debug, Clone)]
-pub struct Module(Arc<Loaded>);
-
-struct Loaded {
+pub struct Module {
     gpu: Arc<Gpu>,
+    code: Arc<Code>,
+}
+
+struct Code {
+    context: Arc<Context>,
     handle: Handle,
 }
 
 // SAFETY: as for `Gpu`.
-unsafe impl Send for Loaded {}
+unsafe impl Send for Code {}
 // SAFETY: as for `Gpu`.
-unsafe impl Sync for Loaded {}
+unsafe impl Sync for Code {}
 
-impl std::fmt::Debug for Loaded {
+impl std::fmt::Debug for Code {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Loaded")
+        f.write_str("Code")
     }
 }
 
-impl Drop for Loaded {
+impl Drop for Code {
     fn drop(&mut self) {
-        if self.gpu.bind().is_ok() {
+        if self.context.bind().is_ok() {
             // SAFETY: the module is live and its kernels, which keep it, are gone.
-            let _ = unsafe { (self.gpu.driver.call.cuModuleUnload)(self.handle) };
+            let _ = unsafe { (self.context.driver.call.cuModuleUnload)(self.handle) };
         }
     }
 }
@@ -263,9 +338,14 @@ unsafe impl<P> Send for Kernel<P> {}
 unsafe impl<P> Sync for Kernel<P> {}
 
 impl Module {
+    /// The same kernels, launched on another stream of the same GPU.
+    pub fn on(&self, gpu: &Arc<Gpu>) -> Self {
+        Self { gpu: Arc::clone(gpu), code: Arc::clone(&self.code) }
+    }
+
     /// The kernel of this name, which takes one `P`.
     pub fn kernel<P: Params>(&self, name: &str) -> Result<Kernel<P>> {
-        let Loaded { gpu, handle } = &*self.0;
+        let (gpu, handle) = (&self.gpu, &self.code.handle);
         let driver = gpu.driver;
         gpu.bind()?;
         let text = CString::new(name).map_err(|_| Error::Device(format!("kernel \"{name}\": not a name")))?;
@@ -289,11 +369,16 @@ impl Module {
 impl<P: Params> Kernel<P> {
     /// The same kernel with so many bytes of `extern __shared__` memory per block.
     pub fn with_shared(mut self, bytes: usize) -> Result<Self> {
-        let gpu = &self.module.0.gpu;
+        let gpu = &self.module.gpu;
         gpu.bind()?;
         let bytes = i32::try_from(bytes).map_err(|_| Error::Device(format!("{bytes} bytes of shared memory")))?;
+        let mut most = 0;
+        // SAFETY: the function and the pointer are live.
+        let status = unsafe { (gpu.driver.call.cuFuncGetAttribute)(&mut most, MOST_SHARED_BYTES, self.function) };
+        gpu.driver.check("ask of a kernel", status)?;
+        // Others may use the same code with more.
         // SAFETY: the function is live.
-        let status = unsafe { (gpu.driver.call.cuFuncSetAttribute)(self.function, MOST_SHARED_BYTES, bytes) };
+        let status = unsafe { (gpu.driver.call.cuFuncSetAttribute)(self.function, MOST_SHARED_BYTES, bytes.max(most)) };
         gpu.driver.check(&format!("have {bytes} bytes of shared memory per block"), status)?;
         self.shared_bytes = bytes as u32;
         Ok(self)
@@ -317,14 +402,14 @@ impl<P: Params> Kernel<P> {
     /// Starts while the work before is still ending: the kernel itself waits for it (`griddepcontrol.wait`). The same as
     /// [`launch`](Self::launch) on GPUs before compute capability 9.0.
     pub fn launch_early(&self, blocks: u32, threads: u32, params: &P) -> Result<()> {
-        if self.module.0.gpu.info.capability < (9, 0) {
+        if self.module.gpu.info.capability < (9, 0) {
             return self.launch(blocks, threads, params);
         }
         self.start(blocks, threads, params, &mut [LaunchAttribute::programmatic()])
     }
 
     fn start(&self, blocks: u32, threads: u32, params: &P, attributes: &mut [LaunchAttribute]) -> Result<()> {
-        let gpu = &self.module.0.gpu;
+        let gpu = &self.module.gpu;
         gpu.bind()?;
         let config = LaunchConfig {
             grid: [blocks, 1, 1],
@@ -336,7 +421,7 @@ impl<P: Params> Kernel<P> {
         };
         if let Ok(mut recording) = gpu.recording.lock()
             && let Some(modules) = &mut *recording
-            && !modules.iter().any(|module| Arc::ptr_eq(&module.0, &self.module.0))
+            && !modules.iter().any(|module| Arc::ptr_eq(&module.code, &self.module.code))
         {
             modules.push(self.module.clone());
         }
@@ -351,7 +436,7 @@ impl<P: Params> Kernel<P> {
 
     /// Registers per thread, and bytes of slow local memory per thread (0 unless registers did not suffice).
     pub fn resources(&self) -> Result<(i32, i32)> {
-        let driver = self.module.0.gpu.driver;
+        let driver = self.module.gpu.driver;
         let (mut registers, mut local) = (0, 0);
         // SAFETY: the function and the pointers are live.
         unsafe {

@@ -106,6 +106,14 @@ impl Event {
         self.gpu.driver.check("record an event", status)
     }
 
+    /// Sets it behind all work so far, and has work from now on in another stream of the same GPU wait for it.
+    pub fn precede(&self, other: &Gpu) -> Result<()> {
+        self.record()?;
+        // SAFETY: the event and the stream are live.
+        let status = unsafe { (self.gpu.driver.call.cuStreamWaitEvent)(other.stream, self.handle, 0) };
+        self.gpu.driver.check("have a stream wait", status)
+    }
+
     /// Has another stream of this GPU, by its number, wait for all of our work so far. 1 and 2 are the driver's default streams.
     ///
     /// # Safety

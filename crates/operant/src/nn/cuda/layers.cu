@@ -95,14 +95,14 @@ struct ErrorArgs {
     const float *z; /* [rows, pitch] of one net: sums */
     const float *bias;
     const float *target; /* [rows, width] */
-    Number *d;           /* [rows, pitch]: gradients of the mean of squared errors over rows and columns */
+    Number *d;           /* [rows, pitch]: gradients of squared errors, of their sum over rows and mean over columns */
     uint32_t rows, width, pitch, unused;
 };
 extern "C" __global__ void __launch_bounds__(THREADS) squared_error(const ErrorArgs a) {
     const size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x, row = i / a.pitch, column = i % a.pitch;
     if (row >= a.rows) return;
     float d = 0.0f;
-    if (column < a.width) d = 2.0f * (a.z[i] + a.bias[column] - a.target[row * a.width + column]) / ((float)a.width * (float)a.rows);
+    if (column < a.width) d = 2.0f * (a.z[i] + a.bias[column] - a.target[row * a.width + column]) / (float)a.width;
     a.d[i] = to_number(d);
 }
 
@@ -215,10 +215,11 @@ extern "C" __global__ void __launch_bounds__(THREADS) gradient_norm(const NormAr
     }
 }
 
-/* What the host decides before an iteration. */
+/* What the host decides before an iteration. Gradients are sums over samples, because half precision has no room for one sample's
+   share of their mean; `share` makes means of them. */
 struct Adam {
-    float learning_rate, beta1, beta2, eps, max_norm; /* max_norm: 0 for no limit */
-    uint32_t step;                                    /* steps before this iteration */
+    float learning_rate, beta1, beta2, eps, max_norm, share; /* max_norm: 0 for no limit */
+    uint32_t step;                                           /* steps before this iteration */
 };
 struct AdamArgs {
     const Adam *how;
@@ -236,7 +237,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) adam(const AdamArgs a) {
     if (threadIdx.x < 32) {
         float x = 0.0f;
         for (int k = threadIdx.x; k < NORM_BLOCKS; k += 32) x += a.squares[k];
-        x = sqrtf(warp_sum(x));
+        x = sqrtf(warp_sum(x)) * how.share;
         if (threadIdx.x == 0) shared = x;
         if (i == 0) *a.norm = x;
     }
@@ -252,7 +253,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) adam(const AdamArgs a) {
     float p[4] = {p4.x, p4.y, p4.z, p4.w}, m[4] = {m4.x, m4.y, m4.z, m4.w}, v[4] = {v4.x, v4.y, v4.z, v4.w};
 #pragma unroll
     for (int k = 0; k < 4; k++) {
-        const float gradient = g[k] * shorter;
+        const float gradient = g[k] * how.share * shorter;
         m[k] = how.beta1 * m[k] + (1.0f - how.beta1) * gradient;
         v[k] = how.beta2 * v[k] + (1.0f - how.beta2) * gradient * gradient;
         p[k] -= how.learning_rate * m[k] * bias1 / (sqrtf(v[k] * bias2) + how.eps);
@@ -260,7 +261,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) adam(const AdamArgs a) {
     ((float4 *)a.params)[i] = make_float4(p[0], p[1], p[2], p[3]);
     ((float4 *)a.mean)[i] = make_float4(m[0], m[1], m[2], m[3]);
     ((float4 *)a.square)[i] = make_float4(v[0], v[1], v[2], v[3]);
-#if BF16
+#if SIXTEEN
     ((uint2 *)a.image)[i] = make_uint2(two_numbers(p[0], p[1]), two_numbers(p[2], p[3]));
 #endif
 }

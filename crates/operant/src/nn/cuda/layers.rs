@@ -7,7 +7,7 @@ use crate::nn::Act;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-/// Numbers as products read them, as text that other kernels may go on from; it asks for `BF16`.
+/// Numbers as products read them, as text that other kernels may go on from; it asks for `SIXTEEN` and `F16`.
 pub const NUMBERS: &str = include_str!("numbers.cu");
 /// Threads of a block.
 pub(super) const THREADS: usize = 256;
@@ -143,16 +143,21 @@ pub struct Adam {
     pub eps: f32,
     /// Longer gradients are shortened to this; 0 for no limit.
     pub max_norm: f32,
+    /// One sample's share of a gradient: 1 divided by the samples of a batch.
+    pub share: f32,
     /// Steps before.
     pub step: u32,
 }
 
 impl Adam {
+    /// Words of a buffer that holds it.
+    pub const WORDS: usize = 7;
+
     /// As words of a buffer.
-    pub fn words(&self) -> [u32; 6] {
-        let Self { learning_rate, beta1, beta2, eps, max_norm, step } = *self;
-        let [a, b, c, d, e] = [learning_rate, beta1, beta2, eps, max_norm].map(f32::to_bits);
-        [a, b, c, d, e, step]
+    pub fn words(&self) -> [u32; Self::WORDS] {
+        let Self { learning_rate, beta1, beta2, eps, max_norm, share, step } = *self;
+        let [a, b, c, d, e, f] = [learning_rate, beta1, beta2, eps, max_norm, share].map(f32::to_bits);
+        [a, b, c, d, e, f, step]
     }
 }
 
@@ -168,7 +173,8 @@ pub fn layers_source(operands: Operands, act: Act) -> Result<String> {
         }
     };
     let numbers = [
-        ("BF16", usize::from(operands == Operands::Bf16)),
+        ("SIXTEEN", usize::from(operands.bytes() == 2)),
+        ("F16", usize::from(operands == Operands::F16)),
         ("EXACT", usize::from(operands == Operands::F32)),
         ("ACT", number),
         ("STRIP", STRIP),
@@ -182,10 +188,7 @@ pub fn layers_source(operands: Operands, act: Act) -> Result<String> {
         ("COLLAPSE_BYTES", size_of::<CollapseArgs>()),
         ("NORM_BYTES", size_of::<NormArgs>()),
         ("ADAM_ARGS_BYTES", size_of::<AdamArgs>()),
-        (
-            "ADAM_BYTES",
-            4 * Adam { learning_rate: 0.0, beta1: 0.0, beta2: 0.0, eps: 0.0, max_norm: 0.0, step: 0 }.words().len(),
-        ),
+        ("ADAM_BYTES", 4 * Adam::WORDS),
     ];
     let mut text = format!("{CUDA_PRELUDE}\n");
     for (name, value) in numbers {

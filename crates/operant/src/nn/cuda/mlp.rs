@@ -80,21 +80,19 @@ pub struct Sums {
 }
 
 /// What products of a precision multiply on a GPU.
-pub(crate) fn operands_of(precision: Precision) -> Result<Operands> {
+pub(crate) fn operands_of(precision: Precision) -> Operands {
     match precision {
-        Precision::F32 => Ok(Operands::F32),
-        Precision::Tf32 => Ok(Operands::Tf32),
-        Precision::Bf16 => Ok(Operands::Bf16),
-        Precision::F16 => {
-            Err(Error::Invalid("precision = \"f16\": on a GPU wanted bf16, tf32 or f32 (--precision bf16)".into()))
-        }
+        Precision::F32 => Operands::F32,
+        Precision::Tf32 => Operands::Tf32,
+        Precision::Bf16 => Operands::Bf16,
+        Precision::F16 => Operands::F16,
     }
 }
 
 impl Mlp {
     /// Networks with parameters 0; [`send`](Self::send) sets them.
     pub fn new(gpu: &Arc<Gpu>, layout: Layout, act: Act, precision: Precision) -> Result<Self> {
-        let operands = operands_of(precision)?;
+        let operands = operands_of(precision);
         let (blas, layers) = (Blas::new(gpu)?, Layers::new(gpu, operands, act)?);
         let (len, lower) = (layout.len(), "network.hidden");
         let buffer = |what| Buffer::new(gpu, len, what, lower);
@@ -104,8 +102,8 @@ impl Mlp {
             square: buffer("Adam's squares")?,
             gradients: buffer("gradients")?,
             squares: Buffer::new(gpu, NORM_BLOCKS, "norms", lower)?,
-            image: match operands {
-                Operands::Bf16 => Some(Buffer::new(gpu, 2 * len, "weights", lower)?),
+            image: match operands.bytes() {
+                2 => Some(Buffer::new(gpu, 2 * len, "weights", lower)?),
                 _ => None,
             },
             gpu: Arc::clone(gpu),
@@ -258,7 +256,7 @@ impl Mlp {
         self.layers.outputs.launch((pass.rows * width).div_ceil(THREADS) as u32, THREADS as u32, &args)
     }
 
-    /// Gradients of the mean of squared errors of one network's outputs, for [`backward`](Self::backward).
+    /// Gradients of squared errors of one network's outputs, of their sum over rows and mean over columns, for [`backward`](Self::backward).
     pub fn squared_error(
         &self,
         workspace: &Workspace,

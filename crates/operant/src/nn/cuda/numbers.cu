@@ -1,9 +1,13 @@
-/* Numbers as matrix products read them, eight at a time: bf16 or f32. Defined before this text: BF16 (0 or 1). */
-#if BF16
+/* Numbers as matrix products read them, eight at a time: bf16, f16 or f32. Defined before this text: SIXTEEN (16 bits or not), F16 (0 or 1). */
+#if SIXTEEN
 typedef unsigned short Number;
 FN uint32_t two_numbers(float low, float high) {
     uint32_t word;
+#if F16
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+#else
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+#endif
     return word;
 }
 FN Number to_number(float x) { return (Number)two_numbers(x, 0.0f); }
@@ -15,8 +19,14 @@ FN void unpack8(const Eight &eight, float *x) {
     const uint32_t words[4] = {eight.words.x, eight.words.y, eight.words.z, eight.words.w};
 #pragma unroll
     for (int k = 0; k < 4; k++) {
+#if F16
+        asm("{.reg .b16 low, high;\nmov.b32 {low, high}, %2;\ncvt.f32.f16 %0, low;\ncvt.f32.f16 %1, high;}"
+            : "=f"(x[2 * k]), "=f"(x[2 * k + 1])
+            : "r"(words[k]));
+#else
         x[2 * k] = __uint_as_float(words[k] << 16);
         x[2 * k + 1] = __uint_as_float(words[k] & 0xFFFF0000u);
+#endif
     }
 }
 FN void store8(Number *to, const float *x) {

@@ -1,7 +1,8 @@
-//! Small networks: the kernels of `collect.cu` and `learn.cu`, which run the network themselves, with products in bf16 (`bf16.cu`),
-//! tf32, or three tf32 products for one of f32 (`tf32.cu`).
+//! Small networks: the kernels of `collect.cu` and `learn.cu`, which run the network themselves, with products in bf16 or f16
+//! (`sixteen.cu`), tf32, or three tf32 products for one of f32 (`tf32.cu`).
 //!
-//! An iteration is six launches, more while statistics of observations are young.
+//! An iteration is six launches, more while statistics of observations are young. Where several runs share the GPU, `learn` takes a part
+//! of it; where the next rollout is played beside learning, it leaves a few multiprocessors to that.
 
 use super::shape::{Part, Shape};
 use super::*;
@@ -63,8 +64,10 @@ pub(super) struct LearnArgs {
     steps: u32,
     epochs: u32,
     minibatches: u32,
+    slices: u32,
     barrier_start: u32,
     adam_step: u32,
+    unused: u32,
     learning_rate: f32,
     clip: f32,
     entropy: f32,
@@ -86,7 +89,13 @@ impl KernelParams for LearnArgs {}
 /// The network in the GPU's memory, and its kernels.
 pub(super) struct Fused {
     shape: Shape,
+    multiprocessors: u32,
+    /// Slices that the work of a minibatch is cut into: what they are decides the bits of sums.
+    slices: u32,
+    /// Blocks of `learn`.
     blocks: u32,
+    /// Whether others use the GPU beside this run.
+    shared: bool,
     prepare: Kernel<PrepareArgs>,
     collect: Kernel<CollectArgs>,
     evaluate: Kernel<EvaluateArgs>,
@@ -95,6 +104,8 @@ pub(super) struct Fused {
     mean: Buffer<f32>,
     square: Buffer<f32>,
     image: Buffer<u32>,
+    /// Where rollouts are played beside learning: the weights that they are played by.
+    acting: Option<Acting>,
     partial: Buffer<f32>,
     sums: Buffer<f64>,
     squares: Buffer<f32>,
@@ -104,42 +115,82 @@ pub(super) struct Fused {
     met: u32,
 }
 
+/// Weights as they were when an iteration began.
+struct Acting {
+    gpu: Arc<Gpu>,
+    params: Buffer<f32>,
+    image: Buffer<u32>,
+}
+
+/// The part of the multiprocessors that rollouts beside learning have at most.
+const MOST_BESIDE: usize = 8;
+
 impl Fused {
-    /// Compiles the kernels; the module is that of collecting.
-    pub(super) fn new(envs: &CudaVec, shape: Shape, params: &Params, settings: &Settings) -> Result<(Self, Module)> {
+    /// Compiles the kernels; the module is that of collecting, which is done in the stream of `collector` if there is one.
+    pub(super) fn new(
+        envs: &CudaVec,
+        shape: Shape,
+        params: &Params,
+        settings: &Settings,
+        collector: Option<&Arc<Gpu>>,
+    ) -> Result<(Self, Module)> {
         let gpu = envs.gpu();
         let (name, text) = (envs.spec().name, envs.source());
-        let load = |part: Part, what: &str| {
+        let load = |gpu: &Arc<Gpu>, part: Part, what: &str| {
             gpu.load(&format!("{what}-{name}"), &shape.source(&text, params, settings, part)?, Math::Fast)
         };
+        let learns = if gpu.at_once() > 1 { Part::LearningShared } else { Part::Learning };
         // All kernels at the same time: a program that starts without any in the cache waits for the slowest.
         let (module, learning) = std::thread::scope(|scope| {
-            let learning = scope.spawn(|| load(Part::Learning, "learn"));
+            let learning = scope.spawn(|| load(gpu, learns, "learn"));
             let stepping = scope.spawn(|| envs.prepare());
-            let module = load(Part::Collecting, "collect");
+            let module = load(collector.unwrap_or(gpu), Part::Collecting, "collect");
             let died = || Error::Device("a compiler's thread died".into());
             let learning = learning.join().unwrap_or_else(|_| Err(died()));
             stepping.join().unwrap_or_else(|_| Err(died()))?;
             module.and_then(|module| Ok((module, learning?)))
         })?;
-        let (blocks, len) = (gpu.info().multiprocessors, params.len());
+        let (multiprocessors, len) = (gpu.info().multiprocessors, params.len());
+        let collect = module.kernel("collect")?.with_shared(shape.collect_shared())?;
+        let slices = match collector {
+            Some(_) => {
+                let threads = 32 * shape.warps;
+                let by_registers = 65_536 / (threads * collect.resources()?.0.max(1) as usize);
+                let of_one = by_registers.min(gpu.info().shared_bytes / shape.collect_shared()).max(1);
+                let wanted = envs.num_envs().div_ceil(TILE * shape.tiles * shape.warps).div_ceil(of_one);
+                multiprocessors - wanted.min(multiprocessors / MOST_BESIDE).min(multiprocessors - 1)
+            }
+            None => multiprocessors,
+        };
+        let blocks = (slices / gpu.at_once()).max(1);
         let small = |len, what| Buffer::new(gpu, len, what, "num_envs");
+        let image = || Buffer::new(gpu, shape.net_bytes() / 2, "packed weights", "num_envs");
         let fused = Self {
             prepare: module.kernel("prepare")?,
-            collect: module.kernel("collect")?.with_shared(shape.collect_shared())?,
+            collect,
             evaluate: module.kernel("evaluate")?.with_shared(shape.net_bytes())?,
             learn: learning.kernel("learn")?.with_shared(shape.learn_shared())?,
             params: small(len, "parameters")?,
             mean: small(len, "Adam's means")?,
             square: small(len, "Adam's squares")?,
-            image: Buffer::new(gpu, shape.net_bytes() / 2, "packed weights", "num_envs")?,
-            partial: small(blocks * 2 * shape.groups() * 64, "gradients")?,
-            sums: Buffer::new(gpu, MAX_UPDATES * blocks * 2, "sums of advantages", "num_envs")?,
-            squares: small(blocks, "norms")?,
-            statistics: small(blocks * STATISTICS, "statistics")?,
+            image: image()?,
+            acting: match collector {
+                Some(collector) => {
+                    let (params, gpu) = (small(len, "parameters")?, Arc::clone(collector));
+                    Some(Acting { gpu, params, image: image()? })
+                }
+                None => None,
+            },
+            partial: small(slices * 2 * shape.groups() * 64, "gradients")?,
+            sums: Buffer::new(gpu, MAX_UPDATES * slices * 2, "sums of advantages", "num_envs")?,
+            squares: small(slices, "norms")?,
+            statistics: small(slices * STATISTICS, "statistics")?,
             barrier: Buffer::new(gpu, 1, "a barrier", "num_envs")?,
             met: 0,
+            multiprocessors: multiprocessors as u32,
+            slices: slices as u32,
             blocks: blocks as u32,
+            shared: gpu.at_once() > 1,
             shape,
         };
         Ok((fused, module))
@@ -153,8 +204,17 @@ impl Learner for Fused {
         self.square.upload(square)?;
         self.barrier.zero()?;
         self.met = 0;
-        let args = PrepareArgs { params: self.params.pointer(), image: self.image.pointer() };
-        self.prepare.launch(2 * self.shape.groups() as u32, 32, &args)
+        let prepare = |params: DevicePtr, image: DevicePtr| {
+            self.prepare.launch(2 * self.shape.groups() as u32, 32, &PrepareArgs { params, image })
+        };
+        prepare(self.params.pointer(), self.image.pointer())?;
+        if let Some(acting) = &self.acting {
+            acting.params.upload(params)?;
+            prepare(acting.params.pointer(), acting.image.pointer())?;
+            // Learning has another stream.
+            acting.gpu.synchronize()?;
+        }
+        Ok(())
     }
 
     fn fetch_params(&self, to: &mut [f32]) -> Result<()> {
@@ -168,14 +228,16 @@ impl Learner for Fused {
 
     fn collect(&mut self, now: &Now<'_>) -> Result<()> {
         let (n, t) = (now.num_envs as u32, now.settings.num_steps as u32);
-        let (rollout, image) = (now.rollout, self.image.pointer());
+        let acting = self.acting.as_ref().map(|acting| (acting.image.pointer(), acting.params.pointer()));
+        let (image, params) = acting.unwrap_or((self.image.pointer(), self.params.pointer()));
+        let rollout = now.rollout;
         let mut collect = CollectArgs {
             envs: now.envs,
             rollout,
             finished: now.finished,
             normaliser: now.normaliser.pointers(),
             image,
-            params: self.params.pointer(),
+            params,
             seed: now.seed,
             steps: 0,
             first_step: now.iteration.wrapping_mul(t),
@@ -192,7 +254,14 @@ impl Learner for Fused {
             collect.first_step = collect.first_step.wrapping_add(collect.steps);
         }
         let evaluate = EvaluateArgs { rollout, image, rows: (t + 1) * n, unused: 0 };
-        self.evaluate.launch(EVALUATE_BLOCKS * self.blocks, 256, &evaluate)
+        self.evaluate.launch(EVALUATE_BLOCKS * self.multiprocessors, 256, &evaluate)
+    }
+
+    fn renew(&mut self) -> Result<()> {
+        self.acting.as_ref().map_or(Ok(()), |acting| {
+            acting.params.copy_from(&self.params)?;
+            acting.image.copy_from(&self.image)
+        })
     }
 
     fn learn(&mut self, now: &Now<'_>) -> Result<()> {
@@ -214,8 +283,10 @@ impl Learner for Fused {
             steps: settings.num_steps as u32,
             epochs,
             minibatches,
+            slices: self.slices,
             barrier_start: self.met,
             adam_step: now.adam_step(),
+            unused: 0,
             learning_rate: now.learning_rate,
             clip: now.clip(),
             entropy: now.entropy(),
@@ -228,7 +299,13 @@ impl Learner for Fused {
             clip_value: u32::from(settings.clip_vloss),
             orders: now.orders(),
         };
-        self.learn.launch_together(blocks, 32 * LEARN_WARPS as u32, &learn)?;
+        let threads = 32 * LEARN_WARPS as u32;
+        // A block fills a multiprocessor. Runs that share the GPU have no more of them together than there are, and nothing else
+        // that runs there waits for one: all blocks come to run, whatever else does.
+        match self.shared {
+            true => self.learn.launch(blocks, threads, &learn)?,
+            false => self.learn.launch_together(blocks, threads, &learn)?,
+        }
         // The last step of Adam is waited for by the end of the launch.
         let meetings = 3 * epochs * minibatches - 1 + u32::from(settings.norm_adv);
         self.met = self.met.wrapping_add(blocks.wrapping_mul(meetings));

@@ -27,8 +27,10 @@ pub(super) struct Shape {
 pub enum Part {
     /// All that comes before learning, and what tells of it.
     Collecting = 1,
-    /// Learning.
+    /// Learning, with all of a GPU.
     Learning = 2,
+    /// Learning, with a part of a GPU.
+    LearningShared = 4,
     /// All that surrounds a network which is run layer by layer.
     Wide = 3,
 }
@@ -82,14 +84,19 @@ impl Shape {
         (2 * tiles * tiles * 64 + 3 * tiles * 64) * self.operand_bytes() + (self.hidden * 2 + 8) * 4
     }
 
+    /// Whether products read numbers of 16 bits.
+    fn sixteen(&self) -> bool {
+        matches!(self.precision, Precision::Bf16 | Precision::F16)
+    }
+
     /// Bytes of a number that products read.
     fn operand_bytes(&self) -> usize {
-        if self.precision == Precision::Bf16 { 2 } else { 4 }
+        if self.sixteen() { 2 } else { 4 }
     }
 
     /// Bytes that a warp of `learn` keeps of a tile in shared memory, as in `KEPT_BYTES`.
     fn kept_bytes(&self) -> usize {
-        if self.precision == Precision::Bf16 { 0 } else { (3 * TILE * (self.hidden + 8) + TILE * 8) * 4 }
+        if self.sixteen() { 0 } else { (3 * TILE * (self.hidden + 8) + TILE * 8) * 4 }
     }
 
     /// Numbers of an action as the rollout holds them.
@@ -133,7 +140,9 @@ impl Shape {
     /// The text of one part of the kernels, behind that of the env's.
     pub(super) fn source(&self, env: &str, params: &Params, settings: &Settings, part: Part) -> Result<String> {
         let mut text = format!("#define FUNCTIONS_ONLY\n{env}");
-        let _ = writeln!(text, "#define COLLECTING 1\n#define LEARNING 2\n#define PART {}", part as u32);
+        let several = part == Part::LearningShared;
+        let compiled = if several { Part::Learning } else { part };
+        let _ = writeln!(text, "#define COLLECTING 1\n#define LEARNING 2\n#define PART {}", compiled as u32);
         let numbers = [
             ("HID", self.hidden),
             ("OUT", self.outputs),
@@ -146,6 +155,7 @@ impl Shape {
             ("STATISTICS", STATISTICS),
             ("MAX_EPOCHS", MAX_EPOCHS),
             ("MAX_UPDATES", MAX_UPDATES),
+            ("SEVERAL_SLICES", usize::from(several)),
             ("NET_BYTES", self.net_bytes()),
             ("TILE_BYTES", self.tile_bytes()),
             ("GROUP_COUNT", self.groups()),
@@ -174,16 +184,18 @@ impl Shape {
         }
         let log_std = if self.continuous { offset("log_std")? } else { 0 };
         let _ = writeln!(text, "#define LOG_STD {log_std}");
+        let sixteen = include_str!("../sixteen.cu");
         let (product, passes) = match self.precision {
-            Precision::Bf16 | Precision::F16 => (include_str!("../bf16.cu"), 1),
-            Precision::Tf32 => (include_str!("../tf32.cu"), 1),
-            Precision::F32 => (include_str!("../tf32.cu"), 3),
+            Precision::Bf16 => ([include_str!("../bf16.cu"), sixteen], 1),
+            Precision::F16 => ([include_str!("../f16.cu"), sixteen], 1),
+            Precision::Tf32 => (["", include_str!("../tf32.cu")], 1),
+            Precision::F32 => (["", include_str!("../tf32.cu")], 3),
         };
         let _ = writeln!(text, "#define PASSES {passes}");
         text.push_str(include_str!("../normalise.cu"));
         text.push_str(include_str!("../rollout.cu"));
         text.push_str(include_str!("../network.cu"));
-        text.push_str(product);
+        product.iter().for_each(|part| text.push_str(part));
         text.push_str(include_str!("../collect.cu"));
         text.push_str(include_str!("../learn.cu"));
         Ok(text)

@@ -4,7 +4,7 @@
 //! learning, which run from then on. What differs between iterations lies in the GPU's memory.
 
 use super::*;
-use crate::device::cuda::Graph;
+use crate::device::cuda::{Graph, Operands};
 use crate::nn::cuda::{Adam, Layout, Mlp, NUMBERS, Pass, Sums, Workspace, layers_source, operands_of, pitch_of};
 use std::fmt::Write as _;
 
@@ -40,8 +40,7 @@ impl WideShape {
         if image.is_some() {
             return Err("network.encoder = conv (op conv2d)".into());
         }
-        layers_source(operands_of(precision).map_err(|error| error.to_string())?, *activation)
-            .map_err(|error| format!("network.activation: {error},"))?;
+        layers_source(operands_of(precision), *activation).map_err(|error| format!("network.activation: {error},"))?;
         if spec.masked {
             return Err("a mask of actions".into());
         }
@@ -70,12 +69,13 @@ impl WideShape {
     /// The kernels' text, behind that of the env's.
     pub(super) fn source(&self, env: &str, layout: &Layout, settings: &Settings) -> Result<String> {
         let mut text = format!("#define FUNCTIONS_ONLY\n{env}");
-        let bf16 = operands_of(self.precision)?.bytes() == 2;
+        let operands = operands_of(self.precision);
         let numbers = [
             ("COLLECTING", 1),
             ("LEARNING", 2),
             ("PART", Part::Wide as usize),
-            ("BF16", usize::from(bf16)),
+            ("SIXTEEN", usize::from(operands.bytes() == 2)),
+            ("F16", usize::from(operands == Operands::F16)),
             ("OUT", self.outputs),
             ("OUT_PITCH", layout.output_pitch()),
             ("OBS_PITCH", pitch_of(self.obs)),
@@ -276,13 +276,14 @@ impl Wide {
             beta2: BETA2,
             eps: settings.adam_eps as f32,
             max_norm: settings.max_grad_norm as f32,
+            share: 1.0 / settings.minibatch_size as f32,
             step: now.adam_step(),
         };
         let mut words = [0; NOW_WORDS + 12 * MAX_EPOCHS];
-        words[..6].copy_from_slice(&adam.words());
-        words[6] = now.iteration.wrapping_mul(settings.num_steps as u32);
-        words[7] = now.clip().to_bits();
-        words[8] = now.entropy().to_bits();
+        words[..Adam::WORDS].copy_from_slice(&adam.words());
+        words[7] = now.iteration.wrapping_mul(settings.num_steps as u32);
+        words[8] = now.clip().to_bits();
+        words[9] = now.entropy().to_bits();
         for (to, from) in words[NOW_WORDS..].chunks_mut(12).zip(now.orders()) {
             to.copy_from_slice(&from);
         }
@@ -422,6 +423,10 @@ impl Learner for Wide {
     fn collect(&mut self, now: &Now<'_>) -> Result<()> {
         self.tell(now)?;
         self.launch(0, |wide| wide.launch_collecting(now))
+    }
+
+    fn renew(&mut self) -> Result<()> {
+        Ok(())
     }
 
     fn learn(&mut self, now: &Now<'_>) -> Result<()> {
