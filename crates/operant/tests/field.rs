@@ -491,15 +491,43 @@ fn features_are_those_of_their_twins() {
     };
     let frames: Vec<Vec<f64>> = (0..40).step_by(4).map(frame_of).collect();
     let got = features::trajectory(&series, &frames);
-    let wanted = [golden("temporal"), golden("nonlinear"), golden("drift")].concat();
+    let wanted = [golden("temporal"), golden("nonlinear"), golden("causality"), golden("drift")].concat();
     assert_near(&got, &wanted, &names[FRAME_LEN..][..wanted.len()]);
     // A constant field has no NaN.
     describer.frame(&vec![2.5; 32 * 32 * 3], &mut frame);
     assert!(frame.iter().all(|x| x.is_finite()), "{frame:?}");
-    let still = vec![[2.0, 0.0, 1.0, 0.0, 2.0]; 20];
-    assert!(features::trajectory(&still, &[frame]).iter().all(|x| x.is_finite()));
+    for steps in [1, 8, 20, 30] {
+        let still = vec![[2.0, 0.0, 1.0, 0.0, 2.0]; steps];
+        assert!(features::trajectory(&still, &[frame.clone()]).iter().all(|x| x.is_finite()), "{steps} steps");
+    }
+    let counts = features::FAMILIES.map(|family| (family.name, family.features.len()));
+    let wanted = [("spatial", 34), ("spectral", 31), ("cross", 12), ("temporal", 44), ("nonlinear", 8)];
+    assert_eq!(counts, [&wanted[..], &[("causality", 15), ("drift", 20), ("sensitivity", 12)]].concat()[..]);
     let [mean, std, range] = features::aggregate(&[vec![1.0, 5.0], vec![3.0, 5.0]]);
     assert_eq!((mean, std, range), (vec![2.0, 5.0], vec![1.0, 0.0], vec![2.0, 0.0]));
+}
+
+/// Series whose causes are known: entropy that repeats energy two steps later, and a saw that rises slowly and falls at once.
+#[test]
+fn causality_of_known_series() {
+    let of = |energy: &dyn Fn(usize) -> f64| {
+        let row = |t: usize| [energy(t + 3), energy(t + 1), 0.5 + 0.1 * energy(7 * t), 1.0, 1.0];
+        let all = features::trajectory(&(0..300).map(row).collect::<Vec<_>>(), &[vec![0.0; FRAME_LEN]]);
+        let names = features::names();
+        move |name: &str| all[names.iter().position(|other| other == name).unwrap() - FRAME_LEN]
+    };
+    let drawn = of(&|t| f64::from((t as u32).wrapping_mul(747_796_405).wrapping_mul((t * t) as u32 | 1) >> 8) / 1e7);
+    assert_eq!(drawn("causality.energy_entropy_lead"), 2.0);
+    let (forth, back) = (drawn("causality.energy_to_entropy"), drawn("causality.entropy_to_energy"));
+    assert!(forth > 20.0 && back < 0.1, "{forth} and {back}");
+    assert!(drawn("causality.ordinal_irreversibility") < 0.02, "{}", drawn("causality.ordinal_irreversibility"));
+    let saw = of(&|t| (t % 7) as f64);
+    assert!((saw("causality.rises") - 5.0 / 7.0).abs() < 0.02, "{}", saw("causality.rises"));
+    assert!(saw("causality.ordinal_irreversibility") > 0.3 && saw("causality.reversal1").abs() > 0.01);
+    // The logistic map parts what is near at ln 2 a step.
+    let chaotic: Vec<f64> = std::iter::successors(Some(0.37), |x| Some(4.0 * x * (1.0 - x))).take(400).collect();
+    let exponent = of(&|t| chaotic[t % 400])("temporal.lyapunov");
+    assert!((0.3..0.9).contains(&exponent), "{exponent}");
 }
 
 /// Operators whose answers are known: three times a field, a square, a shift of the mean.
