@@ -1,8 +1,11 @@
 //! `operant field`: what a collection holds, whether it is whole, the same bits again, pictures.
 
+mod panels;
+mod picture;
+mod show;
+
 use crate::collect::evenness_text;
 use crate::collect::{made_on, on_device};
-use crate::field_picture::{self, Panels};
 use crate::format::{number, table};
 use crate::output::{Failure, count, print};
 use clap::Subcommand;
@@ -12,7 +15,9 @@ use operant::data::shards::Shards;
 use operant::env::field::features::{self, FAMILIES, METRICS};
 use operant::env::field::initial::KINDS;
 use operant::env::field::{Map, NAMES, Space};
-use serde_json::json;
+use picture::Colours;
+use serde_json::{Value, json};
+use show::Look;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
@@ -63,8 +68,8 @@ enum What {
         #[arg(long)]
         json: bool,
     },
-    /// A picture (.png, of the last field) or a film (.gif) of an operator: each channel of a realisation, mean and variance over
-    /// realisations, logarithm of the power spectrum.
+    /// A picture (.png, of the last field) or a film (.gif, or .mp4 by ffmpeg) of an operator: each channel of a realisation, mean and
+    /// variance over realisations, logarithm of the power spectrum, principal components over time.
     Visualize {
         /// Folder of the store.
         folder: PathBuf,
@@ -74,12 +79,35 @@ enum What {
         /// Where to; its ending decides.
         #[arg(long, default_value = "field.gif")]
         out: PathBuf,
-        /// Steps between frames of a film.
+        /// Steps between frames of a film, and between fields that principal components are made from.
         #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
         every: u32,
         /// Pixels per grid point.
         #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=16))]
         zoom: u32,
+        /// Colours of numbers, from the least to the most of a panel.
+        #[arg(long, value_enum, default_value_t = Colours::Viridis)]
+        colors: Colours,
+        /// Frames per second of a film.
+        #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=50))]
+        fps: u32,
+    },
+    /// One page of operators, each with a film, its parameters and its features, which cards can be sorted by. The file stands alone.
+    Gallery {
+        /// Folder of the store.
+        folder: PathBuf,
+        /// The page to write.
+        #[arg(long, default_value = "gallery.html")]
+        out: PathBuf,
+        /// Operators that are shown, from the first on. Fields that are not stored are made again.
+        #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..))]
+        limit: u32,
+        /// Frames of a film.
+        #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..=200))]
+        frames: u32,
+        /// Colours of numbers, from the least to the most of a panel.
+        #[arg(long, value_enum, default_value_t = Colours::Viridis)]
+        colors: Colours,
     },
     /// Parameters that are sampled, kinds of first fields, features with their formulas.
     List,
@@ -91,7 +119,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         What::Validate { folder, json } => validate(folder, *json),
         What::Features { folder, operator, again } => extract(folder, *operator, *again),
         What::Replay { folder, operator, json } => replay(folder, *operator, *json),
-        What::Visualize { folder, operator, out, every, zoom } => visualize(folder, *operator, out, *every, *zoom),
+        What::Visualize { folder, operator, out, every, zoom, colors, fps } => {
+            let (operator, every, zoom, colours, fps) = (*operator, *every, *zoom, *colors, *fps);
+            show::visualize(folder, &Look { operator, out, every, zoom, colours, fps })
+        }
+        What::Gallery { folder, out, limit, frames, colors } => show::gallery(folder, out, *limit, *frames, *colors),
         What::List => list(),
     }
 }
@@ -99,6 +131,16 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
 fn open(folder: &Path) -> Result<(Collection, Shards), Failure> {
     let store = Shards::open(folder)?;
     Ok((of_store(folder)?, store))
+}
+
+/// Names of a store's features: those of the version that made it.
+fn feature_names(folder: &Path) -> Result<Vec<String>, Failure> {
+    let path = folder.join("zarr.json");
+    let wrong = |text: String| Failure::Run(format!("can't read {}: {text}", path.display()));
+    let text = std::fs::read_to_string(&path).map_err(|error| wrong(error.to_string()))?;
+    let group: Value = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+    let names = group["attributes"]["features"].as_array().ok_or_else(|| wrong("it names no features".into()))?;
+    Ok(names.iter().filter_map(|name| name.as_str().map(str::to_owned)).collect())
 }
 
 fn operator_of(store: &Shards, k: u32) -> Result<(), Failure> {
@@ -242,7 +284,7 @@ fn extract(folder: &Path, operator: Option<u32>, again: bool) -> Result<ExitCode
     if let Some(k) = operator {
         operator_of(&store, k)?;
     }
-    let names = features::names();
+    let names = if again { features::names() } else { feature_names(folder)? };
     print(&format!("operator,{}\n", names.join(",")))?;
     let chosen = |k: &usize| operator.map_or(store.done()[*k], |operator| operator as usize == *k);
     for k in (0..store.done().len()).filter(chosen) {
@@ -275,37 +317,6 @@ fn replay(folder: &Path, k: u32, as_json: bool) -> Result<ExitCode, Failure> {
         print(&format!("operator {k} differs: {} (stored by: {from})\n", differing.join(", ")))?;
     }
     Ok(if differing.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-fn visualize(folder: &Path, k: u32, out: &Path, every: u32, zoom: u32) -> Result<ExitCode, Failure> {
-    let (collection, store) = open(folder)?;
-    operator_of(&store, k)?;
-    let ending = out.extension().map(|ending| ending.to_string_lossy().to_lowercase()).unwrap_or_default();
-    if !["gif", "png"].contains(&ending.as_str()) {
-        return Err(Failure::Usage(format!("--out {}: wanted a name that ends with .gif or .png", out.display())));
-    }
-    let (sampled, s) = (collection.sampled(k), &collection.settings);
-    let mut rollout = collection.rollout(&sampled, 0..s.realisations)?;
-    let mut panels = Panels::new(sampled.operator.grid, s.channels, zoom as usize);
-    let mut frames = Vec::new();
-    for t in 0..=s.steps {
-        if t > 0 {
-            rollout.step();
-        }
-        let shown = if ending == "gif" { t % every == 0 } else { t == s.steps };
-        if shown {
-            frames.push(panels.draw(rollout.state()));
-        }
-    }
-    let (width, height) = panels.size();
-    if ending == "gif" {
-        field_picture::write_gif(out, &frames, width, height)?;
-    } else {
-        field_picture::write_png(out, &frames[0], width, height)?;
-    }
-    let rows = "one row per channel; columns: realisation 0, mean and variance over realisations, ln power spectrum";
-    print(&format!("{} ({width}x{height}, {} frames): {rows}\n", out.display(), frames.len()))?;
-    Ok(ExitCode::SUCCESS)
 }
 
 fn list() -> Result<ExitCode, Failure> {
