@@ -6,8 +6,14 @@ use operant::data::fft::{Complex, Fft};
 /// Pixels between panels.
 const GAP: usize = 2;
 /// What columns show, in order.
-pub(crate) const COLUMNS: [&str; 6] =
-    ["realisation 0", "mean", "variance", "ln power spectrum", "first principal component", "way through the first two"];
+pub(crate) const COLUMNS: [&str; 6] = [
+    "realisation 0",
+    "mean",
+    "variance",
+    "ln power spectrum",
+    "first principal component",
+    "way through the first two",
+];
 /// Columns that one moment is enough for.
 const MOMENTARY: usize = 4;
 /// Moments that principal components are made from; further ones are looked at through these.

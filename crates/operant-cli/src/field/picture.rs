@@ -159,7 +159,8 @@ impl Film {
         let palette = self.colours.palette();
         let fed = match child.stdin.take() {
             Some(mut input) => self.frames.iter().try_for_each(|frame| {
-                let pixels: Vec<u8> = frame.iter().flat_map(|&i| &palette[3 * usize::from(i)..][..3]).copied().collect();
+                let pixels: Vec<u8> =
+                    frame.iter().flat_map(|&i| &palette[3 * usize::from(i)..][..3]).copied().collect();
                 input.write_all(&pixels)
             }),
             None => Ok(()),
