@@ -6,7 +6,7 @@ mod show;
 
 use crate::collect::evenness_text;
 use crate::collect::{made_on, on_device};
-use crate::format::{number, table};
+use crate::format::{number, table, with_unit};
 use crate::output::{Failure, count, print};
 use clap::Subcommand;
 use operant::algo::collect::{Collection, flags, of_store};
@@ -14,7 +14,7 @@ use operant::data::Evenness;
 use operant::data::shards::Shards;
 use operant::env::field::features::{self, FAMILIES, METRICS};
 use operant::env::field::initial::KINDS;
-use operant::env::field::{Map, NAMES, Space};
+use operant::env::field::{Architecture, Map, Parameter, Space};
 use picture::Colours;
 use serde_json::{Value, json};
 use show::Look;
@@ -178,7 +178,8 @@ fn info(folder: &Path, as_json: bool) -> Result<ExitCode, Failure> {
         let report = json!({
             "operators": done, "count": layout.count, "realisations": s.realisations, "steps": s.steps,
             "channels": s.channels, "seed": s.seed, "not_finite": not_finite, "stationary": stationary,
-            "constant": constant, "arrays": layout.arrays, "notes": store.notes(), "features": features::names(),
+            "constant": constant, "compression": layout.codec, "file_bytes": store.sizes().0,
+            "number_bytes": store.sizes().1, "arrays": layout.arrays, "notes": store.notes(), "features": features::names(),
         });
         print(&format!("{report}\n"))?;
         return Ok(ExitCode::SUCCESS);
@@ -187,6 +188,14 @@ fn info(folder: &Path, as_json: bool) -> Result<ExitCode, Failure> {
         "operators         {done} of {}; {} realisations, {} steps, {} channels, seed {}\n\
          flags             {not_finite} not finite, {stationary} stationary, {constant} constant at the end\n",
         layout.count, s.realisations, s.steps, s.channels, s.seed
+    );
+    let (files, numbers) = store.sizes();
+    let files = with_unit(files as f64, "bytes");
+    text += &format!(
+        "{:<18}{files} for {} of numbers ({})\n",
+        "shards",
+        with_unit(numbers as f64, "bytes"),
+        layout.codec.name()
     );
     for (key, value) in store.notes() {
         text += &format!("{key:<18}{value}\n");
@@ -244,7 +253,8 @@ fn validate(folder: &Path, as_json: bool) -> Result<ExitCode, Failure> {
     let readable = damaged.is_empty();
     let [not_finite, stationary, constant] = if readable { flag_counts(&store)? } else { [0; 3] };
     let points: Vec<f64> = if readable { column(&store, "unit")?.concat() } else { Vec::new() };
-    let evenness = (points.len() >= 2 * NAMES.len()).then(|| Evenness::of(&points, NAMES.len()));
+    let axes = collection.space.parameters.len();
+    let evenness = (points.len() >= 2 * axes).then(|| Evenness::of(&points, axes));
     let mut misplaced = Vec::new();
     for k in (0..store.done().len()).filter(|&k| readable && store.done()[k]) {
         let wanted = collection.sampled(k as u32);
@@ -321,10 +331,15 @@ fn replay(folder: &Path, k: u32, as_json: bool) -> Result<ExitCode, Failure> {
 
 fn list() -> Result<ExitCode, Failure> {
     let mut text = "sampled parameters\n".to_owned();
-    let space = Space::default();
-    let rows: Vec<Vec<String>> =
-        space.parameters.iter().map(|p| vec![format!("  {}", p.name), p.map.range(), p.meaning.to_owned()]).collect();
-    text += &table(&rows, &[]);
+    let rows = |architecture: Architecture| -> Vec<Vec<String>> {
+        let row = |p: &Parameter| vec![format!("  {}", p.name), p.map.range(), p.meaning.to_owned()];
+        Space::of(architecture).parameters.iter().map(row).collect()
+    };
+    let (plain, mut more) = (rows(Architecture::Cnn), rows(Architecture::Uafno));
+    text += &table(&plain, &[]);
+    text += "with operator = \"uafno\" also, or instead\n";
+    more.retain(|row| !plain.contains(row));
+    text += &table(&more, &[]);
     text += "kinds of first fields\n";
     let rows: Vec<Vec<String>> =
         KINDS.iter().map(|kind| vec![format!("  {}", kind.name), kind.meaning.to_owned()]).collect();
