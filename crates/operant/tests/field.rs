@@ -341,6 +341,8 @@ fn every_parameter_of_a_uafno_acts() {
     let message = narrowed("grid = [16, 64]").unwrap_err().to_string();
     assert!(message.contains("a grid of 16 halved 3 times leaves 2 pixels: wanted 7"), "{message}");
     assert!(narrowed("grid = 16\nlevels = 1\nkernel = 3").is_ok());
+    let widest = Operator { base_channels: 64, grid: 64, ..with(Afno { levels: 3, blocks: 1, modes: 1.0 }) };
+    assert!(widest.network().is_ok());
     let short = with(Afno { levels: 3, ..afno });
     assert!(short.network().unwrap_err().to_string().contains("U-AFNO"));
 }

@@ -103,7 +103,7 @@ enum What {
         #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..))]
         limit: u32,
         /// Frames of a film.
-        #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..=200))]
+        #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=200))]
         frames: u32,
         /// Colours of numbers, from the least to the most of a panel.
         #[arg(long, value_enum, default_value_t = Colours::Viridis)]

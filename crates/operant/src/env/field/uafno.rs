@@ -23,8 +23,9 @@ pub struct Afno {
 
 /// Frequencies of a sign and axis that blocks mix at most.
 pub const MOST_MODES: usize = 16;
-/// Channels that are mixed with each other: blocks of a matrix, as AFNO has them.
-const GROUP: usize = 16;
+/// Channels are mixed within groups, blocks of a matrix as AFNO has them: at most so many, of at least so many channels.
+const MOST_GROUPS: usize = 8;
+const LEAST_GROUP: usize = 16;
 /// Pixels that the innermost grid must have.
 const LEAST_SIDE: usize = 4;
 
@@ -58,7 +59,8 @@ impl Afno {
 
 /// Sizes of groups of channels.
 fn groups(channels: usize) -> Vec<usize> {
-    (0..channels).step_by(GROUP).map(|first| GROUP.min(channels - first)).collect()
+    let group = channels.div_ceil(MOST_GROUPS).max(LEAST_GROUP);
+    (0..channels).step_by(group).map(|first| group.min(channels - first)).collect()
 }
 
 impl Operator {
