@@ -223,7 +223,7 @@ fn dry_run(collection: &Collection, threads: usize, as_json: bool) -> Result<Exi
     let mut text = format!(
         "operators         {} of {} realisations and {} steps: {} realisation-steps\n\
          work              {:.3e} FLOP in {}\n\
-         store             {}\n\
+         store             {} before compression ({})\n\
          time              about {} on {threads} threads at operator 0's {:.0} GFLOP/s each, without features\n",
         grouped(f64::from(s.count)),
         s.realisations,
@@ -232,6 +232,7 @@ fn dry_run(collection: &Collection, threads: usize, as_json: bool) -> Result<Exi
         flops,
         collection.precision().0.name(),
         with_unit(bytes, "bytes"),
+        s.compression.name(),
         duration(seconds),
         rate * 1e-9,
     );

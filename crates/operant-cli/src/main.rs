@@ -9,7 +9,6 @@ mod doctor;
 mod eval;
 mod export;
 mod field;
-mod field_picture;
 mod format;
 mod grow;
 mod growth_log;

@@ -102,7 +102,7 @@ fn a_collection_is_made_looked_at_and_repeated() {
     assert!(usage(&words(&again)).contains("--resume"));
     assert!(usage(&["field", "replay", "small", "--operator", "6"]).contains("6 of 6"));
     assert!(usage(&["collect", "field", "--set", "stebs=3"]).contains("did you mean \"steps\"?"));
-    assert!(usage(&["field", "visualize", "small", "--out", "a.bmp"]).contains(".gif or .png"));
+    assert!(usage(&["field", "visualize", "small", "--out", "a.bmp"]).contains(".png, .gif or .mp4"));
     assert_eq!(operant(&["field", "info", "nowhere"]).status.code(), Some(1));
     // Damage is found.
     let path = folder().join("small/features/c/1/0/0");
@@ -112,6 +112,48 @@ fn a_collection_is_made_looked_at_and_repeated() {
     let output = operant(&["field", "validate", "small"]);
     let shown = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.code() == Some(1) && shown.contains("features/c/1/0/0"), "{shown}");
+}
+
+/// Films by ffmpeg, colours, and a page of operators that needs nothing beside it.
+#[cfg(unix)]
+#[test]
+fn fields_are_shown() {
+    use std::os::unix::fs::PermissionsExt;
+    text(&words(&collect("shown", &["--count", "3", "--set", "trajectories=\"f32\""])));
+    // A stand-in that keeps what it is given: 3 times 16 pixels and gaps by 6 times 32, of 4 frames.
+    let tools = folder().join("tools");
+    std::fs::create_dir_all(&tools).unwrap();
+    let script = "#!/bin/sh\nfor last; do :; done\ncat > \"$last\"\n";
+    std::fs::write(tools.join("ffmpeg"), script).unwrap();
+    std::fs::set_permissions(tools.join("ffmpeg"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let film = ["field", "visualize", "shown", "--every", "4", "--out", "a.mp4", "--colors", "gray"];
+    let path = std::env::join_paths([tools.clone(), "/bin".into(), "/usr/bin".into()]).unwrap();
+    let output = command(&film).env("PATH", path).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let pixels = std::fs::read(folder().join("a.mp4")).unwrap();
+    assert_eq!(pixels.len(), 4 * 3 * (3 * 32 + 2 * 2) * (6 * 32 + 5 * 2));
+    assert!(pixels.chunks_exact(3).all(|p| p[0] == p[1] && p[1] == p[2]) && pixels.contains(&255));
+    // Without ffmpeg it says what to do, and leaves nothing behind.
+    std::fs::remove_file(folder().join("a.mp4")).unwrap();
+    let output = command(&film).env("PATH", folder()).output().unwrap();
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(1) && message.contains("no ffmpeg on the PATH"), "{message}");
+    assert!(!folder().join("a.mp4").exists() && !folder().join("a.part").exists());
+    // What is stored is what is made again.
+    let bytes = |name: &str| std::fs::read(folder().join(name)).unwrap();
+    text(&words(&collect("again", &["--count", "3"])));
+    for (store, out) in [("shown", "stored.gif"), ("again", "made.gif")] {
+        text(&["field", "visualize", store, "--operator", "1", "--out", out]);
+    }
+    assert!(bytes("stored.gif") == bytes("made.gif"));
+    text(&["field", "visualize", "shown", "--operator", "1", "--out", "other.gif", "--colors", "inferno"]);
+    assert!(bytes("stored.gif") != bytes("other.gif"));
+    text(&["field", "gallery", "shown", "--out", "page.html", "--limit", "2"]);
+    let page = String::from_utf8(bytes("page.html")).unwrap();
+    assert_eq!(page.matches("data:image/gif;base64,R0lGOD").count(), 2);
+    assert!(page.contains("causality.ordinal_irreversibility") && page.contains("noise_scale"));
+    assert!(!page.contains("http://") && !page.contains("https://"), "it fetches");
+    assert_eq!(operant(&["field", "gallery", "nowhere"]).status.code(), Some(1));
 }
 
 /// Killed three times without warning, then left alone: the same bytes as one that never was, and nothing made twice.

@@ -2,10 +2,12 @@
 
 use crate::error::raise;
 use numpy::{PyArray1, PyReadonlyArray1};
-use operant::device::CpuPool;
-use operant::env::field::{After, Norm, Operator, Rollout, Schedule, Update};
+use operant::device::cuda::Gpu;
+use operant::device::{CpuPool, Device};
+use operant::env::field::cuda::{CudaRollout, Member, refused, unserved};
+use operant::env::field::{Afno, After, AnyRollout, Norm, Operator, Rollout, STEPS_AT_ONCE, Schedule, Update};
 use operant::nn::ops::NoiseLaw;
-use operant::nn::{Act, Options};
+use operant::nn::{Act, Options, Precision};
 use operant::{Error, Result};
 use pyo3::prelude::*;
 use std::sync::Arc;
@@ -17,14 +19,17 @@ fn named<T: Copy>(what: &str, word: &str, known: &[(&'static str, T)]) -> Result
     found.ok_or_else(|| Error::unknown(what, word, names.iter().copied(), &names.join(", ")))
 }
 
-/// Fields of a rollout at times 0, every, 2·every …: `[times, M, H, W, C]`, flat. `first` is one field `[H, W, C]`, flat.
+/// Fields of a rollout at times 0, every, 2·every …: `[times, M, H, W, C]`, flat; and what was done in place of what was asked for,
+/// if so. `first` is one field `[H, W, C]`, flat.
 #[pyfunction]
-#[pyo3(signature = (first, *, channels, grid, layers, base_channels, kernel, activation, dropout, noise, noise_scale, schedule,
-    correlation, norm, policy, alpha, dt, seed, realisations, steps, every, precision, normalise, clamp, threads))]
+#[pyo3(signature = (first, *, architecture, channels, grid, layers, base_channels, kernel, activation, dropout, noise, noise_scale,
+    schedule, correlation, norm, levels, blocks, modes, policy, alpha, dt, seed, realisations, steps, every, precision, device,
+    normalise, clamp, threads))]
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn roll_out_field<'py>(
     py: Python<'py>,
     first: PyReadonlyArray1<'py, f32>,
+    architecture: &str,
     channels: usize,
     grid: usize,
     layers: usize,
@@ -37,6 +42,9 @@ pub(crate) fn roll_out_field<'py>(
     schedule: &str,
     correlation: f32,
     norm: &str,
+    levels: usize,
+    blocks: usize,
+    modes: f32,
     policy: &str,
     alpha: f32,
     dt: f32,
@@ -45,10 +53,11 @@ pub(crate) fn roll_out_field<'py>(
     steps: u32,
     every: u32,
     precision: &str,
+    device: &str,
     normalise: bool,
     clamp: f32,
     threads: usize,
-) -> PyResult<Bound<'py, PyArray1<f32>>> {
+) -> PyResult<(Bound<'py, PyArray1<f32>>, Option<String>)> {
     let activations =
         [("relu", Act::Relu), ("gelu", Act::Gelu), ("silu", Act::Silu), ("tanh", Act::Tanh), ("sigmoid", Act::Sigmoid)];
     let policies = [
@@ -57,7 +66,7 @@ pub(crate) fn roll_out_field<'py>(
         ("convex", Update::Convex { alpha }),
     ];
     let first = first.as_slice()?.to_vec();
-    let build = || -> Result<(Rollout, usize)> {
+    let build = || -> Result<(AnyRollout, Option<String>)> {
         let operator = Operator {
             channels,
             grid,
@@ -72,6 +81,11 @@ pub(crate) fn roll_out_field<'py>(
             schedule: named("schedule", schedule, &Schedule::ALL.map(|schedule| (schedule.name(), schedule)))?,
             correlation,
             norm: named("norm", norm, &Norm::ALL.map(|norm| (norm.name(), norm)))?,
+            afno: named(
+                "architecture",
+                architecture,
+                &[("cnn", None), ("uafno", Some(Afno { levels, blocks, modes }))],
+            )?,
         };
         let update = named("policy_type", policy, &policies)?;
         if first.len() != operator.field_len() || realisations == 0 || every == 0 || !(1..=1024).contains(&threads) {
@@ -81,26 +95,44 @@ pub(crate) fn roll_out_field<'py>(
             );
             return Err(Error::Invalid(format!("a field of {} numbers: {wanted}", first.len())));
         }
-        let pool = Arc::new(CpuPool::new(threads));
-        let options = Options { pool, precision: precision.parse()?, ..Options::default() };
-        let after = After { normalise, clamp };
-        let rollout = Rollout::new(&operator, update, after, seed, 0..realisations, steps, &first, &options)?;
-        Ok((rollout, operator.field_len()))
-    };
-    let fields = py
-        .detach(|| -> Result<Vec<f32>> {
-            let (mut rollout, len) = build()?;
-            let times = (steps / every) as usize + 1;
-            let mut fields = Vec::with_capacity(times * realisations as usize * len);
-            fields.extend_from_slice(rollout.state());
-            for t in 1..=steps {
-                rollout.step();
-                if t % every == 0 {
-                    fields.extend_from_slice(rollout.state());
+        let (after, precision) = (After { normalise, clamp }, precision.parse::<Precision>()?);
+        let mut note = None;
+        if let Some(index) = Device::gpu_index(device)? {
+            if let Some(why) = refused(&operator) {
+                return Err(Error::Device(format!("{why}: wanted device='cpu'")));
+            }
+            let gpu = Gpu::open(index)?;
+            match unserved(&gpu, &operator) {
+                Some(why) => note = Some(format!("{device} was asked for, but {why}: computing on the CPU")),
+                None => {
+                    let member = Member { operator: &operator, update, seed, first: &first };
+                    let (rows, slots) = (0..realisations, STEPS_AT_ONCE);
+                    let rollout = CudaRollout::new(&gpu, &[member], after, rows, steps, precision, slots)?;
+                    return Ok((AnyRollout::Cuda { rollout: Box::new(rollout), ahead: 0 }, None));
                 }
             }
-            Ok(fields)
+        }
+        let options = Options { pool: Arc::new(CpuPool::new(threads)), precision, ..Options::default() };
+        let rollout = Rollout::new(&operator, update, after, seed, 0..realisations, steps, &first, &options)?;
+        let note = note.or_else(|| rollout.precision().1.map(str::to_owned));
+        Ok((AnyRollout::Cpu(Box::new(rollout)), note))
+    };
+    let (fields, note) = py
+        .detach(|| -> Result<(Vec<f32>, Option<String>)> {
+            let (mut rollout, note) = build()?;
+            let (mut fields, mut made, mut t) = (rollout.state()?, Vec::new(), 0);
+            let len = fields.len();
+            while t < steps {
+                rollout.advance(steps - t, &mut made)?;
+                for state in made.chunks_exact(len) {
+                    t += 1;
+                    if t % every == 0 {
+                        fields.extend_from_slice(state);
+                    }
+                }
+            }
+            Ok((fields, note))
         })
         .map_err(raise)?;
-    Ok(PyArray1::from_vec(py, fields))
+    Ok((PyArray1::from_vec(py, fields), note))
 }

@@ -3,15 +3,19 @@
 import csv
 import shutil
 import struct
+import warnings
+import zlib
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from operant import FieldDataset, Operator, OperatorRollout, field
+from operant import FieldDataset, Operator, OperatorRollout, doctor, field
+from operant._blosc import unpacked
 from operant._crc import crc32c
 
 STORE = Path(__file__).parent / "golden" / "fields"
+COMPRESSED = Path(__file__).parent / "golden" / "fields_compressed"
 
 
 def test_arrays_have_their_numbers():
@@ -102,7 +106,69 @@ def test_rollouts():
     np.testing.assert_array_equal(still[0, 1], fields[0])
     with pytest.raises(ValueError, match="policy_type"):
         OperatorRollout(policy_type="convx")(operators[0], fields[0])
-    with pytest.raises(ValueError, match="CPU"):
-        OperatorRollout(device="cuda")(operators[0], fields[0])
+    with pytest.raises(ValueError, match="unknown device"):
+        OperatorRollout(device="gpu")(operators[0], fields[0])
+    if not doctor()["usable"]:
+        with pytest.raises(RuntimeError, match="driver"):
+            OperatorRollout(device="cuda")(operators[0], fields[0])
     with pytest.raises(ValueError, match="wanted"):
         rollout(operators[0], fields[0, :2])
+
+
+def test_what_is_not_served_as_asked_is_said():
+    field = np.random.default_rng(0).standard_normal((3, 16, 16)).astype(np.float32)
+    operator = Operator(grid=16, base_channels=16, layers=2)
+    # Both are named: what was asked for and what takes its place.
+    with pytest.warns(RuntimeWarning, match="f16 .*f32"):
+        got = OperatorRollout(precision="float16", num_timesteps=2)(operator, field)
+    assert np.isfinite(got).all()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        OperatorRollout(num_timesteps=1)(operator, field)
+
+
+def test_u_afno():
+    field = np.random.default_rng(0).standard_normal((3, 16, 16)).astype(np.float32)
+    rollout = OperatorRollout(policy_type="residual", dt=0.1, num_timesteps=2)
+    make = lambda **more: Operator(grid=16, base_channels=16, layers=1, architecture="uafno", levels=1, **more)
+    got = [rollout(make(**more), field) for more in ({}, {"blocks": 1}, {"modes": 1.0})]
+    assert all(np.isfinite(one).all() for one in got)
+    assert (got[0] != got[1]).any() and (got[0] != got[2]).any()
+    with pytest.raises(RuntimeError, match="uafno"):
+        OperatorRollout(device="cuda")(make(), field)
+    with pytest.raises(ValueError, match="did you mean"):
+        rollout(Operator(grid=16, architecture="uafn"), field)
+
+
+def test_compressed_stores():
+    data = FieldDataset(COMPRESSED)
+    assert data.layout["codec"] == "blosc"
+    fields, metrics = data[1]["trajectories_16"], data[1]["metrics"]
+    assert fields.dtype == np.float32 and metrics.dtype == np.float16
+    energy = (fields.astype(np.float64) ** 2).mean(axis=(2, 3, 4))
+    np.testing.assert_allclose(energy, metrics[:, ::4, 0], rtol=2e-3)
+    assert data["features"].shape == (2, 3, len(data.feature_names)) and np.isfinite(data["features"]).all()
+    assert sum(name.startswith("causality.") for name in data.feature_names) == 15
+
+
+def test_chunks_of_many_blocks():
+    rng = np.random.default_rng(1)
+    for size, count in ((1, 70_000), (4, 40_000), (8, 17)):
+        raw = np.concatenate([rng.integers(0, 256, count * size // 2, np.uint8), np.zeros(count * size - count * size // 2, np.uint8)])
+        block, blocks = 4096, []
+        for first in range(0, len(raw), block):
+            turned = raw[first : first + block].reshape(-1, size).T.tobytes()
+            packed = zlib.compress(turned)
+            blocks.append(packed if len(packed) < len(turned) else turned)
+        ends = np.cumsum([16 + 4 * len(blocks), *(4 + len(one) for one in blocks)])
+        header = struct.pack("<BBBBIII", 2, 1, 0x71, size, len(raw), block, ends[-1])
+        chunk = header + struct.pack(f"<{len(blocks)}I", *ends[:-1]) + b"".join(struct.pack("<I", len(one)) + one for one in blocks)
+        assert unpacked(chunk, len(raw)) == raw.tobytes()
+        assert unpacked(chunk[:-1], len(raw)) is None and unpacked(chunk, len(raw) + 4) is None
+        assert unpacked(b"\1" + chunk[1:], len(raw)) is None
+
+
+def test_fields_without_a_file_for_the_well():
+    pytest.importorskip("h5py")
+    with pytest.raises(ValueError, match="grid 32"):
+        FieldDataset(COMPRESSED).to_the_well("nowhere.hdf5", grid=32)

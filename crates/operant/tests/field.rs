@@ -1,22 +1,20 @@
 //! Neural operators on fields: even parameters, every one of which acts; noise with its law and spectrum; rollouts that do not
-//! depend on their batch; first fields with their spectrum; features equal to their NumPy twins; a store that survives.
+//! depend on their batch; first fields with their spectrum; features equal to their NumPy twins.
 
-use operant::algo::collect::{Collection, Settings};
 use operant::config;
 use operant::data::fft::{Complex, Fft, frequency};
-use operant::data::shards::{ArraySpec, Dtype, Layout, Shards, crc32c, half_bits};
 use operant::data::{Evenness, Sobol};
 use operant::device::{CpuPool, cpu_seconds};
 use operant::env::field::features::{self, Describer, FRAME_LEN};
 use operant::env::field::initial::{KINDS, Kind, Shape};
-use operant::env::field::{After, Map, NAMES, Norm, Operator, Rollout, Schedule, Space, Update};
+use operant::env::field::{
+    Afno, After, Architecture, Map, NAMES, Norm, Operator, Rollout, Schedule, Space, UAFNO_NAMES, Update,
+};
 use operant::nn::ops::{KeyedNoise, NoiseLaw};
 use operant::nn::{Act, Feed, Graph, Options, Plan, Precision};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 fn golden(key: &str) -> Vec<f64> {
     let all: Value = serde_json::from_str(include_str!("golden/field.json")).unwrap();
@@ -118,6 +116,7 @@ fn operator() -> Operator {
         schedule: Schedule::Constant,
         correlation: 0.1,
         norm: Norm::Instance,
+        afno: None,
     }
 }
 
@@ -286,8 +285,101 @@ fn half_precision_follows_single() {
     }
 }
 
+fn uafno() -> Operator {
+    let afno = Some(Afno { levels: 1, blocks: 2, modes: 0.5 });
+    Operator { layers: 1, base_channels: 20, afno, ..operator() }
+}
+
+/// What a U-AFNO has beyond a convolutional operator acts, and so does the rest; a batch does not.
+#[test]
+fn every_parameter_of_a_uafno_acts() {
+    let (base, convex) = (uafno(), Update::Convex { alpha: 0.3 });
+    let wanted = rolled(&base, convex, 3);
+    assert_eq!(rolled(&base, convex, 3), wanted);
+    let afno = base.afno.unwrap();
+    let with = |afno: Afno| Operator { afno: Some(afno), ..base.clone() };
+    for (name, changed) in [
+        ("levels", with(Afno { levels: 2, ..afno })),
+        ("blocks", with(Afno { blocks: 1, ..afno })),
+        ("modes", with(Afno { modes: 0.75, ..afno })),
+        ("modes", with(Afno { modes: 0.25, ..afno })),
+        ("layers", Operator { layers: 2, ..base.clone() }),
+        ("base_channels", Operator { base_channels: 16, ..base.clone() }),
+        ("kernel", Operator { kernel: 5, ..base.clone() }),
+        ("activation", Operator { activation: Act::Tanh, ..base.clone() }),
+        ("dropout", Operator { dropout: 0.0, ..base.clone() }),
+        ("noise", Operator { noise: NoiseLaw::Laplace, ..base.clone() }),
+        ("noise_scale", Operator { noise_scale: 0.35, ..base.clone() }),
+        ("correlation", Operator { correlation: 0.0, ..base.clone() }),
+        ("norm", Operator { norm: Norm::Batch, ..base.clone() }),
+        ("norm", Operator { norm: Norm::None, ..base.clone() }),
+    ] {
+        let got = rolled(&changed, convex, 3);
+        assert!(got.iter().all(|x| x.is_finite()) && distance(&got, &wanted) > 1e-3, "{name} does not act");
+    }
+    let later = |schedule| rolled(&Operator { schedule, ..base.clone() }, convex, 8);
+    assert!(distance(&later(Schedule::Annealing), &later(Schedule::Constant)) > 1e-5);
+    let states = |cuts: &[u32], threads: usize| {
+        let options = Options { pool: Arc::new(CpuPool::new(threads)), ..Options::default() };
+        let one = |cut: &[u32]| {
+            let mut rollout = build(&base, convex, cut[0]..cut[1], &options);
+            (0..3).for_each(|_| rollout.step());
+            rollout.state().to_vec()
+        };
+        cuts.windows(2).flat_map(one).collect::<Vec<f32>>()
+    };
+    let together = states(&[0, 6], 1);
+    assert_eq!(states(&[0, 1, 3, 6], 1), together);
+    assert_eq!(states(&[0, 6], 2), together);
+    assert_eq!(together[..wanted.len()], wanted);
+    let space = Space::of(Architecture::Uafno);
+    let names: Vec<&str> = space.parameters.iter().map(|parameter| parameter.name).collect();
+    assert_eq!(names, [&NAMES[..], &UAFNO_NAMES].concat());
+    let (sampled, _) = space.operator(&space.values(&[0.999; 17]), 2);
+    assert_eq!(sampled.afno.map(|afno| (afno.levels, afno.blocks)), Some((3, 4)));
+    let narrowed = |text: &str| space.narrowed(&config::parse(text, "test").unwrap(), "space");
+    let message = narrowed("grid = [16, 64]").unwrap_err().to_string();
+    assert!(message.contains("a grid of 16 halved 3 times leaves 2 pixels: wanted 7"), "{message}");
+    assert!(narrowed("grid = 16\nlevels = 1\nkernel = 3").is_ok());
+    let widest = Operator { base_channels: 64, grid: 64, ..with(Afno { levels: 3, blocks: 1, modes: 1.0 }) };
+    assert!(widest.network().is_ok());
+    let short = with(Afno { levels: 3, ..afno });
+    assert!(short.network().unwrap_err().to_string().contains("U-AFNO"));
+}
+
+/// The innermost frequencies are mixed up to `modes`, of both signs, and none is dropped: waves of every kind come out moved.
+#[test]
+fn a_uafno_lets_every_frequency_through() {
+    let quiet = Operator { dropout: 0.0, noise_scale: 0.0, norm: Norm::None, activation: Act::Gelu, ..uafno() };
+    let quiet = Operator { afno: Some(Afno { levels: 1, blocks: 1, modes: 1.0 }), ..quiet };
+    let n = quiet.grid;
+    let of = |fields: &[f32]| {
+        let mut rollout = build(&quiet, Update::Autoregressive, 0..1, &Options::default());
+        rollout.apply(fields).to_vec()
+    };
+    let still = vec![0.0; n * n * 2];
+    let plain = of(&still);
+    for (down, across) in [(1, 0), (0, 1), (1, 1), (1, -1), (4, 3), (3, -4), (-2, 2), (7, 1), (0, 8)] {
+        let wave = |i: usize| {
+            let (y, x) = ((i / 2 / n) as f64, (i / 2 % n) as f64);
+            (std::f64::consts::TAU * (f64::from(down) * y + f64::from(across) * x) / n as f64).cos() as f32 * 0.1
+        };
+        let moved = of(&(0..n * n * 2).map(wave).collect::<Vec<f32>>());
+        assert!(distance(&moved, &plain) > 1e-4, "({down}, {across}) makes no difference");
+    }
+    assert_eq!(quiet.afno.unwrap().frequencies(16), [4, 5]);
+    assert_eq!(Afno { levels: 1, blocks: 1, modes: 0.01 }.frequencies(256), [1, 2]);
+    assert_eq!(Afno { levels: 1, blocks: 1, modes: 1.0 }.frequencies(256), [16, 17]);
+}
+
 #[test]
 fn work_is_counted_as_plans_count_it() {
+    for levels in [1, 2] {
+        let afno = Some(Afno { levels, blocks: 3, modes: 0.6 });
+        let operator = Operator { layers: 2, base_channels: 20, afno, ..operator() };
+        let rollout = build(&operator, Update::Autoregressive, 0..1, &Options::default());
+        assert_eq!(operator.flops(), rollout.flops());
+    }
     for (layers, flat, correlation) in [(2, false, 0.0), (4, false, 0.2), (4, true, 0.05)] {
         let operator = Operator { layers, flat, correlation, ..operator() };
         let rollout = build(&operator, Update::Autoregressive, 0..1, &Options::default());
@@ -491,15 +583,43 @@ fn features_are_those_of_their_twins() {
     };
     let frames: Vec<Vec<f64>> = (0..40).step_by(4).map(frame_of).collect();
     let got = features::trajectory(&series, &frames);
-    let wanted = [golden("temporal"), golden("nonlinear"), golden("drift")].concat();
+    let wanted = [golden("temporal"), golden("nonlinear"), golden("causality"), golden("drift")].concat();
     assert_near(&got, &wanted, &names[FRAME_LEN..][..wanted.len()]);
     // A constant field has no NaN.
     describer.frame(&vec![2.5; 32 * 32 * 3], &mut frame);
     assert!(frame.iter().all(|x| x.is_finite()), "{frame:?}");
-    let still = vec![[2.0, 0.0, 1.0, 0.0, 2.0]; 20];
-    assert!(features::trajectory(&still, &[frame]).iter().all(|x| x.is_finite()));
+    for steps in [1, 8, 20, 30] {
+        let still = vec![[2.0, 0.0, 1.0, 0.0, 2.0]; steps];
+        assert!(features::trajectory(&still, &[frame.clone()]).iter().all(|x| x.is_finite()), "{steps} steps");
+    }
+    let counts = features::FAMILIES.map(|family| (family.name, family.features.len()));
+    let wanted = [("spatial", 34), ("spectral", 31), ("cross", 12), ("temporal", 44), ("nonlinear", 8)];
+    assert_eq!(counts, [&wanted[..], &[("causality", 15), ("drift", 20), ("sensitivity", 12)]].concat()[..]);
     let [mean, std, range] = features::aggregate(&[vec![1.0, 5.0], vec![3.0, 5.0]]);
     assert_eq!((mean, std, range), (vec![2.0, 5.0], vec![1.0, 0.0], vec![2.0, 0.0]));
+}
+
+/// Series whose causes are known: entropy that repeats energy two steps later, and a saw that rises slowly and falls at once.
+#[test]
+fn causality_of_known_series() {
+    let of = |energy: &dyn Fn(usize) -> f64| {
+        let row = |t: usize| [energy(t + 3), energy(t + 1), 0.5 + 0.1 * energy(7 * t), 1.0, 1.0];
+        let all = features::trajectory(&(0..300).map(row).collect::<Vec<_>>(), &[vec![0.0; FRAME_LEN]]);
+        let names = features::names();
+        move |name: &str| all[names.iter().position(|other| other == name).unwrap() - FRAME_LEN]
+    };
+    let drawn = of(&|t| f64::from((t as u32).wrapping_mul(747_796_405).wrapping_mul((t * t) as u32 | 1) >> 8) / 1e7);
+    assert_eq!(drawn("causality.energy_entropy_lead"), 2.0);
+    let (forth, back) = (drawn("causality.energy_to_entropy"), drawn("causality.entropy_to_energy"));
+    assert!(forth > 20.0 && back < 0.1, "{forth} and {back}");
+    assert!(drawn("causality.ordinal_irreversibility") < 0.02, "{}", drawn("causality.ordinal_irreversibility"));
+    let saw = of(&|t| (t % 7) as f64);
+    assert!((saw("causality.rises") - 5.0 / 7.0).abs() < 0.02, "{}", saw("causality.rises"));
+    assert!(saw("causality.ordinal_irreversibility") > 0.3 && saw("causality.reversal1").abs() > 0.01);
+    // The logistic map parts what is near at ln 2 a step.
+    let chaotic: Vec<f64> = std::iter::successors(Some(0.37), |x| Some(4.0 * x * (1.0 - x))).take(400).collect();
+    let exponent = of(&|t| chaotic[t % 400])("temporal.lyapunov");
+    assert!((0.3..0.9).contains(&exponent), "{exponent}");
 }
 
 /// Operators whose answers are known: three times a field, a square, a shift of the mean.
@@ -526,118 +646,4 @@ fn sensitivity_of_known_operators() {
         linear.len() + FRAME_LEN + features::trajectory(&[[0.0; 5]; 20], &[vec![0.0; FRAME_LEN]]).len(),
         features::names().len()
     );
-}
-
-#[test]
-fn checksums_and_halves_are_right() {
-    assert_eq!(crc32c(b"123456789"), 0xe306_9283);
-    assert_eq!(crc32c(&[0; 32]), 0x8a91_36aa);
-    let cases = [
-        (0.0, 0),
-        (1.0, 0x3c00),
-        (-2.0, 0xc000),
-        (65_504.0, 0x7bff),
-        (65_520.0, 0x7c00),
-        (1e-7, 2),
-        (6.1e-5, 0x03ff),
-        (1.0 + 1.0 / 2048.0, 0x3c00),
-        (1.0 + 3.0 / 2048.0, 0x3c02),
-        (f32::INFINITY, 0x7c00),
-        (2f32.powi(-24), 1),
-    ];
-    for (x, wanted) in cases {
-        assert_eq!(half_bits(x), wanted, "{x}");
-    }
-    assert_eq!(half_bits(f32::NAN) & 0x7c00, 0x7c00);
-    assert_ne!(half_bits(f32::NAN) & 0x03ff, 0);
-}
-
-fn folder(name: &str) -> PathBuf {
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("field-{name}-{}", std::process::id()));
-    let _ = std::fs::remove_dir_all(&path);
-    path
-}
-
-#[test]
-fn stores_keep_records_in_any_order_and_find_damage() {
-    let folder = folder("store");
-    let arrays = vec![
-        ArraySpec::new("a", Dtype::Float64, &[2], &["x"]),
-        ArraySpec { alone: true, ..ArraySpec::new("b", Dtype::Uint8, &[3], &["y"]) },
-    ];
-    let layout = Layout { count: 5, per_shard: 2, arrays };
-    let mut store = Shards::create(&folder, layout.clone(), &serde_json::json!({}), BTreeMap::new()).unwrap();
-    assert!(Shards::create(&folder, layout, &serde_json::json!({}), BTreeMap::new()).is_err());
-    let record = |k: u8| {
-        let numbers: Vec<u8> = [f64::from(k), 0.5].iter().flat_map(|x| x.to_le_bytes()).collect();
-        vec![Some(numbers), k.is_multiple_of(2).then(|| vec![k; 3])]
-    };
-    let check = |store: &Shards, k: u8| {
-        assert_eq!(store.numbers("a", k.into()).unwrap(), Some(vec![f64::from(k), 0.5]));
-        assert_eq!(store.read("b", k.into()).unwrap(), k.is_multiple_of(2).then(|| vec![k; 3]));
-    };
-    for k in [3, 0, 1] {
-        store.insert(k.into(), record(k)).unwrap();
-        check(&store, k);
-    }
-    assert!(store.insert(2, vec![Some(vec![0; 7]), None]).is_err());
-    // Gone without a word, as after a kill.
-    let mut store = Shards::open(&folder).unwrap();
-    assert_eq!(store.done(), [true, true, false, true, false]);
-    [0, 1, 3].into_iter().for_each(|k| check(&store, k));
-    store.flush().unwrap();
-    for k in [4, 2] {
-        store.insert(k.into(), record(k)).unwrap();
-    }
-    let store = Shards::open(&folder).unwrap();
-    assert!(store.done().iter().all(|&done| done) && store.damaged().is_empty());
-    (0..5).for_each(|k| check(&store, k));
-    assert!(!folder.join("pending").exists());
-    assert!(store.numbers("c", 0).is_err());
-    for name in ["a/c/1/0", "b/c/4/0"] {
-        let path = folder.join(name);
-        let whole = std::fs::read(&path).unwrap();
-        let mut bytes = whole.clone();
-        bytes[1] ^= 4;
-        std::fs::write(&path, bytes).unwrap();
-        assert_eq!(store.damaged(), [name]);
-        assert!(store.read(&name[..1], if name.starts_with('a') { 2 } else { 4 }).is_err());
-        std::fs::write(&path, whole).unwrap();
-    }
-    std::fs::remove_dir_all(&folder).unwrap();
-}
-
-/// A small collection from settings to disk, on one thread and on two, with the same bytes; and its replay.
-#[test]
-fn a_collection_does_not_depend_on_threads() {
-    let text = "count = 5\nsteps = 12\nrealisations = 2\nchannels = 2\nframes_every = 4\nper_shard = 2\ntrajectories = \"f16\"\n\
-                trajectory_every = 6\n[space]\ngrid = 16\nlayers = [2, 4]\nbase_channels = 16\nkernel = 3";
-    let settings: Settings = config::read(&config::parse(text, "test").unwrap(), "").unwrap();
-    let collection = Collection::new(settings).unwrap();
-    let stored = |threads: usize| {
-        let folder = folder(&format!("collect{threads}"));
-        let mut store = collection.create(&folder).unwrap();
-        let mut told = Vec::new();
-        let progress =
-            collection.run(&mut store, threads, &AtomicBool::new(false), &mut |_, k, _| told.push(k)).unwrap();
-        assert_eq!((progress.operators, told.len(), progress.realisation_steps), (5, 5, 5 * 2 * 12));
-        let store = Shards::open(&folder).unwrap();
-        assert!(store.damaged().is_empty());
-        let arrays = store.layout().arrays.clone();
-        let all: Vec<Option<Vec<u8>>> =
-            arrays.iter().flat_map(|array| (0..5).map(|k| store.read(&array.name, k).unwrap())).collect();
-        assert_eq!(collection.replay(&store, 3).unwrap(), Vec::<String>::new());
-        std::fs::remove_dir_all(&folder).unwrap();
-        all
-    };
-    let one = stored(1);
-    assert_eq!(one, stored(2));
-    assert!(one.iter().all(Option::is_some));
-    let splits = collection.splits();
-    let count = |name: &str| splits[name].as_array().unwrap().len();
-    assert_eq!(count("train") + count("valid") + count("test"), 5);
-    let error = |text: &str| Collection::read(&config::parse(text, "test").unwrap()).unwrap_err().to_string();
-    assert!(error("[initial]\nstructurd = 1").contains("did you mean \"structured\"?"));
-    assert!(error("precision = \"f8\"").contains("unknown precision"));
-    assert!(error("steps = 0").contains("at least 1"));
 }

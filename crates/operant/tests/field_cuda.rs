@@ -45,6 +45,7 @@ fn plain() -> Operator {
         schedule: Schedule::Periodic,
         correlation: 0.0,
         norm: Norm::Instance,
+        afno: None,
     }
 }
 

@@ -32,10 +32,10 @@ def resolve_settings(algo: str, env: str, settings: list[tuple[str, Any]]) -> di
 def copy_checkpoint(folder: str, to: str, checkpoint: str | None = None) -> None:
     """Copies the settings and one checkpoint of a run to another folder, which then can be resumed."""
 
-@final
 def roll_out_field(first: Any, **settings: Any) -> Any:
-    """Fields of an operator's rollout, flat: see operant.OperatorRollout."""
+    """Fields of an operator's rollout, flat, and a note of what was not served as asked: see operant.OperatorRollout."""
 
+@final
 class Backgammon:
     """A backgammon position, as the player whose turn it is sees it. It does not change: a play gives the position after it."""
 

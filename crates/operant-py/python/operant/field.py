@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import struct
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from operant import _operant
+from operant._blosc import unpacked
 from operant._crc import crc32c
 
 _MISSING = 2**64 - 1
@@ -31,8 +33,8 @@ _PRECISIONS = {"float32": "f32", "bfloat16": "bf16", "float16": "f16"}
 
 @dataclasses.dataclass(frozen=True)
 class Operator:
-    """A stochastic convolutional operator on a periodic domain; `operant field list` says what its numbers do. Weights and noise are
-    functions of the seed."""
+    """A stochastic operator on a periodic domain; `operant field list` says what its numbers do. Weights and noise are functions of the
+    seed. ``architecture``: cnn, or uafno, for which levels, blocks and modes count too."""
 
     channels: int = 3
     grid: int = 64
@@ -47,6 +49,10 @@ class Operator:
     correlation: float = 0.0
     norm: str = "instance"
     seed: int = 0
+    architecture: str = "cnn"
+    levels: int = 2
+    blocks: int = 2
+    modes: float = 0.5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +63,8 @@ class OperatorRollout:
     >>> rollout([operant.Operator(grid=32)], np.zeros((1, 3, 32, 32))).shape
     (1, 2, 51, 3, 32, 32)
 
-    ``policy_type``: autoregressive O(x), residual x + dt O(x), or convex alpha x + (1 - alpha) O(x). The engine has kernels for the CPU.
+    ``policy_type``: autoregressive O(x), residual x + dt O(x), or convex alpha x + (1 - alpha) O(x). ``device``: cpu, cuda or cuda:i
+    (Hopper GPUs). What cannot be served as asked is said in a warning: which precision or device, and which one takes its place.
     """
 
     policy_type: str = "convex"
@@ -74,8 +81,6 @@ class OperatorRollout:
 
     def __call__(self, operators: Operator | Sequence[Operator], fields: np.ndarray) -> np.ndarray:
         """Fields ``[G, C, H, W]``, one per operator, become ``[G, realisation, time, C, H, W]``; one operator and ``[C, H, W]`` lack the G."""
-        if self.device != "cpu":
-            raise ValueError(f"device {self.device!r}: operators run on the CPU so far; wanted device='cpu'")
         if isinstance(operators, Operator):
             return self(([operators]), np.asarray(fields)[None])[0]
         fields = np.asarray(fields, np.float32)
@@ -89,7 +94,7 @@ class OperatorRollout:
         if field.shape != (operator.channels, operator.grid, operator.grid):
             wanted = (operator.channels, operator.grid, operator.grid)
             raise ValueError(f"a field of shape {field.shape}: wanted {wanted}")
-        flat = _operant.roll_out_field(
+        flat, note = _operant.roll_out_field(
             np.ascontiguousarray(field.transpose(1, 2, 0)).ravel(),
             **dataclasses.asdict(operator),
             policy=self.policy_type,
@@ -99,10 +104,13 @@ class OperatorRollout:
             steps=self.num_timesteps,
             every=self.every,
             precision=_PRECISIONS.get(self.precision, self.precision),
+            device=self.device,
             normalise=self.normalise,
             clamp=self.clamp,
             threads=self.threads,
         )
+        if note is not None:
+            warnings.warn(note, RuntimeWarning, stacklevel=3)
         shape = (-1, self.num_realisations, operator.grid, operator.grid, operator.channels)
         return flat.reshape(shape).transpose(1, 0, 4, 2, 3)
 
@@ -168,6 +176,38 @@ class FieldDataset(Sequence):
 
         return torch.from_numpy(self[name])
 
+    def to_the_well(self, path: str | Path, *, name: str = "operant_fields", grid: int | None = None) -> int:
+        """Writes stored fields to one HDF5 file in the layout of The Well, which its ``WellDataset`` reads, with their operators'
+        parameters as scalars; returns the number of trajectories. ``grid`` chooses where a store has several. h5py must be installed.
+
+        >>> data.split("train").to_the_well("well/data/train/fields.hdf5")
+        """
+        from operant import _the_well
+
+        return _the_well.write(self, path, name, grid)
+
+    @property
+    def every(self) -> int:
+        """Steps between stored fields."""
+        for line in (self.folder / "collect.toml").read_text().splitlines():
+            key, _, value = line.partition("=")
+            if key.strip() == "trajectory_every":
+                return int(value)
+        return 1
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Of one operator's array."""
+        return tuple(self._array(name)["shape"])
+
+    def has(self, name: str, operator: int) -> bool:
+        """Whether the store has this array of this operator."""
+        array = self._array(name)
+        return self._path(array, operator).exists() if array["alone"] else self._chunk(array, operator) is not None
+
+    def _path(self, array: dict[str, Any], operator: int) -> Path:
+        place = operator if array["alone"] else operator // self.layout["per_shard"]
+        return self.folder.joinpath(array["name"], "c", str(place), *["0"] * len(array["shape"]))
+
     def _array(self, name: str) -> dict[str, Any]:
         if name not in self._arrays:
             raise KeyError(f"unknown array {name!r}; known: {', '.join(self._arrays)}")
@@ -184,6 +224,10 @@ class FieldDataset(Sequence):
         chunk = self._chunk(array, operator)
         if chunk is None:
             return self._empty(name)
+        if self.layout.get("codec", "none") == "blosc":
+            chunk = unpacked(chunk, int(np.prod(array["shape"])) * np.dtype(array["dtype"]).itemsize)
+            if chunk is None:
+                raise _damaged(self.folder / name)
         dtype = np.dtype(array["dtype"]).newbyteorder("<")
         return np.frombuffer(chunk, dtype).reshape(array["shape"]).copy()
 
@@ -191,8 +235,7 @@ class FieldDataset(Sequence):
         per_shard, count = self.layout["per_shard"], self.layout["count"]
         if not 0 <= operator < count:
             raise IndexError(f"operator {operator} of {self.folder}: wanted 0 to {count - 1}")
-        place = operator if array["alone"] else operator // per_shard
-        path = self.folder.joinpath(array["name"], "c", str(place), *["0"] * len(array["shape"]))
+        path = self._path(array, operator)
         pending = self.folder / "pending" / f"{operator:08}.record"
         if not array["alone"] and pending.exists():
             return self._pending(pending, self.names.index(array["name"]))

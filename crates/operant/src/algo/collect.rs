@@ -5,14 +5,14 @@
 //! records behind.
 
 use crate::config::{self, Table, Value};
-use crate::data::shards::{ArraySpec, Dtype, Layout, Record, Shards, half_bits, write_whole};
-use crate::data::{Evenness, Sobol, mix};
+use crate::data::shards::{ArraySpec, Dtype, Layout, Packed, Record, Shards, half_bits, write_whole};
+use crate::data::{Codec, Evenness, Sobol, mix};
 use crate::device::cuda::Gpu;
 use crate::device::{self, CpuPool};
 use crate::env::field::cuda::{self, CudaRollout, Member};
 use crate::env::field::features::{self, Describer, FRAME_LEN, METRICS, TRAJECTORY_LEN};
 use crate::env::field::initial::{KINDS, Kind, Shape};
-use crate::env::field::{After, AnyRollout, NAMES, Operator, Rollout, STEPS_AT_ONCE, Space, Update};
+use crate::env::field::{After, AnyRollout, Architecture, Operator, Rollout, STEPS_AT_ONCE, Space, Update};
 use crate::nn::{Options, Precision};
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -36,6 +36,17 @@ pub enum Kept {
     F16,
 }
 
+/// Precision of stored series.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Width {
+    /// Single.
+    #[default]
+    F32,
+    /// Half: numbers beyond ±65504 become infinite.
+    F16,
+}
+
 /// Settings of a collection.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -44,6 +55,8 @@ pub struct Settings {
     pub count: u32,
     /// Of everything that is drawn.
     pub seed: u64,
+    /// Kind of operators: cnn or uafno.
+    pub operator: Architecture,
     /// C of fields.
     pub channels: usize,
     /// M, stochastic realisations of an operator.
@@ -62,6 +75,10 @@ pub struct Settings {
     pub trajectories: Kept,
     /// Steps between stored fields.
     pub trajectory_every: u32,
+    /// Precision of what is stored of every step and frame (`metrics`, `frames`).
+    pub series: Width,
+    /// How chunks are compressed: blosc (shuffled bytes, zlib) or none.
+    pub compression: Codec,
     /// Records of a shard.
     pub per_shard: usize,
     /// Shares of the training, validation and test sets.
@@ -81,6 +98,7 @@ impl Default for Settings {
         Self {
             count: 100,
             seed: 1,
+            operator: Architecture::Cnn,
             channels: 3,
             realisations: 5,
             steps: 500,
@@ -90,6 +108,8 @@ impl Default for Settings {
             clamp: 0.0,
             trajectories: Kept::None,
             trajectory_every: 1,
+            series: Width::F32,
+            compression: Codec::Blosc,
             per_shard: 64,
             splits: [0.8, 0.1, 0.1],
             length_scale: 0.05,
@@ -222,9 +242,9 @@ impl Collection {
         if mixture.iter().map(|(_, weight)| weight).sum::<f64>() <= 0.0 {
             return fail("initial: wanted a weight above 0".into());
         }
-        let space = Space::default().narrowed(&s.space, "space")?;
+        let space = Space::of(s.operator).narrowed(&s.space, "space")?;
         let precision = s.precision.parse()?;
-        let sobol = Sobol::scrambled(NAMES.len(), s.seed)?;
+        let sobol = Sobol::scrambled(space.parameters.len(), s.seed)?;
         Ok(Self { settings, space, precision, mixture, sobol, gpu: None })
     }
 
@@ -235,12 +255,12 @@ impl Collection {
 
     /// Points of all operators in the unit cube, looked at.
     pub fn evenness(&self) -> Evenness {
-        Evenness::of(&self.sobol.points(self.settings.count), NAMES.len())
+        Evenness::of(&self.sobol.points(self.settings.count), self.space.parameters.len())
     }
 
     /// Operator number k.
     pub fn sampled(&self, k: u32) -> Sampled {
-        let mut unit = vec![0.0; NAMES.len()];
+        let mut unit = vec![0.0; self.space.parameters.len()];
         self.sobol.point(k, &mut unit);
         let values = self.space.values(&unit);
         let (operator, update) = self.space.operator(&values, self.settings.channels);
@@ -267,6 +287,9 @@ impl Collection {
 
     /// The same on a GPU, or on the CPU and why if that GPU serves no operator.
     pub fn on_gpu(mut self, index: usize) -> Result<(Self, Option<String>)> {
+        if let Some(why) = cuda::refused(&self.sampled(0).operator) {
+            return Err(Error::Device(format!("{why}; take --device cpu")));
+        }
         let gpu = Gpu::open(index)?;
         let none = cuda::unserved(&gpu, &self.sampled(0).operator).filter(|_| gpu.info().capability != (9, 0));
         if let Some(why) = none {
@@ -389,17 +412,21 @@ impl Collection {
         let s = &self.settings;
         let (m, t) = (s.realisations as usize, s.steps as usize + 1);
         let frames = (s.steps / s.frames_every) as usize + 1;
-        let new = ArraySpec::new;
+        let (new, parameters) = (ArraySpec::new, self.space.parameters.len());
+        let series = match s.series {
+            Width::F32 => Dtype::Float32,
+            Width::F16 => Dtype::Float16,
+        };
         let mut arrays = vec![
-            new("unit", Dtype::Float64, &[NAMES.len()], &["parameter"]),
-            new("parameters", Dtype::Float64, &[NAMES.len()], &["parameter"]),
+            new("unit", Dtype::Float64, &[parameters], &["parameter"]),
+            new("parameters", Dtype::Float64, &[parameters], &["parameter"]),
             new("key", Dtype::Uint64, &[], &[]),
             new("initial", Dtype::Uint8, &[], &[]),
             new("flags", Dtype::Uint8, &[], &[]),
             new("features", Dtype::Float32, &[3, TRAJECTORY_LEN], &["statistic", "feature"]),
             new("trajectory_features", Dtype::Float32, &[m, TRAJECTORY_LEN], &["realisation", "feature"]),
-            new("metrics", Dtype::Float32, &[m, t, METRICS.len()], &["realisation", "time", "metric"]),
-            new("frames", Dtype::Float32, &[m, frames, FRAME_LEN], &["realisation", "frame", "feature"]),
+            new("metrics", series, &[m, t, METRICS.len()], &["realisation", "time", "metric"]),
+            new("frames", series, &[m, frames, FRAME_LEN], &["realisation", "frame", "feature"]),
             new("digest", Dtype::Uint64, &[m], &["realisation"]),
         ];
         let dtype = match s.trajectories {
@@ -413,7 +440,7 @@ impl Collection {
             let axes = ["realisation", "time", "channel", "y", "x"];
             arrays.push(ArraySpec { alone: true, ..new(&format!("trajectories_{grid}"), dtype, &shape, &axes) });
         }
-        Layout { count: s.count as usize, per_shard: s.per_shard, arrays }
+        Layout { count: s.count as usize, per_shard: s.per_shard, arrays, codec: s.compression }
     }
 
     /// Sides that are sampled.
@@ -426,6 +453,12 @@ impl Collection {
     fn record(&self, layout: &Layout, sampled: &Sampled, outcome: &Outcome) -> Record {
         let f64s = |x: &[f64]| x.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
         let f32s = |x: &mut dyn Iterator<Item = f64>| x.flat_map(|x| (x as f32).to_le_bytes()).collect::<Vec<u8>>();
+        let halves =
+            |x: &mut dyn Iterator<Item = f64>| x.flat_map(|x| half_bits(x as f32).to_le_bytes()).collect::<Vec<u8>>();
+        let series = |dtype: Dtype, x: &mut dyn Iterator<Item = f64>| match dtype {
+            Dtype::Float16 => halves(x),
+            _ => f32s(x),
+        };
         let own = format!("trajectories_{}", sampled.operator.grid);
         let part = |array: &ArraySpec| {
             Some(match array.name.as_str() {
@@ -436,8 +469,8 @@ impl Collection {
                 "flags" => vec![outcome.flags],
                 "features" => f32s(&mut features::aggregate(&outcome.trajectories).into_iter().flatten()),
                 "trajectory_features" => f32s(&mut outcome.trajectories.iter().flatten().copied()),
-                "metrics" => f32s(&mut outcome.metrics.iter().flatten().flatten().copied()),
-                "frames" => f32s(&mut outcome.frames.iter().flatten().flatten().copied()),
+                "metrics" => series(array.dtype, &mut outcome.metrics.iter().flatten().flatten().copied()),
+                "frames" => series(array.dtype, &mut outcome.frames.iter().flatten().flatten().copied()),
                 "digest" => outcome.digests.iter().flat_map(|digest| digest.to_le_bytes()).collect(),
                 name if name == own => self.fields(&outcome.fields, sampled.operator.field_len()),
                 _ => return None,
@@ -530,7 +563,7 @@ impl Collection {
         let waiting = (MOST_WAITING_BYTES / layout.arrays.iter().map(ArraySpec::bytes).max().unwrap_or(1).max(1))
             .min(threads + 4);
         std::thread::scope(|scope| {
-            let (send, receive) = mpsc::sync_channel::<Result<(u32, u8, Record)>>(waiting);
+            let (send, receive) = mpsc::sync_channel::<Result<(u32, u8, Packed)>>(waiting);
             for _ in 0..threads.clamp(1, todo.len().max(1)) {
                 let (send, next, todo, layout, ended) = (send.clone(), &next, &todo, &layout, &ended);
                 scope.spawn(move || {
@@ -539,9 +572,13 @@ impl Collection {
                         let sampled = self.sampled(k);
                         let made = match self.outcome(&sampled, stop) {
                             Ok(None) => break,
-                            Ok(Some(outcome)) => Ok((k, outcome.flags, self.record(layout, &sampled, &outcome))),
-                            Err(error) => Err(Error::Env(format!("operator {k}: {error}"))),
+                            Ok(Some(outcome)) => {
+                                let record = layout.pack(self.record(layout, &sampled, &outcome));
+                                record.map(|record| (k, outcome.flags, record))
+                            }
+                            Err(error) => Err(error),
                         };
+                        let made = made.map_err(|error| Error::Env(format!("operator {k}: {error}")));
                         if send.send(made).is_err() {
                             break;
                         }
@@ -554,7 +591,7 @@ impl Collection {
                 let write = || -> Result<()> {
                     for made in receive {
                         let (k, flags, record) = made?;
-                        store.insert(k as usize, record)?;
+                        store.keep(k as usize, record)?;
                         progress.operators += 1;
                         progress.failed += usize::from(flags & flags::NOT_FINITE != 0);
                         progress.realisation_steps += per_operator;

@@ -2,6 +2,7 @@
 //! points that fill a cube, Fourier transforms.
 
 mod batch;
+mod codec;
 mod episodes;
 pub mod fft;
 mod replay;
@@ -13,6 +14,7 @@ mod sobol;
 mod sum_tree;
 
 pub use batch::{Batch, Order};
+pub use codec::Codec;
 pub use episodes::Episodes;
 pub use replay::{Experience, Replay, ReplayShape, SampleDraws, Samples};
 pub use rollout::{ActionColumn, Rollout, Shape};

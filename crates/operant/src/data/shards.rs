@@ -1,10 +1,12 @@
 //! Records on disk as a Zarr v3 group that any Zarr library reads: arrays `[N, …]` with one chunk per record, chunks gathered
-//! in shards (codec `sharding_indexed`), each chunk with its CRC-32C; `manifest.json` has sizes and checksums of all files.
+//! in shards (codec `sharding_indexed`), each chunk compressed or not, with its CRC-32C; `manifest.json` has sizes and checksums of
+//! all files.
 //!
 //! A record is first a file of its own under `pending/`, renamed into place whole; when all records of a shard are there, the
 //! shard's files are written, then the manifest, then the pending files go. Invariant: a process killed at any moment
 //! loses no record that [`Shards::insert`] returned from, and what is in the manifest is whole.
 
+use super::codec::Codec;
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -90,19 +92,21 @@ impl ArraySpec {
         format!("{}/c/{place}{}", self.name, "/0".repeat(self.shape.len()))
     }
 
-    fn metadata(&self, count: usize, per_shard: usize) -> Value {
+    fn metadata(&self, count: usize, per_shard: usize, codec: Codec) -> Value {
+        let codec = codec.of_size(self.bytes());
         let with = |first: usize| [&[first], &self.shape[..]].concat();
         let bytes = match self.dtype.size() {
             1 => json!({"name": "bytes"}),
             _ => json!({"name": "bytes", "configuration": {"endian": "little"}}),
         };
-        let crc = json!({"name": "crc32c"});
+        let chunk: Vec<Value> =
+            [bytes].into_iter().chain(codec.metadata(self.dtype.size())).chain([json!({"name": "crc32c"})]).collect();
         let codecs = if self.alone {
-            json!([bytes, crc])
+            json!(chunk)
         } else {
             json!([{"name": "sharding_indexed", "configuration": {
                 "chunk_shape": with(1),
-                "codecs": [bytes, crc],
+                "codecs": chunk,
                 "index_codecs": [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}],
                 "index_location": "end",
             }}])
@@ -134,6 +138,36 @@ pub struct Layout {
     pub per_shard: usize,
     /// Parts of a record.
     pub arrays: Vec<ArraySpec>,
+    /// How chunks are made smaller.
+    #[serde(default)]
+    pub codec: Codec,
+}
+
+/// A record as it is kept: parts that were looked at, and made smaller.
+#[derive(Clone, Debug)]
+pub struct Packed(Record);
+
+impl Layout {
+    /// How chunks of an array are made smaller, if they are.
+    pub fn codec_of(&self, array: &ArraySpec) -> Codec {
+        self.codec.of_size(array.bytes())
+    }
+
+    /// Checks a record and makes it smaller: what takes time, apart from the store, so that many threads can.
+    pub fn pack(&self, record: Record) -> Result<Packed> {
+        if record.len() != self.arrays.len() {
+            return Err(Error::Invalid(format!("a record of {} parts does not fit the store", record.len())));
+        }
+        let pack = |(array, part): (&ArraySpec, Option<Vec<u8>>)| {
+            let Some(bytes) = part else { return Ok(None) };
+            if bytes.len() != array.bytes() {
+                let text = format!("{} bytes of {} in a record, wanted {}", bytes.len(), array.name, array.bytes());
+                return Err(Error::Invalid(text));
+            }
+            Ok(Some(self.codec_of(array).pack(bytes, array.dtype.size())))
+        };
+        self.arrays.iter().zip(record).map(pack).collect::<Result<_>>().map(Packed)
+    }
 }
 
 /// Size and CRC-32C of a file.
@@ -297,7 +331,7 @@ impl Shards {
         Self::check_free(folder)?;
         let root = json!({"zarr_format": 3, "node_type": "group", "attributes": attributes});
         for array in &layout.arrays {
-            let text = array.metadata(layout.count, layout.per_shard);
+            let text = array.metadata(layout.count, layout.per_shard, layout.codec);
             write_whole(&folder.join(&array.name).join("zarr.json"), pretty(&text).as_bytes())?;
         }
         write_whole(&folder.join("zarr.json"), pretty(&root).as_bytes())?;
@@ -392,17 +426,19 @@ impl Shards {
     }
 
     /// Keeps a record; when its shard is whole, writes that.
-    pub fn insert(&mut self, number: usize, mut record: Record) -> Result<()> {
+    pub fn insert(&mut self, number: usize, record: Record) -> Result<()> {
+        let packed = self.manifest.layout.pack(record)?;
+        self.keep(number, packed)
+    }
+
+    /// [`Self::insert`] of what [`Layout::pack`] made.
+    pub fn keep(&mut self, number: usize, Packed(mut record): Packed) -> Result<()> {
         let arrays = self.manifest.layout.arrays.clone();
         if record.len() != arrays.len() || number >= self.done.len() {
             return Err(Error::Invalid(format!("record {number} of {} parts does not fit the store", record.len())));
         }
         for (array, part) in arrays.iter().zip(&mut record) {
             let Some(bytes) = part else { continue };
-            if bytes.len() != array.bytes() {
-                let text = format!("{} bytes of {} in a record, wanted {}", bytes.len(), array.name, array.bytes());
-                return Err(Error::Invalid(text));
-            }
             if array.alone {
                 let file = sealed(bytes);
                 write_whole(&self.folder.join(array.key(number)), &file)?;
@@ -495,15 +531,20 @@ impl Shards {
     /// Bytes of a record's part, if it is there.
     pub fn read(&self, name: &str, record: usize) -> Result<Option<Vec<u8>>> {
         let (place, array) = self.array(name)?;
+        let codec = self.manifest.layout.codec_of(array);
+        let unpack = |bytes: &[u8], what: &str| codec.unpack(bytes, array.bytes(), what).map(Some);
         if array.alone {
             let path = self.folder.join(array.key(record));
             if !path.exists() {
                 return Ok(None);
             }
-            return opened(&read_whole(&path)?, &path.display().to_string()).map(|bytes| Some(bytes.to_vec()));
+            let what = path.display().to_string();
+            return unpack(opened(&read_whole(&path)?, &what)?, &what);
         }
         if let Some(pending) = self.pending(record)? {
-            return Ok(pending.into_iter().nth(place).flatten());
+            let what = pending_path(&self.folder, record).display().to_string();
+            let part = pending.into_iter().nth(place).flatten();
+            return part.map_or(Ok(None), |part| unpack(&part, &what));
         }
         let per = self.manifest.layout.per_shard;
         let path = self.folder.join(array.key(record / per));
@@ -519,7 +560,24 @@ impl Shards {
             return Ok(None);
         }
         let end = at.checked_add(len).filter(|&end| end <= file.len() as u64).ok_or_else(damaged)?;
-        opened(&file[at as usize..end as usize], &what).map(|bytes| Some(bytes.to_vec()))
+        unpack(opened(&file[at as usize..end as usize], &what)?, &what)
+    }
+
+    /// Bytes of the manifest's files, and of the numbers in them before they were made smaller.
+    pub fn sizes(&self) -> (u64, u64) {
+        let layout = &self.manifest.layout;
+        let raw = |key: &String| {
+            let mut words = key.split('/');
+            let array = words.next().and_then(|name| layout.arrays.iter().find(|array| array.name == name));
+            let shard = words.nth(1).and_then(|place| place.parse().ok()).unwrap_or(0);
+            let here = |array: &ArraySpec| match array.alone {
+                true => 1,
+                false => self.range(shard).filter(|&record| self.done[record]).count(),
+            };
+            array.map_or(0, |array| (array.bytes() * here(array)) as u64)
+        };
+        let files = &self.manifest.files;
+        (files.values().map(|(len, _)| len).sum(), files.keys().map(raw).sum())
     }
 
     /// A record's part as numbers, whatever floats or whole numbers it is stored in.

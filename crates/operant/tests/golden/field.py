@@ -3,10 +3,12 @@
 Run with numpy and scipy: python field.py > field.json
 """
 
+import itertools
 import json
 
 import numpy as np
 from scipy import ndimage, stats
+from scipy.spatial.distance import jensenshannon
 from scipy.stats import qmc
 
 N, C, T = 32, 3, 40
@@ -141,7 +143,54 @@ def temporal(m):
         windows.mean(axis=1).std() / e.std(), windows.std(axis=1).mean() / e.std(), stats.skew(e), stats.kurtosis(e),
         (d1**3).mean() / (d1**2).mean() ** 1.5, r.mean(), r[-tenth:].mean(), ent.mean(),
         ent[-tenth:].mean() - ent[:tenth].mean(), slope(np.log(var + 1e-12)), slope(np.log(size + 1e-12)),
-        stats.entropy(list(orders.values())) / np.log(6),
+        stats.entropy(list(orders.values())) / np.log(6), lyapunov((e - e.mean()) / e.std()), a[20], pacf(a, 5),
+        np.polyfit(t[: n // 2], np.log(e[: n // 2] + 1e-12), 1)[0], np.polyfit(t[n // 2 :], np.log(e[n // 2 :] + 1e-12), 1)[0],
+        np.log((windows.std(axis=1).max() + 1e-12) / (windows.std(axis=1).min() + 1e-12)),
+        (np.abs(d1) > 3 * np.median(np.abs(d1))).mean(), max(runs(e > e.mean()).max(), runs(e <= e.mean()).max()) / n,
+    ]
+
+
+def lyapunov(z):
+    windows = np.lib.stride_tricks.sliding_window_view(z, 3)
+    count = len(windows) - 4
+    apart = np.abs(windows[:, None] - windows[None]).max(-1)
+    far = np.abs(np.subtract.outer(np.arange(count), np.arange(count))) >= 5
+    nearest = np.where(far, apart[:count, :count], np.inf).argmin(axis=1)
+    i = np.arange(count)
+    means = [np.log(np.maximum(apart[i + k, nearest + k], 1e-12)).mean() for k in range(5)]
+    return np.polyfit(range(5), means, 1)[0]
+
+
+def causality(m):
+    z = [(x - x.mean()) / x.std() for x in np.array(m)[1:, :3].T]
+    e, h, r = z
+    lagged = lambda a, b, l: np.corrcoef(a[: len(a) - l], b[l:])[0, 1]
+    asymmetry = lambda a, b, l: lagged(a, b, l) - lagged(b, a, l)
+
+    def lead(a, b):
+        lags = sorted(range(-10, 11), key=lambda l: (abs(l), l < 0))
+        return lags[int(np.argmax([abs(lagged(a, b, l) if l >= 0 else lagged(b, a, -l)) for l in lags]))]
+
+    def error(y, *columns):
+        x = np.column_stack([np.ones(len(y)), *columns])
+        return ((y - x @ np.linalg.lstsq(x, y, rcond=None)[0]) ** 2).mean() + 1e-12
+
+    def gain(a, b):
+        own = b[1:-1], b[:-2]
+        return np.log(error(b[2:], *own) / error(b[2:], *own, a[1:-1], a[:-2]))
+
+    bent = lambda x: error(x[2:], x[1:-1], x[1:-1] ** 2, x[:-2])
+    reversal = lambda l: (e[l:] ** 2 * e[:-l] - e[l:] * e[:-l] ** 2).mean()
+
+    def orders(x):
+        keys = [tuple(np.argsort(w, kind="stable")) for w in np.lib.stride_tricks.sliding_window_view(x, 3)]
+        return np.array([keys.count(k) for k in itertools.permutations(range(3))]) / len(keys)
+
+    d = np.sign(np.diff(e))
+    return [
+        asymmetry(e, h, 1), asymmetry(e, h, 5), lead(e, h), asymmetry(e, r, 1), asymmetry(e, r, 5), lead(e, r),
+        gain(e, h), gain(h, e), gain(e, r), gain(r, e), np.log(bent(e[::-1]) / bent(e)), reversal(1), reversal(5),
+        d.sum() / np.abs(d).sum(), jensenshannon(orders(e), orders(e[::-1]), 2) ** 2,
     ]
 
 
@@ -179,7 +228,8 @@ def drift(xs):
     gradient = lambda p: np.hypot(ndimage.sobel(p, 1, mode="wrap"), ndimage.sobel(p, 0, mode="wrap")).mean() / 8
     for norm in (np.mean, lambda p: np.abs(p).mean(), lambda p: np.sqrt((p * p).mean()), np.ptp, gradient):
         v = np.array([np.mean([norm(p) for p in x]) for x in xs])
-        out += [(v[-1] - v[0]) / (abs(v[0]) + 1e-12), v.std() / (abs(v.mean()) + 1e-12)]
+        moves = [np.abs(v[lag:] - v[:-lag]).mean() for lag in (1, len(v) // 4)]
+        out += [(v[-1] - v[0]) / (abs(v[0]) + 1e-12), *np.array([v.std(), *moves]) / (abs(v.mean()) + 1e-12)]
     return out
 
 
@@ -193,5 +243,6 @@ corners = field(5)[0, :4, :4].ravel()
 print(json.dumps({
     "corners": corners.tolist(), "sobol": sobol.ravel().tolist(), "discrepancy": qmc.discrepancy(points, method="CD"),
     "frame": [float(v) for v in frame], "metrics": [float(v) for v in series[5]], "temporal": [float(v) for v in temporal(series)],
-    "nonlinear": [float(v) for v in nonlinear(np.array(series)[:, 0])], "drift": [float(v) for v in drift(fields[::4])],
+    "nonlinear": [float(v) for v in nonlinear(np.array(series)[:, 0])], "causality": [float(v) for v in causality(series)],
+    "drift": [float(v) for v in drift(fields[::4])],
 }))

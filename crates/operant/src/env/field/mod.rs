@@ -11,8 +11,10 @@ mod initial_models;
 mod operator;
 mod rollout;
 mod space;
+mod uafno;
 
 pub use any::{AnyRollout, STEPS_AT_ONCE};
 pub use operator::{Network, Norm, Operator, Schedule, Update};
 pub use rollout::{After, Rollout};
-pub use space::{Map, NAMES, Parameter, Space};
+pub use space::{Architecture, Map, NAMES, Parameter, Space, UAFNO_NAMES};
+pub use uafno::{Afno, MOST_MODES};

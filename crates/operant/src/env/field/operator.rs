@@ -2,8 +2,9 @@
 //!
 //! A convolution to `base_channels`, hidden layers of base·2^min(i, 2) channels, a stochastic block, a 1×1 convolution back.
 //! Up to three hidden layers are convolution → norm → activation → dropout; more are residual blocks of two such
-//! convolutions. Invariant: a row's result depends on that row and its keys alone, whichever rows lie beside it.
+//! convolutions. `uafno.rs` has another kind. Invariant: a row's result depends on that row and its keys alone, whichever rows lie beside it.
 
+use super::uafno::Afno;
 use crate::nn::ops::{Conv2d, KEY_WORDS, KeyedNoise, NoiseLaw, NormOptions};
 use crate::nn::{Act, Feed, Graph, Node, Options, Params, Plan};
 use crate::{Error, Result};
@@ -131,6 +132,8 @@ pub struct Operator {
     pub correlation: f32,
     /// After every convolution.
     pub norm: Norm,
+    /// Levels and Fourier blocks, if it is a U-AFNO; `layers` are then those of every stage of its encoder and decoder.
+    pub afno: Option<Afno>,
 }
 
 /// The graph of an operator.
@@ -144,9 +147,9 @@ pub struct Network {
     norms: Vec<(String, Node)>,
 }
 
-struct Builder<'a> {
-    operator: &'a Operator,
-    g: Graph,
+pub(super) struct Builder<'a> {
+    pub(super) operator: &'a Operator,
+    pub(super) g: Graph,
     keys: Node,
     /// Counts ops that draw.
     drawing: u32,
@@ -159,7 +162,7 @@ impl Builder<'_> {
         self.g.conv2d(name, x, Conv2d::new(outputs, kernel).circular(kernel / 2))
     }
 
-    fn norm(&mut self, name: &str, x: Node, channels: usize) -> Result<Node> {
+    pub(super) fn norm(&mut self, name: &str, x: Node, channels: usize) -> Result<Node> {
         let name = format!("{name}.norm");
         match self.operator.norm {
             Norm::Instance => self.g.instance_norm(&name, x, NormOptions::default()),
@@ -173,18 +176,31 @@ impl Builder<'_> {
         }
     }
 
-    fn drop(&mut self, x: Node) -> Result<Node> {
+    pub(super) fn drop(&mut self, x: Node) -> Result<Node> {
         self.drawing += 1;
         let p = self.operator.dropout;
         if p > 0.0 { self.g.keyed_dropout(x, self.keys, p, self.drawing) } else { Ok(x) }
     }
 
     /// Convolution → norm → activation → dropout.
-    fn layer(&mut self, name: &str, x: Node, channels: usize) -> Result<Node> {
+    pub(super) fn layer(&mut self, name: &str, x: Node, channels: usize) -> Result<Node> {
         let h = self.convolution(name, x, channels)?;
         let h = self.norm(name, h, channels)?;
         let h = self.g.activation(h, self.operator.activation)?;
         self.drop(h)
+    }
+
+    /// From a field to the channels of the last hidden layer.
+    fn layers(&mut self, x: Node) -> Result<Node> {
+        let operator = self.operator;
+        let mut h = self.layer("stem", x, operator.base_channels)?;
+        let mut from = operator.base_channels;
+        for i in 0..operator.layers {
+            let (name, to) = (format!("layers.{i}"), operator.width(i));
+            h = if operator.is_residual() { self.residual(&name, h, from, to)? } else { self.layer(&name, h, to)? };
+            from = to;
+        }
+        Ok(h)
     }
 
     /// Two convolutions beside a way past them.
@@ -215,6 +231,9 @@ impl Operator {
         if self.channels == 0 || self.layers == 0 || self.base_channels == 0 {
             return fail("wanted at least one channel and one layer".into());
         }
+        if let Some(afno) = self.afno {
+            afno.check(self.grid, self.kernel).or_else(|why| fail(format!("U-AFNO: {why}")))?;
+        }
         if !(0.0..1.0).contains(&self.dropout)
             || !(0.0..f32::INFINITY).contains(&self.noise_scale)
             || !(0.0..=1.0).contains(&self.correlation)
@@ -243,7 +262,7 @@ impl Operator {
 
     /// Whether hidden layers are residual blocks.
     pub fn is_residual(&self) -> bool {
-        !self.flat && self.layers > Self::MOST_PLAIN_LAYERS
+        !self.flat && self.afno.is_none() && self.layers > Self::MOST_PLAIN_LAYERS
     }
 
     /// Products and sums of one application's convolutions and correlated noise; as the plan counts them.
@@ -252,13 +271,17 @@ impl Operator {
         let taps = (self.kernel * self.kernel) as u64;
         let product = |from: usize, to: usize, taps: u64| 2 * pixels * from as u64 * to as u64 * taps;
         let (mut sum, mut from) = (product(self.channels, self.base_channels, taps), self.base_channels);
-        for i in 0..self.layers {
+        let layers = if self.afno.is_some() { 0 } else { self.layers };
+        for i in 0..layers {
             let to = self.width(i);
             sum += product(from, to, taps);
             if self.is_residual() {
                 sum += product(to, to, taps) + if from == to { 0 } else { product(from, to, 1) };
             }
             from = to;
+        }
+        if let Some(afno) = self.afno {
+            sum = self.uafno_flops(afno);
         }
         let length = self.correlation * self.grid as f32;
         let noise = KeyedNoise::new(self.noise, 0, [self.grid; 2], length);
@@ -273,13 +296,10 @@ impl Operator {
         let keys = g.input_ints("keys", [KEY_WORDS]);
         let scale = g.input("scale", [1]);
         let mut b = Builder { operator: self, g, keys, drawing: 0, norms: Vec::new() };
-        let mut h = b.layer("stem", x, self.base_channels)?;
-        let mut from = self.base_channels;
-        for i in 0..self.layers {
-            let (name, to) = (format!("layers.{i}"), self.width(i));
-            h = if self.is_residual() { b.residual(&name, h, from, to)? } else { b.layer(&name, h, to)? };
-            from = to;
-        }
+        let h = match self.afno {
+            Some(afno) => b.uafno(x, afno)?,
+            None => b.layers(x)?,
+        };
         let side = [self.grid, self.grid];
         let noise = KeyedNoise::new(self.noise, b.drawing + 1, side, self.correlation * self.grid as f32);
         let h = b.g.keyed_noise(h, keys, scale, noise)?;

@@ -4,10 +4,23 @@
 //! else knows a range.
 
 use super::operator::{Norm, Operator, Schedule, Update};
+use super::uafno::{self, Afno};
 use crate::config::{Table, Value};
 use crate::nn::Act;
 use crate::nn::ops::NoiseLaw;
 use crate::{Error, Result};
+use serde::{Deserialize, Serialize};
+
+/// Kinds of operators.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Architecture {
+    /// Convolutions one after the other.
+    #[default]
+    Cnn,
+    /// A U-Net around Fourier blocks.
+    Uafno,
+}
 
 /// How a number in [0, 1) becomes a value.
 #[derive(Clone, Debug, PartialEq)]
@@ -75,6 +88,9 @@ pub const NAMES: [&str; 14] = [
     "dt",
 ];
 
+/// Names that a U-AFNO has beyond [`NAMES`].
+pub const UAFNO_NAMES: [&str; 3] = ["levels", "blocks", "modes"];
+
 /// Activations that are sampled.
 const ACTIVATIONS: [(&str, Act); 5] =
     [("relu", Act::Relu), ("gelu", Act::Gelu), ("silu", Act::Silu), ("tanh", Act::Tanh), ("sigmoid", Act::Sigmoid)];
@@ -86,7 +102,7 @@ fn even<'a>(words: impl IntoIterator<Item = &'a str>) -> Map {
 /// All parameters with their ranges.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Space {
-    /// In the order of [`NAMES`].
+    /// In the order of [`NAMES`], then of [`UAFNO_NAMES`] if operators are such.
     pub parameters: Vec<Parameter>,
 }
 
@@ -222,13 +238,38 @@ impl Map {
 }
 
 impl Space {
+    /// The table of operators of this kind.
+    pub fn of(architecture: Architecture) -> Self {
+        let mut space = Self::default();
+        if architecture == Architecture::Cnn {
+            return space;
+        }
+        let rows: [(Map, &'static str); 3] = [
+            (Map::Integer { low: 1, high: 3 }, "times that the encoder halves the grid"),
+            (Map::Integer { low: 1, high: 4 }, "Fourier blocks on the innermost grid"),
+            (
+                Map::Linear { low: 0.125, high: 1.0 },
+                "share of the innermost grid's frequencies that blocks mix, of at most 16 of a sign and axis; the others go past",
+            ),
+        ];
+        let more = UAFNO_NAMES.into_iter().zip(rows).map(|(name, (map, meaning))| Parameter { name, map, meaning });
+        space.parameters.extend(more);
+        let layers = space.parameters.iter_mut().find(|parameter| parameter.name == "layers");
+        if let Some(layers) = layers {
+            layers.map = Map::Integer { low: 1, high: 3 };
+            layers.meaning = "layers of every stage of the encoder and of the decoder";
+        }
+        space
+    }
+
     /// The table narrowed by settings, one key per parameter.
     pub fn narrowed(&self, settings: &Table, prefix: &str) -> Result<Self> {
         let mut space = self.clone();
+        let names: Vec<&str> = self.parameters.iter().map(|parameter| parameter.name).collect();
         for (key, value) in settings {
             let path = format!("{prefix}.{key}");
             let Some(parameter) = space.parameters.iter_mut().find(|parameter| parameter.name == key) else {
-                return Err(crate::config::unknown_key(&path, key, NAMES, prefix));
+                return Err(crate::config::unknown_key(&path, key, names.iter().copied(), prefix));
             };
             let known: Vec<&str> = match &parameter.map {
                 Map::Choice(words) if parameter.name != "grid" => words.iter().map(|(word, _)| word.as_str()).collect(),
@@ -245,6 +286,14 @@ impl Space {
                 }
             }
         }
+        if let Some(Map::Integer { high, .. }) = at("levels").map(|levels| &levels.map) {
+            let numbers = |name: &str| match at(name).map(|parameter| &parameter.map) {
+                Some(Map::Choice(words)) => words.iter().filter_map(|(word, _)| word.parse().ok()).collect(),
+                _ => Vec::<usize>::new(),
+            };
+            let (least, widest) = (numbers("grid").into_iter().min(), numbers("kernel").into_iter().max());
+            uafno::check_together(least.unwrap_or(0), *high as usize, widest.unwrap_or(0))?;
+        }
         Ok(space)
     }
 
@@ -253,21 +302,25 @@ impl Space {
         self.parameters.iter().zip(unit).map(|(parameter, &unit)| parameter.map.value(unit)).collect()
     }
 
+    fn place(&self, name: &str) -> Option<usize> {
+        self.parameters.iter().position(|parameter| parameter.name == name)
+    }
+
     fn word(&self, values: &[f64], name: &str) -> &str {
-        let place = NAMES.iter().position(|other| *other == name).expect("a name of the table");
+        let place = self.place(name).expect("a name of the table");
         match &self.parameters[place].map {
             Map::Choice(words) => &words[(values[place] as usize).min(words.len() - 1)].0,
             _ => unreachable!("asked only for words"),
         }
     }
 
-    fn number(values: &[f64], name: &str) -> f64 {
-        values[NAMES.iter().position(|other| *other == name).expect("a name of the table")]
+    fn number(&self, values: &[f64], name: &str) -> f64 {
+        values[self.place(name).expect("a name of the table")]
     }
 
     /// The operator of these values, on fields of so many channels, and how it is rolled out.
     pub fn operator(&self, values: &[f64], channels: usize) -> (Operator, Update) {
-        let number = |name| Self::number(values, name);
+        let number = |name| self.number(values, name);
         let word = |name| self.word(values, name);
         let named = |name: &str| ACTIVATIONS.iter().find(|(word, _)| *word == name).map_or(Act::Gelu, |(_, act)| *act);
         let operator = Operator {
@@ -284,6 +337,11 @@ impl Space {
             schedule: Schedule::ALL.into_iter().find(|s| s.name() == word("schedule")).expect("words were checked"),
             correlation: number("correlation") as f32,
             norm: Norm::ALL.into_iter().find(|norm| norm.name() == word("norm")).expect("words were checked"),
+            afno: self.place("levels").map(|_| Afno {
+                levels: number("levels") as usize,
+                blocks: number("blocks") as usize,
+                modes: number("modes") as f32,
+            }),
         };
         let update = match word("policy") {
             "residual" => Update::Residual { dt: number("dt") as f32 },

@@ -317,6 +317,13 @@ impl Spectral {
         Ok(Self { height, width, modes, tables: Arc::new(Tables::new(height, width, modes)) })
     }
 
+    /// Products and sums of an image of this height and width, its frequencies, and channels of input and output.
+    pub fn products([height, width]: [usize; 2], [m1, m2]: [usize; 2], [c, d]: [usize; 2]) -> u64 {
+        let lines = height * width * 2 * m2;
+        let columns = 4 * m1 * m2 * 2 * height;
+        2 * ((lines + columns) * (c + d) + 8 * m1 * m2 * c * d) as u64
+    }
+
     fn sizes(&self, types: &Types) -> Sizes {
         let modes = self.modes[0] * self.modes[1];
         Sizes {
@@ -458,9 +465,7 @@ impl Op for Spectral {
 
     fn flops(&self, types: &Types) -> u64 {
         let s = self.sizes(types);
-        let lines = s.height * s.width * 2 * s.m2;
-        let columns = 4 * s.modes * 2 * s.height;
-        2 * ((lines + columns) * (s.c + s.d) + 8 * s.modes * s.c * s.d) as u64
+        Self::products([s.height, s.width], self.modes, [s.c, s.d])
     }
 
     fn scratch<R: Real>(&self, types: &Types, _: usize, _: Compute) -> Scratch {

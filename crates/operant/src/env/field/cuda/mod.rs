@@ -61,8 +61,16 @@ const MOST_CHANNELS: usize = 512;
 /// Channels of an unfolded field.
 const MOST_UNFOLDED: usize = 1024;
 
+/// Why an operator cannot run on any GPU, if so.
+pub fn refused(operator: &Operator) -> Option<String> {
+    operator.afno.map(|_| "operator \"uafno\" has no kernels for a GPU".to_owned())
+}
+
 /// Why an operator cannot run on this GPU, if so.
 pub fn unserved(gpu: &Gpu, operator: &Operator) -> Option<String> {
+    if let Some(why) = refused(operator) {
+        return Some(why);
+    }
     let info = gpu.info();
     let widest = (0..operator.layers).map(|i| operator.width(i)).max().unwrap_or(0).max(operator.base_channels);
     let unfolded = 2 * operator.kernel.pow(2) * operator.channels;

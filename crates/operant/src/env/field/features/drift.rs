@@ -1,4 +1,5 @@
-//! The drift family: what a trajectory does to five norms of its frames, from the first frame to the last.
+//! The drift family: what a trajectory does to five norms of its frames, from the first frame to the last, from one to the next and
+//! over a quarter of all.
 
 use super::{FAMILIES, Family, Feature, mean, variance};
 
@@ -6,20 +7,30 @@ const fn f(name: &'static str, formula: &'static str) -> Feature {
     Feature { name, formula }
 }
 
-/// In the order of [`features`]: of each norm the change and the spread.
+/// In the order of [`features`]: of each norm the change, the spread and moves over two times.
 pub(super) const FAMILY: Family = Family {
     name: "drift",
     features: &[
         f("mass_change", "(last - first) / (|first| + 1e-12) of spatial.mean over frames"),
         f("mass_spread", "standard deviation over frames / (|mean| + 1e-12)"),
+        f("mass_step", "mean |change from a frame to the next| / (|mean| + 1e-12)"),
+        f("mass_quarter", "the same over a quarter of all frames"),
         f("l1_change", "the same of spatial.mean_abs"),
         f("l1_spread", "the same of spatial.mean_abs"),
+        f("l1_step", "the same of spatial.mean_abs"),
+        f("l1_quarter", "the same of spatial.mean_abs"),
         f("l2_change", "the same of spatial.rms"),
         f("l2_spread", "the same of spatial.rms"),
+        f("l2_step", "the same of spatial.rms"),
+        f("l2_quarter", "the same of spatial.rms"),
         f("range_change", "the same of spatial.range"),
         f("range_spread", "the same of spatial.range"),
+        f("range_step", "the same of spatial.range"),
+        f("range_quarter", "the same of spatial.range"),
         f("gradient_change", "the same of spatial.gradient_mean"),
         f("gradient_spread", "the same of spatial.gradient_mean"),
+        f("gradient_step", "the same of spatial.gradient_mean"),
+        f("gradient_quarter", "the same of spatial.gradient_mean"),
     ],
     reference: "conserved quantities of evolution equations: LeVeque, Finite Volume Methods, 2002",
 };
@@ -34,7 +45,12 @@ pub(super) fn features(frames: &[Vec<f64>]) -> Vec<f64> {
         let values: Vec<f64> = frames.iter().map(|frame| frame[place.expect("a spatial feature")]).collect();
         let (first, last) = (values[0], values[values.len() - 1]);
         out.push((last - first) / (first.abs() + 1e-12));
-        out.push(variance(&values).sqrt() / (mean(&values).abs() + 1e-12));
+        let size = mean(&values).abs() + 1e-12;
+        out.push(variance(&values).sqrt() / size);
+        for lag in [1, (values.len() / 4).max(1)] {
+            let moves: Vec<f64> = values.iter().zip(&values[lag..]).map(|(a, b)| (b - a).abs()).collect();
+            out.push(mean(&moves) / size);
+        }
     }
     out
 }

@@ -1,11 +1,12 @@
 //! What describes fields and trajectories, in one registry: name → index → formula → reference.
 //!
 //! Families of a frame (spatial, spectral, cross-channel) are numbers per channel or pair of channels, averaged over them; the
-//! temporal and nonlinear families read the per-step metrics of a trajectory, drift its frames, sensitivity the operator at
+//! temporal, nonlinear and causality families read the per-step metrics of a trajectory, drift its frames, sensitivity the operator at
 //! the first field. A trajectory's vector is the mean of its frames' families over time followed by the others; an
 //! operator's is the mean, standard deviation and range of those over its realisations. Formulas have NumPy twins in
 //! `tests/golden/field.py`.
 
+mod causality;
 mod cross;
 mod drift;
 mod nonlinear;
@@ -36,13 +37,14 @@ pub struct Family {
     pub reference: &'static str,
 }
 
-/// The families of a trajectory's vector, in order: three of frames, three of a whole trajectory, one of the operator.
-pub const FAMILIES: [Family; 7] = [
+/// The families of a trajectory's vector, in order: three of frames, four of a whole trajectory, one of the operator.
+pub const FAMILIES: [Family; 8] = [
     spatial::FAMILY,
     spectral::FAMILY,
     cross::FAMILY,
     temporal::FAMILY,
     nonlinear::FAMILY,
+    causality::FAMILY,
     drift::FAMILY,
     sensitivity::FAMILY,
 ];
@@ -63,6 +65,7 @@ pub const FRAME_LEN: usize =
 pub const TRAJECTORY_LEN: usize = FRAME_LEN
     + temporal::FAMILY.features.len()
     + nonlinear::FAMILY.features.len()
+    + causality::FAMILY.features.len()
     + drift::FAMILY.features.len()
     + sensitivity::FAMILY.features.len();
 
@@ -132,10 +135,11 @@ impl Describer {
     }
 }
 
-/// The temporal, nonlinear and drift families of a trajectory: metrics `[T, 5]` and frames `[frames, F]`.
+/// The temporal, nonlinear, causality and drift families of a trajectory: metrics `[T, 5]` and frames `[frames, F]`.
 pub fn trajectory(metrics: &[[f64; METRICS.len()]], frames: &[Vec<f64>]) -> Vec<f64> {
     let energies: Vec<f64> = metrics.iter().map(|row| row[0]).collect();
-    [temporal::features(metrics), nonlinear::features(&energies).to_vec(), drift::features(frames)].concat()
+    let nonlinear = nonlinear::features(&energies).to_vec();
+    [temporal::features(metrics), nonlinear, causality::features(metrics).to_vec(), drift::features(frames)].concat()
 }
 
 /// The sensitivity family of an operator for every row of fields `[M, H, W, C]`, H = W = n. `apply` is the operator on such

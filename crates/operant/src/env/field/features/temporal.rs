@@ -50,8 +50,20 @@ pub(super) const FAMILY: Family = Family {
         f("variance_growth", "least squares slope of ln(variance + 1e-12) by t"),
         f("size_growth", "least squares slope of ln(mean |x| + 1e-12) by t"),
         f("permutation_entropy", "of order 3 of e / ln 6 (Bandt & Pompe, 2002)"),
+        f(
+            "lyapunov",
+            "least squares slope by k = 0..4 of the mean ln distance (at least 1e-12) of (z_t+k, z_t+k+1, z_t+k+2), z = e \
+             standardised, from the window that was nearest at k = 0 and at least 5 steps away; largest difference",
+        ),
+        f("acf20", "autocorrelation of e at lag 20"),
+        f("pacf5", "partial autocorrelation of e at lag 5"),
+        f("growth_first", "growth over the first half"),
+        f("growth_last", "growth over the second half"),
+        f("window_std_ratio", "ln(most / least standard deviation within windows of a tenth, + 1e-12)"),
+        f("jumps", "share of steps with |difference of e| above 3 times its median"),
+        f("longest_run", "longest stretch of e on one side of its mean / T"),
     ],
-    reference: "Box & Jenkins, 1976; Fulcher & Jones, hctsa, 2017; permutation entropy: Bandt & Pompe, 2002",
+    reference: "Box & Jenkins, 1976; Fulcher & Jones, hctsa, 2017; permutation entropy: Bandt & Pompe, 2002; lyapunov: Rosenstein et al., 1993",
 };
 
 /// Slope of the least squares line by the places 0, 1, …
@@ -119,6 +131,25 @@ fn permutation_entropy(x: &[f64]) -> f64 {
     entropy / 6.0f64.ln()
 }
 
+/// How fast windows that are near each other part.
+fn lyapunov(z: &[f64]) -> f64 {
+    const AHEAD: usize = 4;
+    const APART: usize = 5;
+    const WINDOW: usize = 3;
+    if z.len() < 20 {
+        return 0.0;
+    }
+    let count = z.len() - (WINDOW - 1) - AHEAD;
+    let distance = |i: usize, j: usize| (0..WINDOW).map(|m| (z[i + m] - z[j + m]).abs()).fold(0.0, f64::max);
+    let mut sums = [0.0; AHEAD + 1];
+    for i in 0..count {
+        let far = (0..count).filter(|&j| i.abs_diff(j) >= APART).map(|j| (j, distance(i, j)));
+        let Some((j, _)) = far.reduce(|best, next| if next.1 < best.1 { next } else { best }) else { continue };
+        sums.iter_mut().enumerate().for_each(|(k, sum)| *sum += distance(i + k, j + k).max(1e-12).ln());
+    }
+    slope(&sums.map(|sum| sum / count as f64))
+}
+
 /// Of metrics `[T, 5]`, T at least 8; all 0 for fewer.
 pub(super) fn features(metrics: &[[f64; METRICS.len()]]) -> Vec<f64> {
     let n = metrics.len();
@@ -143,7 +174,7 @@ pub(super) fn features(metrics: &[[f64; METRICS.len()]]) -> Vec<f64> {
     let centroid: f64 = power.iter().enumerate().map(|(i, p)| (i + 1) as f64 / n as f64 * p).sum();
     let acf = autocorrelations(&e, n);
     let at = |lag: usize| acf.get(lag).copied().unwrap_or(0.0);
-    let pacf = partial(&acf, 4);
+    let pacf = partial(&acf, 5);
     let first: Vec<f64> = e.windows(2).map(|w| w[1] - w[0]).collect();
     let second: Vec<f64> = first.windows(2).map(|w| w[1] - w[0]).collect();
     let sizes = |x: &[f64]| x.iter().map(|x| x.abs()).collect::<Vec<f64>>();
@@ -160,6 +191,13 @@ pub(super) fn features(metrics: &[[f64; METRICS.len()]]) -> Vec<f64> {
     let squares = mean(&first.iter().map(|d| d * d).collect::<Vec<f64>>());
     let cubes = mean(&first.iter().map(|d| d * d * d).collect::<Vec<f64>>());
     let when = |value: f64| if moves { value } else { 0.0 };
+    let standard: Vec<f64> = e.iter().map(|x| ratio(x - middle, std)).collect();
+    let most_spread = window_stds.iter().copied().fold(0.0, f64::max);
+    let least_spread = window_stds.iter().copied().fold(f64::INFINITY, f64::min);
+    let mut steps = sizes(&first);
+    steps.sort_unstable_by(f64::total_cmp);
+    let usual = quantile(&steps, 0.5);
+    let longest = e.chunk_by(|a, b| (*a > middle) == (*b > middle)).map(<[f64]>::len).max().unwrap_or(0);
     vec![
         middle,
         std,
@@ -197,5 +235,13 @@ pub(super) fn features(metrics: &[[f64; METRICS.len()]]) -> Vec<f64> {
         slope(&log(&spread)),
         slope(&log(&size)),
         permutation_entropy(&e),
+        when(lyapunov(&standard)),
+        when(at(20)),
+        when(pacf[4]),
+        slope(&log(&e[..n / 2])),
+        slope(&log(&e[n / 2..])),
+        when(((most_spread + 1e-12) / (least_spread + 1e-12)).ln()),
+        when(steps.iter().filter(|&&step| step > 3.0 * usual).count() as f64 / (n - 1) as f64),
+        when(longest as f64 / n as f64),
     ]
 }

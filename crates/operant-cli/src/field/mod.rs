@@ -1,9 +1,12 @@
 //! `operant field`: what a collection holds, whether it is whole, the same bits again, pictures.
 
+mod panels;
+mod picture;
+mod show;
+
 use crate::collect::evenness_text;
 use crate::collect::{made_on, on_device};
-use crate::field_picture::{self, Panels};
-use crate::format::{number, table};
+use crate::format::{number, table, with_unit};
 use crate::output::{Failure, count, print};
 use clap::Subcommand;
 use operant::algo::collect::{Collection, flags, of_store};
@@ -11,8 +14,10 @@ use operant::data::Evenness;
 use operant::data::shards::Shards;
 use operant::env::field::features::{self, FAMILIES, METRICS};
 use operant::env::field::initial::KINDS;
-use operant::env::field::{Map, NAMES, Space};
-use serde_json::json;
+use operant::env::field::{Architecture, Map, Parameter, Space};
+use picture::Colours;
+use serde_json::{Value, json};
+use show::Look;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
@@ -63,8 +68,8 @@ enum What {
         #[arg(long)]
         json: bool,
     },
-    /// A picture (.png, of the last field) or a film (.gif) of an operator: each channel of a realisation, mean and variance over
-    /// realisations, logarithm of the power spectrum.
+    /// A picture (.png, of the last field) or a film (.gif, or .mp4 by ffmpeg) of an operator: each channel of a realisation, mean and
+    /// variance over realisations, logarithm of the power spectrum, principal components over time.
     Visualize {
         /// Folder of the store.
         folder: PathBuf,
@@ -74,12 +79,35 @@ enum What {
         /// Where to; its ending decides.
         #[arg(long, default_value = "field.gif")]
         out: PathBuf,
-        /// Steps between frames of a film.
+        /// Steps between frames of a film, and between fields that principal components are made from.
         #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
         every: u32,
         /// Pixels per grid point.
         #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=16))]
         zoom: u32,
+        /// Colours of numbers, from the least to the most of a panel.
+        #[arg(long, value_enum, default_value_t = Colours::Viridis)]
+        colors: Colours,
+        /// Frames per second of a film.
+        #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=50))]
+        fps: u32,
+    },
+    /// One page of operators, each with a film, its parameters and its features, which cards can be sorted by. The file stands alone.
+    Gallery {
+        /// Folder of the store.
+        folder: PathBuf,
+        /// The page to write.
+        #[arg(long, default_value = "gallery.html")]
+        out: PathBuf,
+        /// Operators that are shown, from the first on. Fields that are not stored are made again.
+        #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..))]
+        limit: u32,
+        /// Frames of a film.
+        #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=200))]
+        frames: u32,
+        /// Colours of numbers, from the least to the most of a panel.
+        #[arg(long, value_enum, default_value_t = Colours::Viridis)]
+        colors: Colours,
     },
     /// Parameters that are sampled, kinds of first fields, features with their formulas.
     List,
@@ -91,7 +119,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         What::Validate { folder, json } => validate(folder, *json),
         What::Features { folder, operator, again } => extract(folder, *operator, *again),
         What::Replay { folder, operator, json } => replay(folder, *operator, *json),
-        What::Visualize { folder, operator, out, every, zoom } => visualize(folder, *operator, out, *every, *zoom),
+        What::Visualize { folder, operator, out, every, zoom, colors, fps } => {
+            let (operator, every, zoom, colours, fps) = (*operator, *every, *zoom, *colors, *fps);
+            show::visualize(folder, &Look { operator, out, every, zoom, colours, fps })
+        }
+        What::Gallery { folder, out, limit, frames, colors } => show::gallery(folder, out, *limit, *frames, *colors),
         What::List => list(),
     }
 }
@@ -99,6 +131,16 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
 fn open(folder: &Path) -> Result<(Collection, Shards), Failure> {
     let store = Shards::open(folder)?;
     Ok((of_store(folder)?, store))
+}
+
+/// Names of a store's features: those of the version that made it.
+fn feature_names(folder: &Path) -> Result<Vec<String>, Failure> {
+    let path = folder.join("zarr.json");
+    let wrong = |text: String| Failure::Run(format!("can't read {}: {text}", path.display()));
+    let text = std::fs::read_to_string(&path).map_err(|error| wrong(error.to_string()))?;
+    let group: Value = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+    let names = group["attributes"]["features"].as_array().ok_or_else(|| wrong("it names no features".into()))?;
+    Ok(names.iter().filter_map(|name| name.as_str().map(str::to_owned)).collect())
 }
 
 fn operator_of(store: &Shards, k: u32) -> Result<(), Failure> {
@@ -136,7 +178,8 @@ fn info(folder: &Path, as_json: bool) -> Result<ExitCode, Failure> {
         let report = json!({
             "operators": done, "count": layout.count, "realisations": s.realisations, "steps": s.steps,
             "channels": s.channels, "seed": s.seed, "not_finite": not_finite, "stationary": stationary,
-            "constant": constant, "arrays": layout.arrays, "notes": store.notes(), "features": features::names(),
+            "constant": constant, "compression": layout.codec, "file_bytes": store.sizes().0,
+            "number_bytes": store.sizes().1, "arrays": layout.arrays, "notes": store.notes(), "features": features::names(),
         });
         print(&format!("{report}\n"))?;
         return Ok(ExitCode::SUCCESS);
@@ -145,6 +188,14 @@ fn info(folder: &Path, as_json: bool) -> Result<ExitCode, Failure> {
         "operators         {done} of {}; {} realisations, {} steps, {} channels, seed {}\n\
          flags             {not_finite} not finite, {stationary} stationary, {constant} constant at the end\n",
         layout.count, s.realisations, s.steps, s.channels, s.seed
+    );
+    let (files, numbers) = store.sizes();
+    let files = with_unit(files as f64, "bytes");
+    text += &format!(
+        "{:<18}{files} for {} of numbers ({})\n",
+        "shards",
+        with_unit(numbers as f64, "bytes"),
+        layout.codec.name()
     );
     for (key, value) in store.notes() {
         text += &format!("{key:<18}{value}\n");
@@ -202,7 +253,8 @@ fn validate(folder: &Path, as_json: bool) -> Result<ExitCode, Failure> {
     let readable = damaged.is_empty();
     let [not_finite, stationary, constant] = if readable { flag_counts(&store)? } else { [0; 3] };
     let points: Vec<f64> = if readable { column(&store, "unit")?.concat() } else { Vec::new() };
-    let evenness = (points.len() >= 2 * NAMES.len()).then(|| Evenness::of(&points, NAMES.len()));
+    let axes = collection.space.parameters.len();
+    let evenness = (points.len() >= 2 * axes).then(|| Evenness::of(&points, axes));
     let mut misplaced = Vec::new();
     for k in (0..store.done().len()).filter(|&k| readable && store.done()[k]) {
         let wanted = collection.sampled(k as u32);
@@ -242,7 +294,7 @@ fn extract(folder: &Path, operator: Option<u32>, again: bool) -> Result<ExitCode
     if let Some(k) = operator {
         operator_of(&store, k)?;
     }
-    let names = features::names();
+    let names = if again { features::names() } else { feature_names(folder)? };
     print(&format!("operator,{}\n", names.join(",")))?;
     let chosen = |k: &usize| operator.map_or(store.done()[*k], |operator| operator as usize == *k);
     for k in (0..store.done().len()).filter(chosen) {
@@ -277,43 +329,17 @@ fn replay(folder: &Path, k: u32, as_json: bool) -> Result<ExitCode, Failure> {
     Ok(if differing.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn visualize(folder: &Path, k: u32, out: &Path, every: u32, zoom: u32) -> Result<ExitCode, Failure> {
-    let (collection, store) = open(folder)?;
-    operator_of(&store, k)?;
-    let ending = out.extension().map(|ending| ending.to_string_lossy().to_lowercase()).unwrap_or_default();
-    if !["gif", "png"].contains(&ending.as_str()) {
-        return Err(Failure::Usage(format!("--out {}: wanted a name that ends with .gif or .png", out.display())));
-    }
-    let (sampled, s) = (collection.sampled(k), &collection.settings);
-    let mut rollout = collection.rollout(&sampled, 0..s.realisations)?;
-    let mut panels = Panels::new(sampled.operator.grid, s.channels, zoom as usize);
-    let mut frames = Vec::new();
-    for t in 0..=s.steps {
-        if t > 0 {
-            rollout.step();
-        }
-        let shown = if ending == "gif" { t % every == 0 } else { t == s.steps };
-        if shown {
-            frames.push(panels.draw(rollout.state()));
-        }
-    }
-    let (width, height) = panels.size();
-    if ending == "gif" {
-        field_picture::write_gif(out, &frames, width, height)?;
-    } else {
-        field_picture::write_png(out, &frames[0], width, height)?;
-    }
-    let rows = "one row per channel; columns: realisation 0, mean and variance over realisations, ln power spectrum";
-    print(&format!("{} ({width}x{height}, {} frames): {rows}\n", out.display(), frames.len()))?;
-    Ok(ExitCode::SUCCESS)
-}
-
 fn list() -> Result<ExitCode, Failure> {
     let mut text = "sampled parameters\n".to_owned();
-    let space = Space::default();
-    let rows: Vec<Vec<String>> =
-        space.parameters.iter().map(|p| vec![format!("  {}", p.name), p.map.range(), p.meaning.to_owned()]).collect();
-    text += &table(&rows, &[]);
+    let rows = |architecture: Architecture| -> Vec<Vec<String>> {
+        let row = |p: &Parameter| vec![format!("  {}", p.name), p.map.range(), p.meaning.to_owned()];
+        Space::of(architecture).parameters.iter().map(row).collect()
+    };
+    let (plain, mut more) = (rows(Architecture::Cnn), rows(Architecture::Uafno));
+    text += &table(&plain, &[]);
+    text += "with operator = \"uafno\" also, or instead\n";
+    more.retain(|row| !plain.contains(row));
+    text += &table(&more, &[]);
     text += "kinds of first fields\n";
     let rows: Vec<Vec<String>> =
         KINDS.iter().map(|kind| vec![format!("  {}", kind.name), kind.meaning.to_owned()]).collect();
