@@ -148,6 +148,9 @@ def test_compressed_stores():
     energy = (fields.astype(np.float64) ** 2).mean(axis=(2, 3, 4))
     np.testing.assert_allclose(energy, metrics[:, ::4, 0], rtol=2e-3)
     assert data["features"].shape == (2, 3, len(data.feature_names)) and np.isfinite(data["features"]).all()
+    train = data.split("train")
+    assert data.stats["spatial.rms"]["mean"] == pytest.approx(train["features"][:, 0, data.feature_names.index("spatial.rms")].mean(), rel=1e-6)
+    assert (data["architecture"][:, data.attributes["architecture"].index("convolutions")] == 4).all()
     assert sum(name.startswith("causality.") for name in data.feature_names) == 15
 
 

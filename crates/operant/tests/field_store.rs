@@ -4,6 +4,8 @@ use operant::algo::collect::{Collection, Settings};
 use operant::config;
 use operant::data::Codec;
 use operant::data::shards::{ArraySpec, Dtype, Layout, Shards, crc32c, half_bits};
+use operant::env::field::features::{self, FRAME_LEN};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -170,6 +172,19 @@ fn a_collection_does_not_depend_on_threads() {
         let all: Vec<Option<Vec<u8>>> =
             arrays.iter().flat_map(|array| (0..5).map(|k| store.read(&array.name, k).unwrap())).collect();
         assert_eq!(collection.replay(&store, 3).unwrap(), Vec::<String>::new());
+        let numbers = |name: &str, k: usize| store.numbers(name, k).unwrap().unwrap();
+        assert_eq!(numbers("initial_features", 2), numbers("frames", 2)[..FRAME_LEN]);
+        let operator = collection.sampled(2).operator;
+        let [parameters, flops, .., reach, share] = numbers("architecture", 2)[..] else { panic!("six descriptors") };
+        assert_eq!(parameters as usize, operator.network().unwrap().graph.params(1).unwrap().count());
+        assert_eq!((flops, reach / 16.0), (operator.flops() as f64, share));
+        // What features are like over operators for training.
+        let stats: Value = serde_json::from_slice(&std::fs::read(folder.join("stats.json")).unwrap()).unwrap();
+        let train = collection.splits()["train"].as_array().unwrap().clone();
+        let rms = features::names().iter().position(|name| name == "spatial.rms").unwrap();
+        let mean = train.iter().map(|k| numbers("features", k.as_u64().unwrap() as usize)[rms]).sum::<f64>();
+        let told = stats["features"]["spatial.rms"]["mean"].as_f64().unwrap();
+        assert!((told - mean / train.len() as f64).abs() < 1e-12 && stats["operators"] == train.len());
         std::fs::remove_dir_all(&folder).unwrap();
         all
     };

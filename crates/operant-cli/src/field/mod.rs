@@ -12,7 +12,7 @@ use clap::Subcommand;
 use operant::algo::collect::{Collection, flags, of_store};
 use operant::data::Evenness;
 use operant::data::shards::Shards;
-use operant::env::field::features::{self, FAMILIES, METRICS};
+use operant::env::field::features::{self, ARCHITECTURE, FAMILIES, METRICS};
 use operant::env::field::initial::KINDS;
 use operant::env::field::{Architecture, Map, Parameter, Space};
 use picture::Colours;
@@ -347,6 +347,10 @@ fn list() -> Result<ExitCode, Failure> {
     text += "metrics of every step\n";
     let rows: Vec<Vec<String>> =
         METRICS.iter().map(|metric| vec![format!("  {}", metric.name), metric.formula.to_owned()]).collect();
+    text += &table(&rows, &[]);
+    text += "descriptors of architectures\n";
+    let rows: Vec<Vec<String>> =
+        ARCHITECTURE.iter().map(|one| vec![format!("  {}", one.name), one.formula.to_owned()]).collect();
     text += &table(&rows, &[]);
     let mut index = 0;
     for family in FAMILIES {

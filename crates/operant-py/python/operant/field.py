@@ -149,6 +149,11 @@ class FieldDataset(Sequence):
         """Names along the parameter axis of ``parameters`` and ``unit``."""
         return [parameter["name"] for parameter in self.attributes["parameters"]]
 
+    @property
+    def stats(self) -> dict[str, Any]:
+        """Mean, standard deviation, least and most of every feature over the operators of ``train``; written when a store is complete."""
+        return json.loads((self.folder / "stats.json").read_text())["features"]
+
     def split(self, name: str) -> FieldDataset:
         """The operators of ``train``, ``valid`` or ``test``."""
         splits = json.loads((self.folder / "splits.json").read_text())

@@ -4,13 +4,15 @@
 //! Threads take operators by number and hand records to one writer, which is never waited for unless it is several
 //! records behind.
 
+mod stats;
+
 use crate::config::{self, Table, Value};
 use crate::data::shards::{ArraySpec, Dtype, Layout, Packed, Record, Shards, half_bits, write_whole};
 use crate::data::{Codec, Evenness, Sobol, mix};
 use crate::device::cuda::Gpu;
 use crate::device::{self, CpuPool};
 use crate::env::field::cuda::{self, CudaRollout, Member};
-use crate::env::field::features::{self, Describer, FRAME_LEN, METRICS, TRAJECTORY_LEN};
+use crate::env::field::features::{self, ARCHITECTURE, Describer, FRAME_LEN, METRICS, TRAJECTORY_LEN};
 use crate::env::field::initial::{KINDS, Kind, Shape};
 use crate::env::field::{After, AnyRollout, Architecture, Operator, Rollout, STEPS_AT_ONCE, Space, Update};
 use crate::nn::{Options, Precision};
@@ -421,7 +423,9 @@ impl Collection {
             new("unit", Dtype::Float64, &[parameters], &["parameter"]),
             new("parameters", Dtype::Float64, &[parameters], &["parameter"]),
             new("key", Dtype::Uint64, &[], &[]),
+            new("architecture", Dtype::Float64, &[ARCHITECTURE.len()], &["descriptor"]),
             new("initial", Dtype::Uint8, &[], &[]),
+            new("initial_features", Dtype::Float32, &[FRAME_LEN], &["feature"]),
             new("flags", Dtype::Uint8, &[], &[]),
             new("features", Dtype::Float32, &[3, TRAJECTORY_LEN], &["statistic", "feature"]),
             new("trajectory_features", Dtype::Float32, &[m, TRAJECTORY_LEN], &["realisation", "feature"]),
@@ -450,7 +454,8 @@ impl Collection {
         words.iter().filter_map(|(word, _)| word.parse().ok()).collect()
     }
 
-    fn record(&self, layout: &Layout, sampled: &Sampled, outcome: &Outcome) -> Record {
+    fn record(&self, layout: &Layout, sampled: &Sampled, outcome: &Outcome) -> Result<Record> {
+        let architecture = features::architecture(&sampled.operator)?;
         let f64s = |x: &[f64]| x.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
         let f32s = |x: &mut dyn Iterator<Item = f64>| x.flat_map(|x| (x as f32).to_le_bytes()).collect::<Vec<u8>>();
         let halves =
@@ -465,7 +470,10 @@ impl Collection {
                 "unit" => f64s(&sampled.unit),
                 "parameters" => f64s(&sampled.values),
                 "key" => sampled.key.to_le_bytes().to_vec(),
+                "architecture" => f64s(&architecture),
                 "initial" => vec![sampled.kind as u8],
+                // All realisations begin with the same field.
+                "initial_features" => f32s(&mut outcome.frames[0][0].iter().copied()),
                 "flags" => vec![outcome.flags],
                 "features" => f32s(&mut features::aggregate(&outcome.trajectories).into_iter().flatten()),
                 "trajectory_features" => f32s(&mut outcome.trajectories.iter().flatten().copied()),
@@ -476,7 +484,7 @@ impl Collection {
                 _ => return None,
             })
         };
-        layout.arrays.iter().map(part).collect()
+        Ok(layout.arrays.iter().map(part).collect())
     }
 
     /// Fields `[…, H, W, C]` as bytes of `[…, C, H, W]`.
@@ -511,6 +519,7 @@ impl Collection {
             "statistics": ["mean", "std", "range"],
             "frame_features": features::names()[..FRAME_LEN],
             "metrics": table(&METRICS.map(|metric| metric.name)),
+            "architecture": table(&ARCHITECTURE.map(|descriptor| descriptor.name)),
             "initial_kinds": table(&KINDS.iter().map(|kind| kind.name).collect::<Vec<_>>()),
             "flags": {"not_finite": flags::NOT_FINITE, "stationary": flags::STATIONARY, "constant": flags::CONSTANT},
             "precision": precision.name(),
@@ -573,8 +582,8 @@ impl Collection {
                         let made = match self.outcome(&sampled, stop) {
                             Ok(None) => break,
                             Ok(Some(outcome)) => {
-                                let record = layout.pack(self.record(layout, &sampled, &outcome));
-                                record.map(|record| (k, outcome.flags, record))
+                                let record = self.record(layout, &sampled, &outcome);
+                                record.and_then(|record| Ok((k, outcome.flags, layout.pack(record)?)))
                             }
                             Err(error) => Err(error),
                         };
@@ -597,7 +606,8 @@ impl Collection {
                         progress.realisation_steps += per_operator;
                         told(progress, k, flags);
                     }
-                    store.flush()
+                    store.flush()?;
+                    if store.done().iter().all(|&done| done) { self.write_stats(store) } else { Ok(()) }
                 };
                 let result = write();
                 ended.store(true, Ordering::Relaxed);
@@ -611,7 +621,7 @@ impl Collection {
     pub fn replay(&self, store: &Shards, k: u32) -> Result<Vec<String>> {
         let sampled = self.sampled(k);
         let Some(outcome) = self.outcome(&sampled, &AtomicBool::new(false))? else { return Ok(Vec::new()) };
-        let record = self.record(store.layout(), &sampled, &outcome);
+        let record = self.record(store.layout(), &sampled, &outcome)?;
         let mut differing = Vec::new();
         for (array, part) in store.layout().arrays.iter().zip(record) {
             match (store.read(&array.name, k as usize)?, part) {

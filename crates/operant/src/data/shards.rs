@@ -400,6 +400,11 @@ impl Shards {
         Ok(Self { folder: folder.to_owned(), manifest, done })
     }
 
+    /// Where it is.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// What it holds.
     pub fn layout(&self) -> &Layout {
         &self.manifest.layout

@@ -6,6 +6,7 @@
 //! operator's is the mean, standard deviation and range of those over its realisations. Formulas have NumPy twins in
 //! `tests/golden/field.py`.
 
+mod architecture;
 mod causality;
 mod cross;
 mod drift;
@@ -16,6 +17,8 @@ mod spectral;
 mod temporal;
 
 use crate::data::fft::Fft;
+
+pub use architecture::{ARCHITECTURE, architecture};
 
 /// One number that describes a field or a trajectory.
 #[derive(Clone, Copy, Debug)]
