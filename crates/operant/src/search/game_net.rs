@@ -195,7 +195,7 @@ impl<G: Game> GameNet<G> {
 }
 
 /// Points that the outputs of value heads mean.
-fn points<G: Game>(outputs: &[f32]) -> f32 {
+pub(crate) fn points<G: Game>(outputs: &[f32]) -> f32 {
     match G::HEADS_ARE {
         Heads::Points => G::value_of(outputs),
         Heads::Chances => {

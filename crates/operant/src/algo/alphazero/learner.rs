@@ -8,8 +8,8 @@ use crate::error::{Error, Result};
 use crate::lanes::Backend;
 use crate::lanes::rng::HostRng;
 use crate::nn::nets::Architecture;
-use crate::nn::{Feed, Gradients, Method, Node, Optimizer, Options, Params, Plan, Schedule, Wanted};
-use crate::search::game_net::Shared;
+use crate::nn::{Feed, Gradients, Method, Node, Optimizer, Options, Params, Plan, Wanted};
+use crate::search::game_net::{self, Shared};
 use crate::search::policy::{Choice, Share};
 use std::time::Instant;
 
@@ -21,6 +21,8 @@ pub(super) struct Learned {
     pub(super) policy_loss: f64,
     pub(super) value_loss: f64,
     pub(super) grad_norm: f64,
+    /// Points between the network's value and the teacher's, of positions that have one.
+    pub(super) teacher_error: f64,
     /// Surprise of what was drawn, as a multiple of that of all positions.
     pub(super) surprise: f64,
     pub(super) learning_rate: f64,
@@ -33,14 +35,13 @@ pub(super) struct Learned {
 pub(super) struct Learner<G: Game> {
     params: Params,
     optimizer: Optimizer,
-    schedule: Schedule,
     plan: Plan,
     losses: [Node; 2],
+    value: Node,
     window: Window<G>,
     /// Updates so far, and those that positions so far are worth and that were not done.
     updates: u64,
     owed: f64,
-    per_position: f64,
     seed: u64,
     /// `[B, O]`, `[B, POLICY]`, `[B, POLICY]`, `[B, HEADS]`
     obs: Vec<f32>,
@@ -52,6 +53,8 @@ pub(super) struct Learner<G: Game> {
     /// The same in an image of the state.
     imaged: Vec<G::Action>,
     shares: Vec<Share>,
+    /// Rows of the batch that a teacher valued.
+    taught: Vec<usize>,
     /// Mean surprise of what was drawn, summed over updates.
     drawn: f64,
     learned: Learned,
@@ -77,25 +80,21 @@ impl<G: Game> Learner<G> {
         let wanted = Wanted {
             losses: vec![(policy_loss, 1.0), (value_loss, settings.value_weight)],
             metrics: vec![policy_loss, value_loss],
+            outputs: vec![value],
             ..Wanted::default()
         };
         let size = settings.batch_size;
-        let rate = settings.learning_rate as f32;
         let max_norm = (settings.max_grad_norm > 0.0).then_some(settings.max_grad_norm as f32);
         let method = Method::AdamW { beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: settings.weight_decay };
         let now = Instant::now();
         Ok(Self {
             plan: Plan::new(&graph, &wanted, size, options)?,
             optimizer: Optimizer::new(method, &params, max_norm, Backend::fast())?,
-            schedule: match settings.anneal_lr {
-                true => Schedule::Cosine { from: rate, to: rate / 20.0 },
-                false => Schedule::Constant(rate),
-            },
             losses: [policy_loss, value_loss],
+            value,
             window: Window::new(settings.window, settings.priority > 0.0),
             updates: 0,
             owed: 0.0,
-            per_position: settings.reuse / size as f64,
             seed: options.seed,
             obs: vec![0.0; size * G::OBSERVATION],
             policy: vec![0.0; size * G::POLICY],
@@ -105,12 +104,14 @@ impl<G: Game> Learner<G> {
             found: Vec::with_capacity(4096),
             imaged: Vec::with_capacity(4096),
             shares: Vec::with_capacity(KEPT),
+            taught: Vec::with_capacity(size),
             drawn: 0.0,
             learned: Learned {
                 updates: 0,
                 policy_loss: f64::NAN,
                 value_loss: f64::NAN,
                 grad_norm: f64::NAN,
+                teacher_error: f64::NAN,
                 surprise: f64::NAN,
                 learning_rate: f64::NAN,
                 time: (now, now),
@@ -136,17 +137,22 @@ impl<G: Game> Learner<G> {
         self.window.len()
     }
 
-    /// A position of a game that ended, from which some more updates can be made.
-    pub(super) fn add(&mut self, sample: &Sample<G>) {
+    /// Updates so far.
+    pub(super) fn updates(&self) -> u64 {
+        self.updates
+    }
+
+    /// A position that is to be learned from so many times, on average.
+    pub(super) fn add(&mut self, sample: &Sample<G>, times: f64) {
         self.window.push(*sample);
-        self.owed += self.per_position;
+        self.owed += times * G::HEADS as f64 / self.heads.len() as f64;
     }
 
     /// As many updates as positions so far are worth.
-    pub(super) fn learn(&mut self, settings: &Settings, shared: &Shared, steps: u64, total: u64) {
+    pub(super) fn learn(&mut self, settings: &Settings, shared: &Shared, rate: f32) {
         let begun = Instant::now();
-        let rate = self.schedule.at(steps, total);
         let (mut sums, mut updates, mut diverged) = ([0.0; 3], 0, None);
+        let mut errors = [0.0; 2];
         let ready = self.window.len() > 0 && self.window.len() >= settings.learning_starts;
         while ready && self.owed >= 1.0 && diverged.is_none() {
             self.owed -= 1.0;
@@ -160,6 +166,9 @@ impl<G: Game> Learner<G> {
             }
             // A batch without decisions has no policy to learn: its loss is 0, not NaN.
             debug_assert!(decisions > 0 || self.mean(0) == 0.0);
+            for (sum, x) in errors.iter_mut().zip(self.teacher_error()) {
+                *sum += x;
+            }
             for (sum, x) in sums.iter_mut().zip([self.mean(0), self.mean(1), f64::from(step.grad_norm)]) {
                 *sum += x;
             }
@@ -173,12 +182,32 @@ impl<G: Game> Learner<G> {
             sums.map(|sum| if updates > 0 { sum / updates as f64 } else { f64::NAN });
         let surprise = std::mem::take(&mut self.drawn) / updates as f64 / self.window.mean_surprise();
         let time = (begun, Instant::now());
-        let learning_rate = f64::from(rate);
-        self.learned = Learned { updates, policy_loss, value_loss, grad_norm, surprise, learning_rate, time, diverged };
+        self.learned = Learned {
+            updates,
+            policy_loss,
+            value_loss,
+            grad_norm,
+            // Nothing divided by nothing is NaN: not known this time.
+            teacher_error: errors[0] / errors[1],
+            surprise,
+            learning_rate: f64::from(rate),
+            time,
+            diverged,
+        };
     }
 
     fn mean(&self, loss: usize) -> f64 {
         self.plan.metric(self.losses[loss]).sum()
+    }
+
+    /// Sum over rows that a teacher valued of the points by which the network differed before it learned from them, and their number.
+    fn teacher_error(&self) -> [f64; 2] {
+        let values = self.plan.output(self.value);
+        let error = |&row: &usize| {
+            let range = row * G::HEADS..(row + 1) * G::HEADS;
+            f64::from((game_net::points::<G>(&values[range.clone()]) - G::value_of(&self.heads[range])).abs())
+        };
+        [self.taught.iter().map(error).sum(), self.taught.len() as f64]
     }
 
     /// Fills a batch with positions drawn from the window, each in one of its images; tells how many are decisions. A policy's
@@ -188,13 +217,21 @@ impl<G: Game> Learner<G> {
         let (low, high) = (self.updates as u32, (self.updates >> 32) as u32);
         let mut rng = HostRng::new(self.seed ^ BATCHES, low, high, 0);
         let mut decisions = 0;
+        self.taught.clear();
         for row in 0..rows {
             let sample = self.window.draw(priority, &mut rng);
             self.drawn += f64::from(sample.surprise) / rows as f64;
             let symmetry = if G::SYMMETRIES > 1 { rng.below(G::SYMMETRIES as u32) as usize } else { 0 };
             let state = G::image(&sample.state, symmetry);
             G::observe(&state, &mut self.obs[row * G::OBSERVATION..][..G::OBSERVATION]);
-            G::heads_of(sample.points, &mut self.heads[row * G::HEADS..][..G::HEADS]);
+            let heads = &mut self.heads[row * G::HEADS..][..G::HEADS];
+            match sample.taught {
+                Some(taught) => {
+                    heads.copy_from_slice(&taught[..G::HEADS]);
+                    self.taught.push(row);
+                }
+                None => G::heads_of(sample.points, heads),
+            }
             let policy = &mut self.policy[row * G::POLICY..][..G::POLICY];
             let legal = &mut self.legal[row * G::POLICY..][..G::POLICY];
             policy.fill(0.0);

@@ -11,6 +11,16 @@ use serde::{Deserialize, Serialize};
 pub struct Settings {
     /// How decisions are searched.
     pub search: mcts::Settings,
+    /// Who teaches the network before it plays by search: a file of networks that `operant train td backgammon` made; nobody if empty. On the
+    /// command line the folder of such a run too.
+    pub teacher: String,
+    /// Batches that it learns from its teacher, each position once: the teacher's values of games that it plays one roll ahead, and a policy
+    /// that falls with what a play gives away. Decisions of these games count as steps.
+    pub pretrain: u64,
+    /// Points behind the best action at which one's share of the teacher's policy has fallen to 1/e of that one's.
+    pub pretrain_temperature: f32,
+    /// Step size of the optimiser meanwhile; falls along half a cosine to a twentieth.
+    pub pretrain_learning_rate: f64,
     /// Decisions of each game in an iteration; weights change between iterations.
     pub moves: usize,
     /// Games begin with up to so many random actions, as many as are drawn: play learns what to do in positions that it would avoid.
@@ -51,6 +61,10 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             search: mcts::Settings::default(),
+            teacher: String::new(),
+            pretrain: 3_000,
+            pretrain_temperature: 0.03,
+            pretrain_learning_rate: 1e-3,
             moves: 16,
             random_moves: 0,
             drawn_moves: 12,
@@ -97,6 +111,10 @@ impl Settings {
         let positive = |x: f64| x > 0.0 && x <= 1e30;
         let not_negative = |x: f64| (0.0..=1e30).contains(&x);
         self.search.check("alphazero.search")?;
+        let temperature = f64::from(self.pretrain_temperature);
+        rule(positive(temperature), "pretrain_temperature", &temperature, "more than 0")?;
+        let rate = self.pretrain_learning_rate;
+        rule(positive(rate), "pretrain_learning_rate", &rate, "more than 0")?;
         rule((1..=4096).contains(&self.moves), "moves", &self.moves, "1..=4096")?;
         rule((0.0..=10.0).contains(&self.temperature), "temperature", &self.temperature, "0 to 10")?;
         rule((1..=1 << 16).contains(&self.most_moves), "most_moves", &self.most_moves, "1..=65536")?;
