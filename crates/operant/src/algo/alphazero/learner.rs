@@ -81,7 +81,6 @@ impl<G: Game> Learner<G> {
             losses: vec![(policy_loss, 1.0), (value_loss, settings.value_weight)],
             metrics: vec![policy_loss, value_loss],
             outputs: vec![value],
-            ..Wanted::default()
         };
         let size = settings.batch_size;
         let max_norm = (settings.max_grad_norm > 0.0).then_some(settings.max_grad_norm as f32);
