@@ -266,3 +266,43 @@ fn a_teacher_saves_the_first_games() {
     let reason = report.failed.take().unwrap();
     assert!(reason.contains("gone.safetensors") && lost.steps() == 0, "{reason}");
 }
+
+/// Players keep the weights that they have while a learner is spoiled, and a checkpoint holds both.
+#[test]
+fn worse_weights_do_not_play() {
+    let words = |more: &'static str| {
+        let own = ["threads=1", "num_envs=32", "network.hidden=[32]", "alphazero.anneal_lr=false", more];
+        let gate = ["alphazero.gate=loss", "alphazero.held_back=100", "alphazero.gate_margin=0.02"];
+        let search = ["alphazero.search.simulations=16", "alphazero.search.leaves=2"];
+        let learning = ["alphazero.learning_starts=200", "alphazero.batch_size=128"];
+        [&own[..], &gate, &search, &learning].concat()
+    };
+    let mut good = build("connect4", &words("alphazero.learning_rate=1e-3")).unwrap();
+    let mut report = Report::new(good.metrics().len());
+    let iterate = |algorithm: &mut dyn Algorithm, report: &mut Report| {
+        report.begin();
+        algorithm.iterate(report);
+        (value(algorithm, report, "promoted"), value(algorithm, report, "loss/held_back"))
+    };
+    let (mut promoted, mut losses) = (0.0, Vec::new());
+    for _ in 0..16 {
+        let (up, loss) = iterate(&mut *good, &mut report);
+        promoted += if up.is_finite() { up } else { 0.0 };
+        losses.extend(Some(loss).filter(|loss| loss.is_finite()));
+    }
+    assert!(promoted > 5.0 && losses.len() > 3 && losses[losses.len() - 1] < losses[0], "{promoted} {losses:?}");
+    let saved = good.save().unwrap();
+    let mut spoiled = build("connect4", &words("alphazero.learning_rate=3")).unwrap();
+    spoiled.load(&saved).unwrap();
+    for _ in 0..3 {
+        assert_eq!(iterate(&mut *spoiled, &mut report), (0.0, losses[losses.len() - 1]));
+        // Weights of that size need not be finite: they are not in use either.
+        report.diverged = None;
+    }
+    let after = spoiled.save().unwrap();
+    assert!(after["network.safetensors"] == saved["network.safetensors"]);
+    assert!(after["learning.safetensors"] != saved["learning.safetensors"]);
+    assert!(!build("connect4", &["num_envs=4"]).unwrap().save().unwrap().contains_key("gate.bin"));
+    let refused = build("connect4", &["alphazero.gate=loss", "alphazero.publish_every=3"]).map(drop).unwrap_err();
+    assert!(refused.to_string().contains("wanted 0 with a gate"), "{refused}");
+}

@@ -168,6 +168,19 @@ fn money_take_points_are_janowskis() {
     assert_eq!(Cubeful::new(single(0.85), money, 0, EFFICIENCY).choice().advice, Advice::DoubleDrop);
 }
 
+/// GNU Backgammon 1.07, 0-ply, says of the beginning with these chances: no double +0.092, double and take −0.191, for money and at 5 away
+/// each.
+#[test]
+fn the_beginning_is_worth_what_gnubg_says() {
+    let outcome = Outcome::from_array([0.521, 0.154, 0.008, 0.130, 0.008]);
+    for stakes in [Stakes::money(false), Stakes::match_to(5).unwrap()] {
+        let cubeful = Cubeful::new(outcome, stakes, 0, EFFICIENCY);
+        let choice = cubeful.choice();
+        let [waits, doubles] = [choice.no_double, choice.take].map(|worth| cubeful.equity(worth));
+        assert!((waits - 0.092).abs() < 0.005 && (doubles + 0.191).abs() < 0.01, "{waits} {doubles}");
+    }
+}
+
 #[test]
 fn what_one_wins_the_other_loses() {
     let mut rng = HostRng::new(5, 0, 0, 0);

@@ -9,13 +9,15 @@
 //! A run may begin with a teacher, who plays in place of search and says what positions are worth, until the network has learned from so
 //! many batches; games, window and optimiser then go on as they are.
 
+mod batch;
+mod gate;
 mod learner;
 mod samples;
 mod settings;
 mod table;
 mod teacher;
 
-pub use settings::{Settings, read};
+pub use settings::{GateName, Settings, read};
 
 use super::{Algorithm, Build, Ended, Entry, Parts, Phase, Policy, Report, part};
 use crate::config;
@@ -79,6 +81,8 @@ enum Reported {
     EquityError,
     TeacherError,
     Pretrained,
+    Promoted,
+    HeldBackLoss,
     GradNorm,
     LearningRate,
     Games,
@@ -108,6 +112,8 @@ const METRICS: &[Metric] = &[
     )
     .headline(),
     Metric::new("pretrained", "share of the batches that the teacher gives", ""),
+    Metric::new("promoted", "whether the weights that learned play from now on", ""),
+    Metric::new("loss/held_back", "loss of the weights that play on positions that are held back", ""),
     Metric::new("grad_norm", "norm of the gradient before clipping", ""),
     Metric::new("learning_rate", "step size of the optimiser", ""),
     Metric::new("games", "games that ended in the iteration", ""),
@@ -193,8 +199,8 @@ impl<G: Game> AlphaZero<G> {
         let learner = Learner::<G>::new(&settings, &architecture, &options)?;
         let per_leaf = if settings.search.chance == ChanceMode::Exact { G::OUTCOMES.max(1) } else { 1 };
         let rows = (TABLE.min(games) * settings.search.leaves * per_leaf).min(MOST_ROWS);
-        let net = GameNet::<G>::new(&architecture, learner.params().clone(), rows, &options)?;
-        let shared = net.share(learner.params());
+        let net = GameNet::<G>::new(&architecture, learner.playing().clone(), rows, &options)?;
+        let shared = net.share(learner.playing());
         let mut tasks = vec![Task::Learn(Box::new(learner))];
         for first in (0..games).step_by(TABLE) {
             let numbers = first as u32..(first + TABLE).min(games) as u32;
@@ -332,8 +338,8 @@ impl<G: Game> Algorithm for AlphaZero<G> {
         let Task::Learn(learner) = &mut first[0] else { unreachable!("the learner is the first task") };
         for task in rest {
             let Task::Play(table) = task else { unreachable!("all others play") };
-            for sample in table.samples() {
-                learner.add(sample, reuse);
+            for (place, sample) in table.samples() {
+                learner.add(place, sample, reuse);
                 moved += f64::from(sample.surprise);
                 positions += 1.0;
             }
@@ -355,8 +361,9 @@ impl<G: Game> Algorithm for AlphaZero<G> {
         let window = learner.window_len();
         let pretrained = learner.updates() as f64 / self.settings.pretrain as f64;
         let still_taught = self.is_taught();
-        if (publish || taught) && learned.updates > 0 && !still_taught {
-            self.shared.publish(self.learner().params());
+        let changed = learned.promoted.unwrap_or(true) && publish || taught;
+        if changed && learned.updates > 0 && !still_taught {
+            self.shared.publish(self.learner().playing());
         }
         if taught && !still_taught {
             report.note = Some(format!("taught by {} batches; from here on by search", self.settings.pretrain));
@@ -371,6 +378,8 @@ impl<G: Game> Algorithm for AlphaZero<G> {
         set(Reported::EquityError, if taught { f64::NAN } else { moved / positions });
         set(Reported::TeacherError, learned.teacher_error);
         set(Reported::Pretrained, if taught { pretrained.min(1.0) } else { f64::NAN });
+        set(Reported::Promoted, learned.promoted.map_or(f64::NAN, |promoted| f64::from(u8::from(promoted))));
+        set(Reported::HeldBackLoss, learned.held_back_loss);
         set(Reported::GradNorm, learned.grad_norm);
         set(Reported::LearningRate, learned.learning_rate);
         set(Reported::Games, f64::from(games));
@@ -434,12 +443,13 @@ impl<G: Game> Algorithm for AlphaZero<G> {
             learner.state()
         );
         let mut parts = Parts::from([
-            ("network.safetensors".into(), game_net::to_bytes::<G>(&self.architecture, learner.params())),
+            ("network.safetensors".into(), game_net::to_bytes::<G>(&self.architecture, learner.playing())),
             ("optimizer.safetensors".into(), learner.optimizer_bytes()),
             ("replay.bin".into(), learner.window_bytes()),
             ("games.bin".into(), games),
             ("alphazero.json".into(), state.into_bytes()),
         ]);
+        parts.append(&mut learner.gate_parts(|params| game_net::to_bytes::<G>(&self.architecture, params)));
         if let Some(Teaching { file: Ok(bytes), .. }) = self.teaching.as_ref().filter(|_| self.is_taught()) {
             parts.insert(TEACHER.into(), bytes.clone());
         }
@@ -465,7 +475,7 @@ impl<G: Game> Algorithm for AlphaZero<G> {
         if !games.is_empty() {
             return Err(damaged("games.bin"));
         }
-        self.shared.publish(self.learner().params());
+        self.shared.publish(self.learner().playing());
         Ok(())
     }
 }

@@ -5,6 +5,16 @@ use crate::error::{Error, Result};
 use crate::search::mcts;
 use serde::{Deserialize, Serialize};
 
+/// What decides which weights play.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GateName {
+    /// Nothing.
+    Off,
+    /// The loss on positions that are held back.
+    Loss,
+}
+
 /// The `[alphazero]` table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -53,6 +63,13 @@ pub struct Settings {
     pub weight_decay: f64,
     /// Gradients longer than this are shortened to it; 0 for no limit.
     pub max_grad_norm: f64,
+    /// Which weights play: off for those that learned last; loss for those only if their loss on positions that are held back is no worse than
+    /// that of the weights in use.
+    pub gate: GateName,
+    /// Positions that are held back for that: the first ones of every sixteenth game, with what the teacher or those games made of them.
+    pub held_back: usize,
+    /// Share by which that loss may be worse.
+    pub gate_margin: f64,
     /// Updates after which workers get new weights while they play; 0 for the end of each iteration, which alone repeats bit for bit.
     pub publish_every: u64,
 }
@@ -81,6 +98,9 @@ impl Default for Settings {
             anneal_lr: true,
             weight_decay: 1e-4,
             max_grad_norm: 5.0,
+            gate: GateName::Off,
+            held_back: 2_048,
+            gate_margin: 0.0,
             publish_every: 0,
         }
     }
@@ -128,6 +148,10 @@ impl Settings {
         rule(not_negative(f64::from(self.value_weight)), "value_weight", &self.value_weight, "0 or more")?;
         rule(positive(self.learning_rate), "learning_rate", &self.learning_rate, "more than 0")?;
         rule(not_negative(self.weight_decay), "weight_decay", &self.weight_decay, "0 or more")?;
+        rule((1..=1 << 24).contains(&self.held_back), "held_back", &self.held_back, "1..=16777216")?;
+        rule(not_negative(self.gate_margin), "gate_margin", &self.gate_margin, "0 or more")?;
+        let together = self.gate == GateName::Off || self.publish_every == 0;
+        rule(together, "publish_every", &self.publish_every, "0 with a gate, which weighs weights once an iteration")?;
         rule(not_negative(self.max_grad_norm), "max_grad_norm", &self.max_grad_norm, "0 (no limit) or more")
     }
 }

@@ -207,9 +207,9 @@ impl<G: Game> Table<G> {
         self.played.1 = Instant::now();
     }
 
-    /// Positions to learn from that this iteration gave, in the order of places.
-    pub(super) fn samples(&self) -> impl Iterator<Item = &Sample<G>> {
-        self.places.iter().flat_map(|place| &place.done)
+    /// Positions to learn from that this iteration gave, with the numbers of places, in their order.
+    pub(super) fn samples(&self) -> impl Iterator<Item = (u32, &Sample<G>)> {
+        self.places.iter().flat_map(|place| place.done.iter().map(|sample| (place.number, sample)))
     }
 
     /// The network.

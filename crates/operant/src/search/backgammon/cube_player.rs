@@ -111,7 +111,7 @@ impl CubePlayer for Random {
 }
 
 /// The lead in pips, as a share of the leader's own, with which to double and with which a double can be taken: the rule of 8, 9 and 12 for
-/// races, without its 9 for redoubles.
+/// races, without its 9 for redoubles. With contact pips say little: there it doubles never, and takes the first double alone.
 const DOUBLE_AT: f64 = 0.08;
 const TAKE_TO: f64 = 0.12;
 
@@ -125,8 +125,9 @@ impl CubePlayer for RuleOfThumb {
         let lead = (f64::from(other.pips()) - f64::from(mover.pips())) / f64::from(mover.pips().max(1));
         Ok(match state.phase {
             Phase::Play => chosen(self, state, rng)?,
+            Phase::Offered if state.board.position.contact() => usize::from(state.stakes.cube > 1),
             Phase::Offered => usize::from(lead > TAKE_TO),
-            _ => usize::from(lead >= DOUBLE_AT),
+            _ => usize::from(lead >= DOUBLE_AT && !state.board.position.contact()),
         })
     }
 }
