@@ -26,6 +26,15 @@ pub(crate) struct MatchArgs {
     /// td: exact endings, from operant backgammon table.
     #[arg(long, value_name = "FILE")]
     pub(crate) table: Option<PathBuf>,
+    /// Backgammon: play matches to so many points, with the cube and the Crawford game; --games says how many.
+    #[arg(long = "match", value_name = "POINTS", value_parser = count::<u16>, allow_negative_numbers = true, conflicts_with = "cube")]
+    pub(crate) match_to: Option<u16>,
+    /// Backgammon: play games for money, with the cube.
+    #[arg(long)]
+    pub(crate) cube: bool,
+    /// With --cube: gammons count once while the cube was not turned.
+    #[arg(long, requires = "cube")]
+    pub(crate) jacoby: bool,
     /// Backgammon: write the games as a .mat file.
     #[arg(long, value_name = "FILE")]
     pub(crate) mat: Option<PathBuf>,
@@ -45,6 +54,8 @@ impl MatchArgs {
             ("--error-rate", self.error_rate, "runs that learned backgammon"),
             ("--plies", self.plies.is_some(), "runs of td on backgammon"),
             ("--table", self.table.is_some(), "runs of td on backgammon"),
+            ("--match", self.match_to.is_some(), "runs that learned backgammon"),
+            ("--cube", self.cube, "runs that learned backgammon"),
             ("--mat", self.mat.is_some(), "runs that learned backgammon"),
             ("--sgf", self.sgf.is_some(), "runs that learned backgammon"),
         ];

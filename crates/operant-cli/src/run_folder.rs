@@ -4,6 +4,7 @@ use crate::history::History;
 use crate::output::Failure;
 use crate::seeds::Batch;
 use operant::config::{self, Table, Value};
+use operant::run::Checkpoints;
 use operant::telemetry::{Event, EventKind, RingReader};
 use serde_json::Map;
 use std::fs::File;
@@ -38,6 +39,25 @@ impl Status {
             Self::Diverged => "diverged",
             Self::Crashed => "crashed",
         }
+    }
+}
+
+/// The file that a path names: itself, or this part of the last checkpoint of a run, given by its folder or by its name below runs/.
+pub(crate) fn part_file(path: &Path, part: &str, wanted: &str) -> Result<PathBuf, Failure> {
+    let below = Path::new(RUNS).join(path);
+    let path = if path.exists() || !below.exists() { path } else { &below };
+    if !path.is_dir() {
+        return match path.is_file() {
+            true => Ok(path.to_owned()),
+            false => Err(Failure::Usage(format!("{}: no such file or folder; wanted {wanted}", path.display()))),
+        };
+    }
+    let checkpoints = Checkpoints::new(path, 1);
+    let name = checkpoints.pick(None)?;
+    let file = checkpoints.path(&name).join(part);
+    match file.is_file() {
+        true => Ok(file),
+        false => Err(Failure::Usage(format!("{} has no {part} in {name}; wanted {wanted}", path.display()))),
     }
 }
 

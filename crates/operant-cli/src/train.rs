@@ -1,8 +1,10 @@
 //! `operant train`: builds a run from words and files, shows it, and says how it ended.
 
+use crate::backgammon::PART;
 use crate::interrupt::Interrupt;
 use crate::monitor::InPlace;
 use crate::output::{Failure, count, grouped, print, shell};
+use crate::run_folder::part_file;
 use crate::seeds::{self, Batch};
 use operant::config::{self, Table, Value};
 use operant::run::{Config, End, Profile, Run, Start, Summary, build_algorithm, build_env, build_pool, decide_device};
@@ -143,12 +145,24 @@ impl Args {
                 }
                 operant::algo::find(&algo)?;
                 operant::env::find(&env)?;
-                Ok(Config::resolve(&algo, &env, table)?)
+                with_teacher(Config::resolve(&algo, &env, table)?)
             }
-            _ if self.config.is_some() => Ok(Config::from_file(table)?),
+            _ if self.config.is_some() => with_teacher(Config::from_file(table)?),
             _ => Err(Failure::Usage("name an algorithm and an env, as in operant train ppo cartpole".into())),
         }
     }
+}
+
+/// The settings with the file of a teacher that was named by its run.
+fn with_teacher(mut config: Config) -> Result<Config, Failure> {
+    if let (Some(Value::String(teacher)), "alphazero") = (config.own.get_mut("teacher"), config.algo.as_str())
+        && !teacher.is_empty()
+    {
+        let file =
+            part_file(Path::new(teacher), PART, "alphazero.teacher to name a run of td on backgammon, or its file")?;
+        *teacher = file.display().to_string();
+    }
+    Ok(config)
 }
 
 /// The algorithm or the env that all agree on who name one.

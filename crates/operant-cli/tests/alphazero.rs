@@ -99,4 +99,42 @@ fn searches_are_measured() {
     assert!(report["games_counted"].as_f64().unwrap() >= 20.0 && report["allocs_per_game"] == 0.0, "{report}");
     assert!((7.0..=42.0).contains(&report["moves_per_game"].as_f64().unwrap()), "{report}");
     assert!(failure(&["bench", "search", "--simulations", "8", "--leaves", "8"], 2).contains("an eighth of 8"));
+    train("measured", "256", &[]);
+    let report = json(&[&words[..], &["--model", "measured", "--count", "20", "--json"]].concat());
+    assert_eq!((report["blocks"].as_u64(), report["width"].as_u64()), (Some(1), Some(16)));
+    assert_eq!(report["allocs_per_game"], 0.0);
+    assert!(failure(&["bench", "selfplay", "2048", "--model", "measured"], 2).contains("a network for connect4"));
+    assert!(failure(&["bench", "selfplay", "2048", "--model", "nowhere"], 2).contains("no such file or folder"));
+}
+
+/// A run of td teaches one of alphazero, named by its folder; resumed in the midst of it, the run ends with the same bits.
+#[test]
+fn a_run_of_td_teaches() {
+    for run in ["values", "taught", "cut"] {
+        let _ = std::fs::remove_dir_all(folder().join(run));
+    }
+    let words = "train td backgammon --steps 20000 --threads 1 --num-envs 64 --run-dir values --quiet --precision f32 \
+                 --set network.hidden=[8] --set td.replay=4096";
+    text(&words.split_whitespace().collect::<Vec<_>>());
+    let train = |run: &str, steps: &str| {
+        let words = ["train", "alphazero", "backgammon", "--run-dir", run, "--steps", steps];
+        let own = ["alphazero.moves=8", "--set", "alphazero.teacher=values", "--set", "alphazero.pretrain=20"];
+        text(&[&words[..], &SMALL, &own, &["--set", "alphazero.anneal_lr=false"]].concat());
+    };
+    train("taught", "2048");
+    train("cut", "768");
+    // The teacher is in the checkpoint: its file may go.
+    std::fs::rename(folder().join("values"), folder().join("values.gone")).unwrap();
+    text(&["train", "--resume", "cut", "--steps", "2048", "--quiet"]);
+    std::fs::remove_dir_all(folder().join("values.gone")).unwrap();
+    let weights = |run: &str| {
+        let last = std::fs::read_dir(folder().join(run).join("ckpt")).unwrap();
+        let last = last.map(|entry| entry.unwrap().path()).filter(|path| path.join("network.safetensors").exists());
+        std::fs::read(last.max().unwrap().join("network.safetensors")).unwrap()
+    };
+    assert!(weights("taught") == weights("cut"));
+    let events = std::fs::read_to_string(folder().join("cut/events.jsonl")).unwrap();
+    assert!(events.contains("taught by 20 batches"), "{events}");
+    let words = ["train", "alphazero", "backgammon", "--run-dir", "wrong", "--set", "alphazero.teacher=values"];
+    assert!(failure(&words, 2).contains("values: no such file or folder"));
 }

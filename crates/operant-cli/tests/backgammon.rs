@@ -208,12 +208,126 @@ fn without_gnubg_the_message_says_how_to_get_it() {
     assert!(output.status.code() == Some(1) && message.contains("apt-get install gnubg gnubg-data"), "{message}");
 }
 
-/// A match ID's dice are those of `--dice`.
+/// A match ID's dice are those of `--dice`; its cube and score say what plays are worth.
 #[test]
 fn match_ids_bring_their_dice() {
     let with = json(&["analyse", "backgammon", "--position", "4HPwATDgc/ABMA:cImlAAAAAAAE", "--json"]);
     let plain = json(&["analyse", "backgammon", "--position", "4HPwATDgc/ABMA", "--dice", "3", "1", "--json"]);
-    assert_eq!((&with["plays"], &with["dice"]), (&plain["plays"], &plain["dice"]));
+    assert_eq!((&with["plays"][0]["play"], &with["dice"]), (&plain["plays"][0]["play"], &plain["dice"]));
     let (code, message) = failure(&["analyse", "backgammon", "--position", "4HPwATDgc/ABMA:cIml"]);
     assert!(code == 2 && message.contains("match id"), "{message}");
+}
+
+/// What a match ID asks is answered: a double, a take, a play.
+#[test]
+fn questions_about_the_cube_are_answered() {
+    // Five points, nobody has one yet, the first player on roll; then with its double offered.
+    let start = "4HPwATDgc/ABMA";
+    let asked = json(&["analyse", "backgammon", "--position", start, "--match", "MAGgAAAAAAAE", "--json"]);
+    let cube = &asked["cube"];
+    assert_eq!((cube["question"].as_str(), cube["best"].as_str()), (Some("double"), Some("no double")), "{asked}");
+    assert_eq!(cube["match_id"], "MAGgAAAAAAAE");
+    let equity = |name: &str| cube[name]["equity"].as_f64().unwrap();
+    assert!((equity("double_pass") - 1.0).abs() < 1e-6 && equity("no_double") > equity("double_take"), "{asked}");
+    let chance = cube["no_double"]["match_chance"].as_f64().unwrap();
+    assert!((0.5..0.56).contains(&chance), "who is on roll is a little ahead: {asked}");
+    let offered = text(&["analyse", "backgammon", "--position", &format!("{start}:MBmgAAAAAAAE")]);
+    assert!(offered.contains("X doubles") && offered.contains("best: take"), "{offered}");
+    assert!(offered.contains("match to 5, X 0 O 0; cube 1 (in the middle)"), "{offered}");
+    // Crawford: no question about the cube.
+    let crawford = text(&["analyse", "backgammon", "--position", start, "--match", "sAGgAEAAEAAE"]);
+    assert!(crawford.contains("Crawford game") && crawford.contains("no double is possible"), "{crawford}");
+    let (code, message) = failure(&["analyse", "backgammon", "--position", start, "--match", "games of nobody.mat"]);
+    assert!(code == 2 && message.contains("leave --position and --dice out"), "{message}");
+}
+
+#[test]
+fn matches_are_played_with_the_cube() {
+    let words = ["eval", run(), "--against", "random", "--match", "5", "--games", "6", "--seed", "3"];
+    let report = json(&[&words[..], &["--json"]].concat());
+    assert_eq!((report["match_to"].as_u64(), report["matches"].as_u64()), (Some(5), Some(6)));
+    assert!(report["matches_won"].as_f64().unwrap() > 0.5 && report["doubles_per_game"].as_f64().unwrap() > 0.1);
+    assert_eq!(json(&[&words[..], &["--json"]].concat())["points_per_game"], report["points_per_game"], "it repeats");
+    let shown = text(&[&words[..], &["--mat", "cube.mat", "--sgf", "cube.sgf"]].concat());
+    assert!(shown.contains("of 6 matches to 5 points won"), "{shown}");
+    let one = std::fs::read_to_string(folder().join("cube-1.mat")).unwrap();
+    assert!(one.contains("Doubles => 2") && one.contains("and the match"), "{one}");
+    let found = json(&["analyse", "backgammon", "--match", "cube-1.mat", "--model", run(), "--json"]);
+    assert!(found["error_rate"][0].as_f64().unwrap() < 1e-3, "it does as its values say: {found}");
+    assert!(found["error_rate"][1].as_f64().unwrap() > 1.0);
+    let money = ["eval", run(), "--against", "rules", "--cube", "--jacoby", "--games", "8", "--simulations", "8"];
+    let shown = text(&[&money[..], &["--mat", "money.mat"]].concat());
+    assert!(shown.contains("over 8 games for money, Jacoby") && shown.contains("doubles per game"), "{shown}");
+    assert!(folder().join("money.mat").exists());
+    let itself = json(&["eval", run(), "--against", run(), "--match", "3", "--games", "4", "--json"]);
+    assert_eq!(itself["matches_won"], 0.5, "each two matches have the same dice");
+    for (words, wanted) in [
+        (&["--match", "3", "--against", "gnubg:0"][..], "asked for plays alone"),
+        (&["--match", "100"], "wanted 1..=64"),
+        (&["--cube", "--error-rate"], "judges games without a cube"),
+        (&["--jacoby"], "--cube"),
+    ] {
+        let (code, message) = failure(&[&["eval", run()], words].concat());
+        assert!(code == 2 && message.contains(wanted), "{words:?}: {message}");
+    }
+}
+
+#[test]
+fn a_match_is_played_through_a_pipe() {
+    let play = |words: &[&str], lines: &str| {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_operant"))
+            .args([&["play", "backgammon", "--model", run(), "--seed", "2"], words].concat())
+            .current_dir(folder())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // It may be over before it has read all.
+        let _ = child.stdin.take().unwrap().write_all(lines.as_bytes());
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success());
+        String::from_utf8(output.stdout).unwrap()
+    };
+    // Whatever is asked, one of these lines answers: pass, double, and the plays are those of a hint.
+    let shown = play(&["--match", "3"], "hint\nid\nhelp\nquit\n");
+    assert!(shown.contains("t to take, p to pass") && shown.ends_with("game left\n"), "{shown}");
+    assert!(shown.contains("  1. ") && shown.contains("match "), "{shown}");
+    let (code, message) = failure(&["play", "backgammon", "--jacoby"]);
+    assert!(code == 2 && message.contains("--money or --cube"), "{message}");
+    let (code, message) = failure(&["play", "backgammon", "--match", "0"]);
+    assert!(code == 2 && message.contains("wanted 1..=64"), "{message}");
+}
+
+/// GNU Backgammon reads our matches as they were played, doubles and scores included.
+#[test]
+fn gnubg_reads_doubles() {
+    if gnubg_is_missing() {
+        return;
+    }
+    let words = ["eval", run(), "--against", "random", "--match", "7", "--games", "1", "--seed", "6"];
+    text(&[&words[..], &["--mat", "ours.mat", "--sgf", "ours.sgf"]].concat());
+    let commands =
+        "import mat ours.mat\nexport match mat by_mat.mat\nload match ours.sgf\nexport match mat by_sgf.mat\n";
+    std::fs::write(folder().join("cube.words"), commands).unwrap();
+    let gnubg = if Path::new("/usr/games/gnubg").is_file() { "/usr/games/gnubg" } else { "gnubg" };
+    let ran = Command::new(gnubg).args(["-t", "-q", "-c", "cube.words"]).current_dir(folder()).output();
+    assert!(ran.unwrap().status.success());
+    let read = |name: &str| {
+        let text = std::fs::read_to_string(folder().join(name)).unwrap();
+        operant::env::backgammon::from_mat(&text).unwrap_or_else(|error| panic!("{name}: {error}\n{text}"))
+    };
+    let ours = read("ours.mat");
+    assert!(ours.iter().any(|record| !record.doubles.is_empty()));
+    for name in ["by_mat.mat", "by_sgf.mat"] {
+        let theirs = read(name);
+        assert_eq!(theirs.len(), ours.len(), "{name}");
+        for (ours, theirs) in ours.iter().zip(&theirs) {
+            assert_eq!(
+                (ours.stakes, ours.first, &ours.doubles),
+                (theirs.stakes, theirs.first, &theirs.doubles),
+                "{name}"
+            );
+            assert_eq!((ours.positions(), ours.result()), (theirs.positions(), theirs.result()), "{name}");
+        }
+    }
 }

@@ -2,7 +2,9 @@
 
 use crate::error::raise;
 use numpy::{PyArray1, ToPyArray};
-use operant::env::backgammon::{self, BAR, OBSERVATION, Plays, Position, ROLLS};
+use operant::env::backgammon::{
+    self, BAR, Decision, Match, MatchId, OBSERVATION, Phase, Plays, Position, ROLLS, Stakes,
+};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -92,5 +94,169 @@ impl Backgammon {
 
     fn __repr__(&self) -> String {
         format!("Backgammon(\"{}\")", self.0.id())
+    }
+}
+
+/// A game of backgammon with the cube, as part of a match or for money. Players are 0 and 1.
+#[pyclass(frozen, module = "operant.games")]
+#[derive(Clone, Copy)]
+pub(crate) struct BackgammonMatch(Match);
+
+#[pymethods]
+impl BackgammonMatch {
+    /// The first game of a match to `length` points, or for money if that is 0, which player `first` begins; or the state of GNU Backgammon's
+    /// `position_id` and `match_id`.
+    #[new]
+    #[pyo3(signature = (length=0, *, first=0, jacoby=false, position_id=None, match_id=None))]
+    fn new(length: u16, first: u8, jacoby: bool, position_id: Option<&str>, match_id: Option<&str>) -> PyResult<Self> {
+        if let Some(id) = match_id {
+            let position = position_id.map_or(Ok(Position::START), Position::from_id).map_err(raise)?;
+            return MatchId::from_id(id).and_then(|id| id.state(position)).map(Self).map_err(raise);
+        }
+        if position_id.is_some() {
+            return Err(PyValueError::new_err("position_id without match_id: wanted both, or neither"));
+        }
+        if length > 0 && jacoby {
+            return Err(PyValueError::new_err("jacoby in a match: wanted it for money, length 0"));
+        }
+        let stakes = if length == 0 { Ok(Stakes::money(jacoby)) } else { Stakes::match_to(length) };
+        Ok(Self(Match::begin(stakes.map_err(raise)?, begins(first)?)))
+    }
+
+    /// What comes next: "cube" (double or roll), "offered" (take or drop), "roll" (the dice), "play" or "over".
+    #[getter]
+    fn phase(&self) -> &'static str {
+        match self.0.phase {
+            Phase::Cube => "cube",
+            Phase::Offered => "offered",
+            Phase::Roll => "roll",
+            Phase::Play => "play",
+            Phase::Over(_) => "over",
+        }
+    }
+
+    /// Who decides; None before the dice and when the game is over.
+    #[getter]
+    fn who(&self) -> Option<u8> {
+        self.0.who()
+    }
+
+    /// Who is on roll.
+    #[getter]
+    fn player(&self) -> u8 {
+        self.0.board.player
+    }
+
+    /// The board, as the player on roll sees it.
+    #[getter]
+    fn position(&self) -> Backgammon {
+        Backgammon(self.0.board.position)
+    }
+
+    /// The dice that are to be played.
+    #[getter]
+    fn dice(&self) -> Option<(u8, u8)> {
+        let [a, b] = self.0.board.dice;
+        (a > 0).then_some((a, b))
+    }
+
+    /// Points that win the match; 0 for money.
+    #[getter]
+    fn length(&self) -> u16 {
+        self.0.stakes.length
+    }
+
+    /// Points of both players before this game.
+    #[getter]
+    fn scores(&self) -> (u16, u16) {
+        (self.0.stakes.scores[0], self.0.stakes.scores[1])
+    }
+
+    /// Whether this is the Crawford game.
+    #[getter]
+    fn crawford(&self) -> bool {
+        self.0.stakes.crawford
+    }
+
+    /// The value of the cube.
+    #[getter]
+    fn cube(&self) -> u16 {
+        self.0.stakes.cube
+    }
+
+    /// Whose cube it is; None while it is in the middle.
+    #[getter]
+    fn owner(&self) -> Option<u8> {
+        self.0.stakes.owner
+    }
+
+    /// GNU Backgammon's id of cube, score and dice; that of the board is `position.position_id`.
+    #[getter]
+    fn match_id(&self) -> String {
+        MatchId::of(&self.0).id()
+    }
+
+    /// Who won the game and how many points; None while it goes on.
+    #[getter]
+    fn result(&self) -> Option<(u8, u16)> {
+        self.0.won().map(|won| (won.player, won.points))
+    }
+
+    /// All that can be decided: "roll", "double", "take", "drop", or plays such as "8/5 6/5".
+    fn decisions(&self) -> Vec<String> {
+        let (mut plays, mut all) = (Plays::default(), Vec::new());
+        self.0.decisions(&mut plays, &mut all);
+        all.into_iter().map(name).collect()
+    }
+
+    /// The state after a decision.
+    fn apply(&self, decision: &str) -> PyResult<Self> {
+        let decision = match decision {
+            "roll" => Decision::Roll,
+            "double" => Decision::Double,
+            "take" => Decision::Take,
+            "drop" => Decision::Drop,
+            text if self.0.phase == Phase::Play => {
+                let Match { board, .. } = self.0;
+                let plays = found(board.position, (board.dice[0], board.dice[1]))?;
+                Decision::Play(*plays.named(board.position, text).map_err(raise)?)
+            }
+            text => return Err(PyValueError::new_err(format!("{text:?}: wanted one of {:?}", self.decisions()))),
+        };
+        self.0.after(decision).map(Self).map_err(raise)
+    }
+
+    /// The state after the dice.
+    fn roll(&self, dice: (u8, u8)) -> PyResult<Self> {
+        self.0.rolled([dice.0, dice.1]).map(Self).map_err(raise)
+    }
+
+    /// The next game, which player `first` begins; None while this one goes on, and when it won the match.
+    #[pyo3(signature = (first=0))]
+    fn next_game(&self, first: u8) -> PyResult<Option<Self>> {
+        let first = begins(first)?;
+        Ok(self.0.next_stakes().map(|stakes| Self(Match::begin(stakes, first))))
+    }
+
+    fn __repr__(&self) -> String {
+        let (position, id) = (self.0.board.position.id(), self.match_id());
+        format!("BackgammonMatch(position_id=\"{position}\", match_id=\"{id}\")")
+    }
+}
+
+fn begins(first: u8) -> PyResult<u8> {
+    match first {
+        0 | 1 => Ok(first),
+        _ => Err(PyValueError::new_err(format!("first = {first}: wanted player 0 or 1"))),
+    }
+}
+
+fn name(decision: Decision) -> String {
+    match decision {
+        Decision::Roll => "roll".into(),
+        Decision::Double => "double".into(),
+        Decision::Take => "take".into(),
+        Decision::Drop => "drop".into(),
+        Decision::Play(play) => play.text(),
     }
 }

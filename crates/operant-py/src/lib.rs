@@ -52,7 +52,7 @@ mod _operant {
     #[pymodule_export]
     use super::field::roll_out_field;
     #[pymodule_export]
-    use super::games::Backgammon;
+    use super::games::{Backgammon, BackgammonMatch};
     #[pymodule_export]
     use super::gpu::{DeviceArray, DeviceEngine, add_library_folders};
     #[pymodule_export]

@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from operant.games import Backgammon
+from operant.games import Backgammon, BackgammonMatch
 
 
 def test_a_game_from_start_to_end():
@@ -47,3 +47,40 @@ def test_what_is_wrong_is_said():
         Backgammon().plays((0, 7))
     with pytest.raises(ValueError, match="not a legal way to play this roll; wanted one of 16 plays"):
         Backgammon().play((3, 1), "24/10")
+
+
+def test_a_match_with_the_cube():
+    rng = random.Random(1)
+    game, games, doubles = BackgammonMatch(5, first=1), 0, 0
+    assert (game.phase, game.who, game.player, game.length) == ("roll", None, 1, 5)
+    while game is not None:
+        while game.result is None:
+            if game.phase == "roll":
+                dice = (rng.randint(1, 6), rng.randint(1, 6))
+                while game.position == Backgammon() and dice[0] == dice[1]:
+                    dice = (rng.randint(1, 6), rng.randint(1, 6))
+                game = game.roll(dice)
+                assert game.dice == (max(dice), min(dice))
+                continue
+            again = BackgammonMatch(position_id=game.position.position_id, match_id=game.match_id)
+            assert (again.phase, again.cube, again.owner, again.scores) == (
+                game.phase,
+                game.cube,
+                game.owner,
+                game.scores,
+            )
+            decision = rng.choice(game.decisions())
+            doubles += decision == "double"
+            game = game.apply(decision)
+        player, points = game.result
+        assert player in (0, 1) and points >= 1 and game.decisions() == []
+        before, game, games = game, game.next_game(first=player), games + 1
+        if game is not None:
+            assert sum(game.scores) == sum(before.scores) + points
+    assert games > 1 and doubles > 0
+    with pytest.raises(ValueError, match="wanted 1..=64"):
+        BackgammonMatch(65)
+    with pytest.raises(ValueError, match="wanted the dice first"):
+        BackgammonMatch().apply("double")
+    with pytest.raises(ValueError, match="wanted one of"):
+        BackgammonMatch().apply("8/5 6/5")

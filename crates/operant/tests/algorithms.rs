@@ -22,7 +22,7 @@ fn iterate(algorithm: &mut dyn Algorithm, report: &mut Report, times: usize) {
 }
 
 /// Settings under which everything that a checkpoint holds matters.
-const EVERYTHING: [(&str, &str, &[&str]); 20] = [
+const EVERYTHING: [(&str, &str, &[&str]); 21] = [
     ("ppo", "pendulum", &["ppo.popart=true", "ppo.curiosity=icm", "ppo.update_epochs=2"]),
     ("ppo", "mountaincar", &["ppo.curiosity=rnd", "ppo.anneal_clip=true", "ppo.anneal_ent=true"]),
     ("ppo", "cartpole", &["num_envs=48", "ppo.num_steps=32", "ppo.minibatch_size=512"]),
@@ -69,6 +69,8 @@ const EVERYTHING: [(&str, &str, &[&str]); 20] = [
             "alphazero.search.simulations=16",
             "alphazero.search.leaves=2",
             "alphazero.moves=12",
+            "alphazero.gate=loss",
+            "alphazero.held_back=100",
             "alphazero.window=600",
             "alphazero.learning_starts=100",
             "alphazero.batch_size=48",
@@ -104,6 +106,23 @@ const EVERYTHING: [(&str, &str, &[&str]); 20] = [
             "alphazero.most_moves=30",
             "alphazero.learning_starts=100",
             "alphazero.batch_size=32",
+        ],
+    ),
+    (
+        "alphazero",
+        "backgammon",
+        &[
+            // Taught for eight or nine iterations, so that a save after five is in the midst of it, then by search.
+            concat!("alphazero.teacher=", env!("CARGO_MANIFEST_DIR"), "/../../models/backgammon.safetensors"),
+            "alphazero.pretrain=150",
+            "num_envs=40",
+            "network.hidden=[16]",
+            "alphazero.search.simulations=8",
+            "alphazero.search.leaves=1",
+            "alphazero.moves=12",
+            "alphazero.most_moves=60",
+            "alphazero.learning_starts=100",
+            "alphazero.batch_size=48",
         ],
     ),
     (

@@ -3,6 +3,7 @@
 use operant::Result;
 use operant::algo::{Algorithm, Report};
 use operant::config::{self, Table};
+use operant::env::backgammon::Backgammon;
 use operant::env::connect4::{Board, Connect4};
 use operant::lanes::rng::HostRng;
 use operant::nn::Options;
@@ -209,4 +210,99 @@ fn prioritised_replay_is_not_even() {
     // Drawn in proportion to x, the mean of x is E[x²]/E[x]², which is above 1 unless all are alike.
     assert!(half > 1.1 && all > half + 0.1, "{even} {half} {all}");
     assert!(build("connect4", &["alphazero.priority=1.5"]).is_err());
+}
+
+/// Value networks that ship with the program teach the residual one: its values come near theirs, and it plays well before it ever searched
+/// to learn.
+#[test]
+fn a_teacher_saves_the_first_games() {
+    const TEACHER: &str =
+        concat!("alphazero.teacher=", env!("CARGO_MANIFEST_DIR"), "/../../models/backgammon.safetensors");
+    let words = [
+        TEACHER,
+        "alphazero.pretrain=400",
+        "threads=2",
+        "num_envs=64",
+        "network.hidden=[64,64]",
+        "alphazero.search.simulations=8",
+        "alphazero.search.leaves=1",
+        "alphazero.learning_starts=1000",
+        "alphazero.batch_size=256",
+        "alphazero.pretrain_learning_rate=3e-3",
+    ];
+    let mut algorithm = build("backgammon", &words).unwrap();
+    let mut report = Report::new(algorithm.metrics().len());
+    let (mut errors, mut shares, mut note) = (Vec::new(), Vec::new(), None);
+    while note.is_none() {
+        report.begin();
+        algorithm.iterate(&mut report);
+        assert!(report.diverged.is_none() && report.failed.is_none());
+        errors.extend(Some(value(&*algorithm, &report, "teacher_error")).filter(|error| error.is_finite()));
+        shares.push(value(&*algorithm, &report, "pretrained"));
+        assert!(algorithm.save().unwrap().contains_key("teacher.safetensors") != report.note.is_some());
+        note = report.note.take();
+    }
+    assert!(shares.is_sorted() && shares.last() == Some(&1.0), "{shares:?}");
+    // The first games are still in their openings, where nobody is far ahead: the error rises at first.
+    let (worst, last) = (errors.iter().copied().fold(0.0, f64::max), errors[errors.len() - 1]);
+    assert!(worst > 0.5 && last < 0.4 * worst, "{errors:?}");
+    let network = &algorithm.save().unwrap()["network.safetensors"];
+    let settings = mcts::Settings { simulations: 16, ..mcts::Settings::default() };
+    let mut taught = Searcher::<Backgammon>::new("taught", network, &settings, &Options::default()).unwrap();
+    let games = between(&mut taught, &mut Random, &from_start::<Backgammon>(60), 5).unwrap();
+    let points = games.iter().map(|played| played.points).sum::<f32>() / 60.0;
+    assert!(points > 1.2, "{points} points per game against random play");
+    // Now by search.
+    report.begin();
+    algorithm.iterate(&mut report);
+    assert!(value(&*algorithm, &report, "evals") > 1.0 && value(&*algorithm, &report, "pretrained").is_nan());
+
+    let message = |env: &str, words: &[&str]| build(env, words).map(drop).unwrap_err().to_string();
+    assert!(message("connect4", &[TEACHER]).contains("connect4 has none; wanted backgammon"));
+    assert!(message("backgammon", &[TEACHER, "steps=1000"]).contains("wanted fewer batches, or more steps than 1000"));
+    // A teacher that is gone stops a run that needs it, with its name.
+    let mut lost = build("backgammon", &["alphazero.teacher=gone.safetensors"]).unwrap();
+    lost.iterate(&mut report);
+    let reason = report.failed.take().unwrap();
+    assert!(reason.contains("gone.safetensors") && lost.steps() == 0, "{reason}");
+}
+
+/// Players keep the weights that they have while a learner is spoiled, and a checkpoint holds both.
+#[test]
+fn worse_weights_do_not_play() {
+    let words = |more: &'static str| {
+        let own = ["threads=1", "num_envs=32", "network.hidden=[32]", "alphazero.anneal_lr=false", more];
+        let gate = ["alphazero.gate=loss", "alphazero.held_back=100", "alphazero.gate_margin=0.02"];
+        let search = ["alphazero.search.simulations=16", "alphazero.search.leaves=2"];
+        let learning = ["alphazero.learning_starts=200", "alphazero.batch_size=128"];
+        [&own[..], &gate, &search, &learning].concat()
+    };
+    let mut good = build("connect4", &words("alphazero.learning_rate=1e-3")).unwrap();
+    let mut report = Report::new(good.metrics().len());
+    let iterate = |algorithm: &mut dyn Algorithm, report: &mut Report| {
+        report.begin();
+        algorithm.iterate(report);
+        (value(algorithm, report, "promoted"), value(algorithm, report, "loss/held_back"))
+    };
+    let (mut promoted, mut losses) = (0.0, Vec::new());
+    for _ in 0..16 {
+        let (up, loss) = iterate(&mut *good, &mut report);
+        promoted += if up.is_finite() { up } else { 0.0 };
+        losses.extend(Some(loss).filter(|loss| loss.is_finite()));
+    }
+    assert!(promoted > 5.0 && losses.len() > 3 && losses[losses.len() - 1] < losses[0], "{promoted} {losses:?}");
+    let saved = good.save().unwrap();
+    let mut spoiled = build("connect4", &words("alphazero.learning_rate=3")).unwrap();
+    spoiled.load(&saved).unwrap();
+    for _ in 0..3 {
+        assert_eq!(iterate(&mut *spoiled, &mut report), (0.0, losses[losses.len() - 1]));
+        // Weights of that size need not be finite: they are not in use either.
+        report.diverged = None;
+    }
+    let after = spoiled.save().unwrap();
+    assert!(after["network.safetensors"] == saved["network.safetensors"]);
+    assert!(after["learning.safetensors"] != saved["learning.safetensors"]);
+    assert!(!build("connect4", &["num_envs=4"]).unwrap().save().unwrap().contains_key("gate.bin"));
+    let refused = build("connect4", &["alphazero.gate=loss", "alphazero.publish_every=3"]).map(drop).unwrap_err();
+    assert!(refused.to_string().contains("wanted 0 with a gate"), "{refused}");
 }

@@ -1,25 +1,27 @@
-//! `operant analyse`: the best plays of a roll, or the chances before it.
+//! `operant analyse`: the best plays of a roll, or before it the chances and what to do with the cube.
 
+use super::annotate::annotate;
 use super::board::board;
+use super::cube_text::{cube_lines, cube_object, listed_in, stakes_line};
 use super::{Game, ModelArgs};
 use crate::output::{Failure, count, print};
-use operant::env::backgammon::{MatchId, Outcome, Plays, Position, from_mat};
-use operant::search::backgammon::{ByValue, Judged};
+use operant::env::backgammon::{Match, MatchId, Outcome, Phase, Plays, Position};
+use operant::search::backgammon::{ByValue, Judged, cubeful};
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The game.
     #[arg(value_enum)]
     game: Game,
-    /// GNU Backgammon's ID of the position, for the player on roll; with a match ID after a colon its dice count, unless --dice says
-    /// others [default: the beginning of a game].
+    /// GNU Backgammon's ID of the position, for the player on roll; a match ID may follow after a colon [default: the beginning of a game].
     #[arg(long, value_name = "ID")]
     position: Option<String>,
-    /// Go through the games of a .mat file: what each play gave away, the errors of both players.
-    #[arg(long = "match", value_name = "FILE.mat", conflicts_with_all = ["position", "dice"])]
-    games: Option<PathBuf>,
+    /// GNU Backgammon's match ID: cube, score and dice (unless --dice says others), whose question is answered. Or a .mat file, whose games
+    /// are gone through: what each decision gave away, the errors of both players.
+    #[arg(long = "match", value_name = "ID|FILE.mat")]
+    of_match: Option<String>,
     /// The roll, as in `--dice 3 1`; without it the chances before the roll.
     #[arg(long, num_args = 2, value_names = ["A", "B"], value_parser = clap::value_parser!(u8).range(1..=6))]
     dice: Option<Vec<u8>>,
@@ -27,10 +29,10 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 5, value_parser = count::<usize>, allow_negative_numbers = true)]
     best: usize,
     #[command(flatten)]
-    model: ModelArgs,
+    pub(super) model: ModelArgs,
     /// Print one JSON object.
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
 }
 
 /// Percent of the five outcomes: won, with gammons, with backgammons; the same lost.
@@ -68,84 +70,31 @@ fn object(outcome: Outcome) -> Value {
     })
 }
 
-/// Points given away by a play below which it is not worth a line.
-const WORTH_A_LINE: f32 = 0.02;
-
-/// Goes through recorded games with the network's values.
-fn annotate(args: &Args, path: &Path) -> Result<(), Failure> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| Failure::Run(format!("can't read {}: {error}", path.display())))?;
-    let records = from_mat(&text)?;
-    let mut player: ByValue = args.model.player()?;
-    let mut plays = Plays::default();
-    let (mut decisions, mut given, mut lines, mut list) = ([0_usize; 2], [0.0_f64; 2], String::new(), Vec::new());
-    for (game, record) in records.iter().enumerate() {
-        for (turn, (position, played)) in record.positions().0.into_iter().zip(&record.turns).enumerate() {
-            plays.find(position, played.dice);
-            if plays.len() == 1 {
-                continue;
-            }
-            let who = (record.first + turn) % 2;
-            let judged = player.judge(position, &plays);
-            let after = played.play.result(position);
-            let own = judged.iter().find(|one| plays[one.play].result(position) == after);
-            let own =
-                own.ok_or_else(|| Failure::Run(format!("game {}, turn {}: no legal play", game + 1, turn + 1)))?;
-            let lost = judged[0].outcome.equity() - own.outcome.equity();
-            decisions[who] += 1;
-            given[who] += f64::from(lost);
-            let (played_text, best) = (plays[own.play].text(), plays[judged[0].play].text());
-            if args.json {
-                list.push(json!({
-                    "game": game + 1, "turn": turn + 1, "player": who + 1, "position": position.id(),
-                    "dice": played.dice, "play": played_text, "best": best, "given_away": lost,
-                }));
-            } else if lost >= WORTH_A_LINE {
-                let [a, b] = played.dice;
-                lines += &format!(
-                    "game {:>2}, turn {:>3}, player {}: {a}{b} {played_text:<24} {:+.3}, best {best} ({})\n",
-                    game + 1,
-                    turn + 1,
-                    who + 1,
-                    -lost,
-                    position.id()
-                );
-            }
-        }
-    }
-    let rate = |who: usize| 500.0 * given[who] / decisions[who].max(1) as f64;
-    if args.json {
-        let object =
-            json!({ "games": records.len(), "decisions": decisions, "error_rate": [rate(0), rate(1)], "plays": list });
-        return print(&format!("{object}\n"));
-    }
-    for who in [0, 1] {
-        lines += &format!(
-            "player {}: error rate {:.2} (points given away per decision x 500, by these values) over {} decisions\n",
-            who + 1,
-            rate(who),
-            decisions[who]
-        );
-    }
-    print(&lines)
-}
-
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let Game::Backgammon = args.game;
-    if let Some(path) = &args.games {
-        return annotate(args, path);
+    let is_file = |name: &str| name.ends_with(".mat") || Path::new(name).is_file();
+    if let Some(path) = args.of_match.as_deref().filter(|name| is_file(name)) {
+        if args.position.is_some() || args.dice.is_some() {
+            return Err(Failure::Usage(format!("--match {path} is a file of games; leave --position and --dice out")));
+        }
+        return annotate(args, Path::new(path));
     }
     let (position, of_match) =
         match args.position.as_deref().map(|id| id.split_once(':').map_or((id, None), |(a, b)| (a, Some(b)))) {
-            Some((id, of_match)) => (Position::from_id(id)?, of_match.map(MatchId::from_id).transpose()?),
+            Some((id, of_match)) => (Position::from_id(id)?, of_match),
             None => (Position::START, None),
         };
+    let of_match = args.of_match.as_deref().or(of_match).map(MatchId::from_id).transpose()?;
     if position.lost().is_some() || position.swapped().lost().is_some() {
         return Err(Failure::Usage(format!("position {}: the game is over; wanted one that goes on", position.id())));
     }
     let mut player: ByValue = args.model.player()?;
     let given = args.dice.as_ref().map(|dice| [dice[0], dice[1]]);
-    let Some(dice) = given.or(of_match.and_then(|of_match| of_match.dice)) else {
+    if let Some(of_match) = of_match {
+        let state = MatchId { dice: given.or(of_match.dice), ..of_match }.state(position)?;
+        return in_match(args, &mut player, &state);
+    }
+    let Some(dice) = given else {
         let outcome = player.value(position);
         if args.json {
             return print(&format!("{}\n", json!({ "position": position.id(), "outcome": object(outcome) })));
@@ -171,4 +120,41 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
     let head = format!("position {}, X to play {} {}: {} plays\n", position.id(), dice[0], dice[1], plays.len());
     print(&(board(position) + &head + &listed(&judged, &plays, args.best)))
+}
+
+/// Answers the question that a match ID asks: a play, a double, a take.
+fn in_match(args: &Args, player: &mut ByValue, state: &Match) -> Result<(), Failure> {
+    let (position, who) = (state.board.position, state.board.player);
+    let head = board(position) + &stakes_line(&state.stakes, who);
+    if state.phase != Phase::Play {
+        let (outcome, cubeful) = (player.value(position), cubeful(player, state));
+        if args.json {
+            let cube = cube_object(state, &cubeful);
+            let object = json!({ "position": position.id(), "outcome": object(outcome), "cube": cube });
+            return print(&format!("{object}\n"));
+        }
+        let question = if state.phase == Phase::Offered { "X doubles\n" } else { "" };
+        let text = format!("{head}{question}cubeless {:+.3}  {}\n", outcome.equity(), chances(outcome));
+        return print(&(text + &cube_lines(state, &cubeful)));
+    }
+    let (mut plays, dice) = (Plays::default(), state.board.dice);
+    plays.find(position, dice);
+    let judged = player.judge_in(state, &plays);
+    if args.json {
+        let list: Vec<Value> = (judged.iter().take(args.best))
+            .map(|one| {
+                let play = &plays[one.judged.play];
+                json!({
+                    "play": play.text(), "position_after": play.result(position).id(), "equity": one.equity,
+                    "worth": one.worth, "outcome": object(one.judged.outcome), "full_depth": one.judged.deep,
+                })
+            })
+            .collect();
+        let id = MatchId::of(state).id();
+        let object =
+            json!({ "position": position.id(), "match_id": id, "dice": dice, "legal": plays.len(), "plays": list });
+        return print(&format!("{object}\n"));
+    }
+    let line = format!("X to play {} {}: {} plays\n", dice[0], dice[1], plays.len());
+    print(&(head + &line + &listed_in(&judged, &state.stakes, &plays, args.best)))
 }

@@ -1,6 +1,6 @@
 //! `operant eval` of a backgammon run: games against others, and the error rate by GNU Backgammon.
 
-use super::{PART, SEARCH, by_value, evaluator, gnubg, parts_of, with_table};
+use super::{PART, SEARCH, by_value, cube_games, evaluator, gnubg, parts_of, with_table};
 use crate::matches::MatchArgs;
 use crate::output::{Failure, print};
 use crate::versus;
@@ -25,10 +25,24 @@ pub(crate) struct Of<'a> {
 const GAMES: [usize; 2] = [200, 100];
 
 pub(crate) fn run(args: &MatchArgs, parts: &Parts, of: &Of<'_>) -> Result<(), Failure> {
-    let own = ["--against", "--games", "--simulations", "--error-rate", "--plies", "--table", "--mat", "--sgf"];
+    let own = [
+        "--against",
+        "--games",
+        "--simulations",
+        "--error-rate",
+        "--plies",
+        "--table",
+        "--match",
+        "--cube",
+        "--mat",
+        "--sgf",
+    ];
     args.refuse(&own, &format!("{} learned backgammon", of.run))?;
     if args.plies.is_some() && args.simulations.is_some() {
         return Err(Failure::Usage("--plies and --simulations: wanted one way to look ahead".into()));
+    }
+    if args.match_to.is_some() || args.cube {
+        return cube_games::run(args, parts, of);
     }
     let mut player = player_of("operant", parts, args)?;
     let games = args.games.unwrap_or(GAMES[usize::from(args.error_rate)]);
@@ -71,13 +85,14 @@ pub(crate) fn judge_file(args: &MatchArgs, path: &Path, seed: u64, json: bool) -
     run(args, &parts, &Of { run: path.display().to_string(), checkpoint: "none, a file", seed, json })
 }
 
+/// Words for runs of alphazero.
+pub(super) const OF_SEARCH: &[&str] =
+    &["--against", "--games", "--simulations", "--error-rate", "--match", "--cube", "--mat", "--sgf"];
+
 /// Who plays from a checkpoint: by values one or two rolls ahead, or by search.
 fn player_of(name: &str, parts: &Parts, args: &MatchArgs) -> Result<Box<dyn Player<Backgammon>>, Failure> {
     let Some(bytes) = parts.get(PART) else {
-        args.refuse(
-            &["--against", "--games", "--simulations", "--error-rate", "--mat", "--sgf"],
-            "alphazero searches",
-        )?;
+        args.refuse(OF_SEARCH, "alphazero searches")?;
         return Ok(Box::new(versus::searcher::<Backgammon>(name, parts, args)?));
     };
     let evaluator = with_table(evaluator(bytes)?, args.table.as_deref())?;

@@ -1,7 +1,10 @@
 //! Backgammon on the command line: its models, who plays whom, the outside judge, and the verbs `play`, `analyse` and `backgammon`.
 
 mod analyse;
+mod annotate;
 mod board;
+mod cube_games;
+mod cube_text;
 mod gnubg;
 mod judge;
 mod play;

@@ -3,11 +3,15 @@
 
 use super::game::GameName;
 use crate::output::{Failure, count, grouped, print};
+use crate::run_folder::part_file;
 use operant::algo::Report;
 use operant::config::{self, Table};
 use operant::device::{self, alloc};
+use operant::nn::nets::Architecture;
 use operant::run::{Config, build_algorithm, build_env, build_pool};
+use operant::search::game_net;
 use serde_json::json;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 #[derive(Debug, clap::Args)]
@@ -25,8 +29,11 @@ pub(super) struct Args {
     #[arg(long, default_value_t = 64, value_parser = count::<usize>, allow_negative_numbers = true)]
     games: usize,
     /// Residual blocks of 128; 5 are about 283 k weights in backgammon.
-    #[arg(long, default_value_t = 5, value_parser = count::<usize>, allow_negative_numbers = true)]
+    #[arg(long, default_value_t = 5, value_parser = count::<usize>, allow_negative_numbers = true, conflicts_with = "model")]
     blocks: usize,
+    /// Who plays: the folder of a run of alphazero, or a .safetensors file of one [default: a network that has learned nothing].
+    #[arg(long, value_name = "RUN")]
+    model: Option<PathBuf>,
     /// f32, bf16 or auto.
     #[arg(long, default_value = "f32")]
     precision: String,
@@ -47,12 +54,29 @@ pub(super) struct Args {
     json: bool,
 }
 
+/// The part of a checkpoint that plays.
+const NETWORK: &str = "network.safetensors";
+
+/// A trained network for this game: its file, the width and the number of its blocks.
+fn trained(path: &Path, game: GameName) -> Result<(Vec<u8>, usize, usize), Failure> {
+    let path = part_file(path, NETWORK, "--model to name a run of alphazero, or its file")?;
+    let bytes =
+        std::fs::read(&path).map_err(|error| Failure::Run(format!("can't read {}: {error}", path.display())))?;
+    let (of, wanted) = (game_net::game_of(&bytes)?, game.name());
+    match Architecture::from_bytes(&bytes)?.0 {
+        Architecture::Residual { width, blocks, .. } if of == wanted => Ok((bytes, width, blocks)),
+        _ => Err(Failure::Usage(format!("{}: a network for {of}; wanted one for {wanted}", path.display()))),
+    }
+}
+
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     if args.count == 0 {
         return Err(Failure::Usage("--count 0: wanted at least 1".into()));
     }
     let mut over = Table::new();
-    let widths = vec!["128"; args.blocks.max(1)].join(",");
+    let model = args.model.as_deref().map(|path| trained(path, args.game)).transpose()?;
+    let (width, blocks) = model.as_ref().map_or((128, args.blocks.max(1)), |(_, width, blocks)| (*width, *blocks));
+    let widths = vec![width.to_string(); blocks].join(",");
     let words = [
         format!("network.hidden=[{widths}]"),
         format!("num_envs={}", args.games),
@@ -69,6 +93,11 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     }
     let pool = build_pool(&config);
     let mut algorithm = build_algorithm(&config, build_env(&config, &pool)?, pool)?;
+    if let Some((bytes, ..)) = model {
+        let mut parts = algorithm.save()?;
+        parts.insert(NETWORK.into(), bytes);
+        algorithm.load(&parts)?;
+    }
     let mut report = Report::new(algorithm.metrics().len());
     let at = |name: &str, algorithm: &dyn operant::algo::Algorithm| {
         algorithm.metrics().iter().position(|metric| metric.name == name).expect("a metric of alphazero")
@@ -107,7 +136,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     if args.json {
         let object = json!({
             "game": args.game.name(), "simulations": args.simulations, "leaves": args.leaves, "games_side_by_side": args.games,
-            "blocks": args.blocks, "precision": config.precision()?.name(), "threads": args.threads, "learning": args.learn,
+            "blocks": blocks, "width": width, "model": args.model, "precision": config.precision()?.name(), "threads": args.threads, "learning": args.learn,
             "games_per_cpu_min": games_per_cpu_min, "moves_per_game": moves_per_game, "decisions_per_cpu_s": decisions / cpu,
             "evals_per_cpu_s": evals_per_cpu_s, "evals_per_decision": evals, "forced_share": forced, "tree_reuse": reuse,
             "mean_depth": depth, "hidden_share": hidden, "allocs_per_game": allocations, "games_counted": games, "wall_s": wall, "cpu_s": cpu,
@@ -116,7 +145,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         return print(&format!("{object}\n"));
     }
     print(&format!(
-        "self-play in {}, {} simulations per decision, {} residual blocks of 128, {}, {} threads\n\
+        "self-play in {}, {} simulations per decision, {} residual blocks of {}, {}, {} threads\n\
          machine               {}\n\
          games/CPU-minute      {games_per_cpu_min:.0} ({games} counted, {moves_per_game:.0} decisions each, both players)\n\
          decisions/CPU-s       {}\n\
@@ -127,7 +156,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
          allocations           {allocations:.1} per game\n",
         args.game.name(),
         args.simulations,
-        args.blocks,
+        blocks,
+        width,
         config.precision()?.name(),
         args.threads,
         device::describe(),

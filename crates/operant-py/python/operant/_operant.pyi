@@ -66,6 +66,64 @@ class Backgammon:
         """What a network sees: 196 numbers, per side 4 for each point, the bar and those borne off."""
 
 @final
+class BackgammonMatch:
+    """A game of backgammon with the cube, as part of a match or for money. It does not change. Players are 0 and 1."""
+
+    def __new__(
+        cls,
+        length: int = 0,
+        *,
+        first: int = 0,
+        jacoby: bool = False,
+        position_id: str | None = None,
+        match_id: str | None = None,
+    ) -> BackgammonMatch: ...
+    @property
+    def phase(self) -> str:
+        """What comes next: "cube" (double or roll), "offered" (take or drop), "roll" (the dice), "play" or "over"."""
+    @property
+    def who(self) -> int | None:
+        """Who decides; None before the dice and when the game is over."""
+    @property
+    def player(self) -> int:
+        """Who is on roll."""
+    @property
+    def position(self) -> Backgammon:
+        """The board, as the player on roll sees it."""
+    @property
+    def dice(self) -> tuple[int, int] | None:
+        """The dice that are to be played."""
+    @property
+    def length(self) -> int:
+        """Points that win the match; 0 for money."""
+    @property
+    def scores(self) -> tuple[int, int]:
+        """Points of both players before this game."""
+    @property
+    def crawford(self) -> bool:
+        """Whether this is the Crawford game."""
+    @property
+    def cube(self) -> int:
+        """The value of the cube."""
+    @property
+    def owner(self) -> int | None:
+        """Whose cube it is; None while it is in the middle."""
+    @property
+    def match_id(self) -> str:
+        """GNU Backgammon's id of cube, score and dice."""
+    @property
+    def result(self) -> tuple[int, int] | None:
+        """Who won the game and how many points; None while it goes on."""
+    def decisions(self) -> list[str]:
+        """All that can be decided: "roll", "double", "take", "drop", or plays such as "8/5 6/5"."""
+    def apply(self, decision: str) -> BackgammonMatch:
+        """The state after a decision."""
+    def roll(self, dice: tuple[int, int]) -> BackgammonMatch:
+        """The state after the dice."""
+    def next_game(self, first: int = 0) -> BackgammonMatch | None:
+        """The next game; None while this one goes on, and when it won the match."""
+
+@final
 class Rules:
     """The rules of a game, over states as text."""
 

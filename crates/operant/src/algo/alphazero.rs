@@ -5,13 +5,19 @@
 //! time the learner draws batches from the positions of games that ended before. Both are tasks of one pool, so learning is hidden behind
 //! playing where there are two threads. Positions of games that ended are then added to the window in the order of places. So a run is
 //! a function of its seed for any number of threads, and goes on exactly, unless `publish_every` hands out weights in between.
+//!
+//! A run may begin with a teacher, who plays in place of search and says what positions are worth, until the network has learned from so
+//! many batches; games, window and optimiser then go on as they are.
 
+mod batch;
+mod gate;
 mod learner;
 mod samples;
 mod settings;
 mod table;
+mod teacher;
 
-pub use settings::{Settings, read};
+pub use settings::{GateName, Settings, read};
 
 use super::{Algorithm, Build, Ended, Entry, Parts, Phase, Policy, Report, part};
 use crate::config;
@@ -22,7 +28,7 @@ use crate::env::game::{Game, Heads};
 use crate::env::twenty48::Twenty48;
 use crate::error::{Error, Result};
 use crate::nn::nets::Architecture;
-use crate::nn::{Act, Graph, Node, Options, Plan, Precision};
+use crate::nn::{Act, Graph, Node, Options, Plan, Precision, Schedule};
 use crate::search::game_net::{self, GameNet, Shared};
 use crate::search::mcts::{ChanceMode, Counters};
 use crate::telemetry::Metric;
@@ -30,6 +36,7 @@ use learner::Learner;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use table::Table;
+use teacher::MakeTeacher;
 
 /// AlphaZero in the list of algorithms.
 pub const ENTRY: Entry = Entry {
@@ -46,6 +53,8 @@ pub const ENTRY: Entry = Entry {
         "td_lambda",
         "learning_rate",
         "anneal_lr",
+        "pretrain",
+        "pretrain_learning_rate",
         "publish_every",
     ],
     build: |build| {
@@ -54,9 +63,9 @@ pub const ENTRY: Entry = Entry {
             return Err(Error::Invalid("alphazero runs on the CPU alone; wanted device = \"cpu\"".into()));
         }
         match build.env.spec().name {
-            Connect4::NAME => Ok(Box::new(AlphaZero::<Connect4>::new(build)?)),
-            Twenty48::NAME => Ok(Box::new(AlphaZero::<Twenty48>::new(build)?)),
-            Backgammon::NAME => Ok(Box::new(AlphaZero::<Backgammon>::new(build)?)),
+            Connect4::NAME => Ok(Box::new(AlphaZero::<Connect4>::new(build, None)?)),
+            Twenty48::NAME => Ok(Box::new(AlphaZero::<Twenty48>::new(build, None)?)),
+            Backgammon::NAME => Ok(Box::new(AlphaZero::<Backgammon>::new(build, Some(teacher::of_backgammon))?)),
             other => {
                 Err(Error::Invalid(format!("alphazero plays games: wanted connect4, 2048 or backgammon, got {other}")))
             }
@@ -70,6 +79,10 @@ enum Reported {
     PolicyLoss,
     ValueLoss,
     EquityError,
+    TeacherError,
+    Pretrained,
+    Promoted,
+    HeldBackLoss,
     GradNorm,
     LearningRate,
     Games,
@@ -92,6 +105,15 @@ const METRICS: &[Metric] = &[
     Metric::new("loss/value", "cost of the value against what games came to", "").headline(),
     Metric::new("equity_error", "points by which searches moved the network's values, in games that ended", "")
         .headline(),
+    Metric::new(
+        "teacher_error",
+        "points between the network's values and the teacher's, before it learns from them",
+        "",
+    )
+    .headline(),
+    Metric::new("pretrained", "share of the batches that the teacher gives", ""),
+    Metric::new("promoted", "whether the weights that learned play from now on", ""),
+    Metric::new("loss/held_back", "loss of the weights that play on positions that are held back", ""),
     Metric::new("grad_norm", "norm of the gradient before clipping", ""),
     Metric::new("learning_rate", "step size of the optimiser", ""),
     Metric::new("games", "games that ended in the iteration", ""),
@@ -112,6 +134,8 @@ const METRICS: &[Metric] = &[
     Metric::new("time/hidden", "share of the learner's time behind which games were played", ""),
 ];
 
+/// The part of a checkpoint that teaches, as long as it does.
+const TEACHER: &str = "teacher.safetensors";
 /// Games of a table.
 const TABLE: usize = 32;
 /// Most rows that a table's network sees at once.
@@ -121,6 +145,14 @@ const MOST_ROWS: usize = 1024;
 enum Task<G: Game> {
     Learn(Box<Learner<G>>),
     Play(Box<Table<G>>),
+}
+
+/// A teacher that tables have forks of.
+struct Teaching<G: Game> {
+    make: MakeTeacher<G>,
+    options: Options,
+    /// Its file, or why that can't be read: once the network was taught, or where a checkpoint holds it, nobody needs it.
+    file: Result<Vec<u8>>,
 }
 
 /// A run of AlphaZero.
@@ -134,13 +166,16 @@ pub struct AlphaZero<G: Game> {
     games: usize,
     total_steps: u64,
     iterations: u64,
+    /// How many of these the teacher played, and who that is.
+    taught: u64,
+    teaching: Option<Teaching<G>>,
     /// Times of an iteration's tables.
     times: Vec<(Instant, Instant)>,
 }
 
 impl<G: Game> AlphaZero<G> {
     /// Builds everything that the run will ever allocate.
-    fn new(build: Build) -> Result<Self> {
+    fn new(build: Build, make_teacher: Option<MakeTeacher<G>>) -> Result<Self> {
         let settings = read(&build.settings)?;
         settings.check()?;
         if build.precision == Precision::F16 {
@@ -164,24 +199,78 @@ impl<G: Game> AlphaZero<G> {
         let learner = Learner::<G>::new(&settings, &architecture, &options)?;
         let per_leaf = if settings.search.chance == ChanceMode::Exact { G::OUTCOMES.max(1) } else { 1 };
         let rows = (TABLE.min(games) * settings.search.leaves * per_leaf).min(MOST_ROWS);
-        let net = GameNet::<G>::new(&architecture, learner.params().clone(), rows, &options)?;
-        let shared = net.share(learner.params());
+        let net = GameNet::<G>::new(&architecture, learner.playing().clone(), rows, &options)?;
+        let shared = net.share(learner.playing());
         let mut tasks = vec![Task::Learn(Box::new(learner))];
         for first in (0..games).step_by(TABLE) {
             let numbers = first as u32..(first + TABLE).min(games) as u32;
             tasks.push(Task::Play(Box::new(Table::new(numbers, &settings, net.fork(&shared), build.seed)?)));
         }
-        Ok(Self {
+        let mut run = Self {
             times: Vec::with_capacity(tasks.len()),
             total_steps: build.total_steps,
             pool: build.pool,
             iterations: 0,
+            taught: 0,
+            teaching: None,
             settings,
             architecture,
             tasks,
             shared,
             games,
-        })
+        };
+        if !run.settings.teacher.is_empty() {
+            run.find_teacher(make_teacher, options)?;
+        }
+        Ok(run)
+    }
+
+    /// Reads the teacher's file.
+    fn find_teacher(&mut self, make: Option<MakeTeacher<G>>, options: Options) -> Result<()> {
+        let Settings { teacher, pretrain, batch_size, search, .. } = &self.settings;
+        let make = make.ok_or_else(|| {
+            Error::Invalid(format!("alphazero.teacher = \"{teacher}\": {} has none; wanted backgammon", G::NAME))
+        })?;
+        let per_decision = if search.afterstates { 2 } else { 1 };
+        let decisions = pretrain * *batch_size as u64 / per_decision;
+        if decisions >= self.total_steps {
+            return Err(Error::Invalid(format!(
+                "alphazero.pretrain = {pretrain}: the teacher would play {decisions} decisions, which count as steps; \
+                 wanted fewer batches, or more steps than {}",
+                self.total_steps
+            )));
+        }
+        let file = std::fs::read(teacher).map_err(|error| {
+            Error::Io(format!("can't read alphazero.teacher = \"{teacher}\": {error}; name a file of td"))
+        });
+        self.teaching = Some(Teaching { make, options, file });
+        self.seat_teacher()
+    }
+
+    /// Gives every table a fork of the teacher, if its file is there.
+    fn seat_teacher(&mut self) -> Result<()> {
+        if let Some(Teaching { make, options, file: Ok(bytes) }) = &self.teaching {
+            let teacher = make(bytes, options)?;
+            self.split().1.for_each(|table| table.teacher = Some(teacher.fork()));
+        }
+        Ok(())
+    }
+
+    /// Whether the teacher plays, not the search.
+    fn is_taught(&self) -> bool {
+        self.teaching.is_some() && self.learner().updates() < self.settings.pretrain
+    }
+
+    /// Step size now: under a teacher by batches, then by the steps that are left for self-play.
+    fn rate(&self) -> f32 {
+        let Settings { learning_rate, pretrain_learning_rate, pretrain, anneal_lr, .. } = self.settings;
+        let falling = |from: f64| Schedule::Cosine { from: from as f32, to: from as f32 / 20.0 };
+        if self.is_taught() {
+            return falling(pretrain_learning_rate).at(self.learner().updates(), pretrain);
+        }
+        let schedule = if anneal_lr { falling(learning_rate) } else { Schedule::Constant(learning_rate as f32) };
+        let taught = self.taught * self.steps_per_iteration();
+        schedule.at(self.steps() - taught, self.total_steps.saturating_sub(taught))
     }
 
     fn learner(&self) -> &Learner<G> {
@@ -224,15 +313,22 @@ impl<G: Game> Algorithm for AlphaZero<G> {
 
     fn iterate(&mut self, report: &mut Report) {
         let begun = Instant::now();
+        let (taught, rate) = (self.is_taught(), self.rate());
+        if let Some(Teaching { file: Err(error), .. }) = self.teaching.as_ref().filter(|_| taught) {
+            report.failed = Some(error.to_string());
+            return;
+        }
         let (settings, shared) = (&self.settings, &self.shared);
-        let (steps, total) = (self.iterations * (self.games * settings.moves) as u64, self.total_steps);
         self.pool.for_each_mut(&mut self.tasks, |_, task| match task {
-            Task::Learn(learner) => learner.learn(settings, shared, steps, total),
+            Task::Learn(learner) => learner.learn(settings, shared, rate),
+            Task::Play(table) if taught => table.follow(settings),
             Task::Play(table) => table.play(settings),
         });
         let played = Instant::now();
         report.spans.note(Phase::Collect as usize, begun, played);
         self.iterations += 1;
+        self.taught += u64::from(taught);
+        let reuse = if taught { 1.0 } else { self.settings.reuse };
         let (moves, publish) = (self.games * self.settings.moves, self.settings.publish_every == 0);
         let mut times = std::mem::take(&mut self.times);
         times.clear();
@@ -242,8 +338,8 @@ impl<G: Game> Algorithm for AlphaZero<G> {
         let Task::Learn(learner) = &mut first[0] else { unreachable!("the learner is the first task") };
         for task in rest {
             let Task::Play(table) = task else { unreachable!("all others play") };
-            for sample in table.samples() {
-                learner.add(sample);
+            for (place, sample) in table.samples() {
+                learner.add(place, sample, reuse);
                 moved += f64::from(sample.surprise);
                 positions += 1.0;
             }
@@ -263,8 +359,14 @@ impl<G: Game> Algorithm for AlphaZero<G> {
         let hidden = covered(from, to, &mut times);
         let learning = to - from;
         let window = learner.window_len();
-        if publish && learned.updates > 0 {
-            self.shared.publish(learner.params());
+        let pretrained = learner.updates() as f64 / self.settings.pretrain as f64;
+        let still_taught = self.is_taught();
+        let changed = learned.promoted.unwrap_or(true) && publish || taught;
+        if changed && learned.updates > 0 && !still_taught {
+            self.shared.publish(self.learner().playing());
+        }
+        if taught && !still_taught {
+            report.note = Some(format!("taught by {} batches; from here on by search", self.settings.pretrain));
         }
         self.times = times;
         let seconds = begun.elapsed().as_secs_f64();
@@ -273,7 +375,11 @@ impl<G: Game> Algorithm for AlphaZero<G> {
         let mut set = |metric: Reported, x: f64| report.values[metric as usize] = x;
         set(Reported::PolicyLoss, learned.policy_loss);
         set(Reported::ValueLoss, learned.value_loss);
-        set(Reported::EquityError, moved / positions);
+        set(Reported::EquityError, if taught { f64::NAN } else { moved / positions });
+        set(Reported::TeacherError, learned.teacher_error);
+        set(Reported::Pretrained, if taught { pretrained.min(1.0) } else { f64::NAN });
+        set(Reported::Promoted, learned.promoted.map_or(f64::NAN, |promoted| f64::from(u8::from(promoted))));
+        set(Reported::HeldBackLoss, learned.held_back_loss);
         set(Reported::GradNorm, learned.grad_norm);
         set(Reported::LearningRate, learned.learning_rate);
         set(Reported::Games, f64::from(games));
@@ -330,14 +436,24 @@ impl<G: Game> Algorithm for AlphaZero<G> {
             }
         }
         let learner = self.learner();
-        let state = format!("{{\"iterations\":{},\"learner\":{}}}", self.iterations, learner.state());
-        Ok(Parts::from([
-            ("network.safetensors".into(), game_net::to_bytes::<G>(&self.architecture, learner.params())),
+        let state = format!(
+            "{{\"iterations\":{},\"taught\":{},\"learner\":{}}}",
+            self.iterations,
+            self.taught,
+            learner.state()
+        );
+        let mut parts = Parts::from([
+            ("network.safetensors".into(), game_net::to_bytes::<G>(&self.architecture, learner.playing())),
             ("optimizer.safetensors".into(), learner.optimizer_bytes()),
             ("replay.bin".into(), learner.window_bytes()),
             ("games.bin".into(), games),
             ("alphazero.json".into(), state.into_bytes()),
-        ]))
+        ]);
+        parts.append(&mut learner.gate_parts(|params| game_net::to_bytes::<G>(&self.architecture, params)));
+        if let Some(Teaching { file: Ok(bytes), .. }) = self.teaching.as_ref().filter(|_| self.is_taught()) {
+            parts.insert(TEACHER.into(), bytes.clone());
+        }
+        Ok(parts)
     }
 
     fn load(&mut self, parts: &Parts) -> Result<()> {
@@ -345,6 +461,11 @@ impl<G: Game> Algorithm for AlphaZero<G> {
         let state: serde_json::Value =
             serde_json::from_slice(part(parts, "alphazero.json")?).map_err(|_| damaged("alphazero.json"))?;
         self.iterations = state["iterations"].as_u64().ok_or_else(|| damaged("alphazero.json"))?;
+        self.taught = state["taught"].as_u64().unwrap_or(0);
+        if let (Some(teaching), Some(bytes)) = (&mut self.teaching, parts.get(TEACHER)) {
+            teaching.file = Ok(bytes.clone());
+            self.seat_teacher()?;
+        }
         let mut games = part(parts, "games.bin")?;
         let (learner, tables) = self.split();
         learner.load(parts, &state["learner"])?;
@@ -354,7 +475,7 @@ impl<G: Game> Algorithm for AlphaZero<G> {
         if !games.is_empty() {
             return Err(damaged("games.bin"));
         }
-        self.shared.publish(self.learner().params());
+        self.shared.publish(self.learner().playing());
         Ok(())
     }
 }

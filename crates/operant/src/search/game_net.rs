@@ -163,6 +163,20 @@ impl<G: Game> GameNet<G> {
         &mut self.full
     }
 
+    /// Writes what the value heads say of one state, chances as probabilities.
+    pub fn heads(&mut self, state: &G::State, out: &mut [f32]) {
+        let plan = self.value_only.as_mut().unwrap_or(&mut self.full);
+        let obs = &mut self.obs[..G::OBSERVATION];
+        G::observe(state, obs);
+        match &self.weights {
+            Weights::Own(params) => plan.forward(params, 1, &[Feed::Real(obs)]),
+            Weights::Shared => {
+                plan.forward_shared(1, &[Feed::Real(obs)]);
+            }
+        }
+        heads_of::<G>(&plan.output(self.value)[..G::HEADS], out);
+    }
+
     /// Values the states whose numbers are in `rows`.
     fn run(&mut self, states: &[G::State], decisions: bool) {
         let plan = match (&mut self.value_only, decisions) {
@@ -195,15 +209,17 @@ impl<G: Game> GameNet<G> {
 }
 
 /// Points that the outputs of value heads mean.
-fn points<G: Game>(outputs: &[f32]) -> f32 {
+pub(crate) fn points<G: Game>(outputs: &[f32]) -> f32 {
+    let mut heads = [0.0; 8];
+    heads_of::<G>(outputs, &mut heads[..G::HEADS]);
+    G::value_of(&heads[..G::HEADS])
+}
+
+/// What the outputs of value heads mean: probabilities where they are logits of some.
+fn heads_of<G: Game>(outputs: &[f32], out: &mut [f32]) {
     match G::HEADS_ARE {
-        Heads::Points => G::value_of(outputs),
-        Heads::Chances => {
-            let mut chances = [0.0; 8];
-            let chances = &mut chances[..G::HEADS];
-            chances.iter_mut().zip(outputs).for_each(|(chance, x)| *chance = 1.0 / (1.0 + (-x).exp()));
-            G::value_of(chances)
-        }
+        Heads::Points => out.copy_from_slice(outputs),
+        Heads::Chances => out.iter_mut().zip(outputs).for_each(|(chance, x)| *chance = 1.0 / (1.0 + (-x).exp())),
     }
 }
 

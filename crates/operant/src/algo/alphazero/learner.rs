@@ -1,16 +1,17 @@
 //! The learner: batches of positions, one step of the optimiser each.
 
-use super::samples::{KEPT, Sample, Window};
-use super::settings::Settings;
+use super::batch::Batch;
+use super::gate::Gate;
+use super::samples::{Sample, Window};
+use super::settings::{GateName, Settings};
 use crate::algo::{Parts, part};
-use crate::env::game::{Game, Turn};
+use crate::env::game::Game;
 use crate::error::{Error, Result};
 use crate::lanes::Backend;
 use crate::lanes::rng::HostRng;
 use crate::nn::nets::Architecture;
-use crate::nn::{Feed, Gradients, Method, Node, Optimizer, Options, Params, Plan, Schedule, Wanted};
-use crate::search::game_net::Shared;
-use crate::search::policy::{Choice, Share};
+use crate::nn::{Gradients, Method, Node, Optimizer, Options, Params, Plan, Wanted};
+use crate::search::game_net::{self, Shared};
 use std::time::Instant;
 
 /// What an iteration of learning found.
@@ -21,42 +22,43 @@ pub(super) struct Learned {
     pub(super) policy_loss: f64,
     pub(super) value_loss: f64,
     pub(super) grad_norm: f64,
+    /// Points between the network's value and the teacher's, of positions that have one.
+    pub(super) teacher_error: f64,
     /// Surprise of what was drawn, as a multiple of that of all positions.
     pub(super) surprise: f64,
     pub(super) learning_rate: f64,
     pub(super) time: (Instant, Instant),
     /// What was not finite.
     pub(super) diverged: Option<&'static str>,
+    /// Whether what was learned plays from now on; nothing if it was not weighed.
+    pub(super) promoted: Option<bool>,
+    /// Loss of the weights that play on positions that are held back.
+    pub(super) held_back_loss: f64,
 }
 
 /// Network, optimiser, and positions to learn from.
 pub(super) struct Learner<G: Game> {
     params: Params,
     optimizer: Optimizer,
-    schedule: Schedule,
     plan: Plan,
     losses: [Node; 2],
+    value: Node,
     window: Window<G>,
     /// Updates so far, and those that positions so far are worth and that were not done.
     updates: u64,
     owed: f64,
-    per_position: f64,
     seed: u64,
-    /// `[B, O]`, `[B, POLICY]`, `[B, POLICY]`, `[B, HEADS]`
-    obs: Vec<f32>,
-    policy: Vec<f32>,
-    legal: Vec<f32>,
-    heads: Vec<f32>,
-    room: G::Room,
-    found: Vec<G::Action>,
-    /// The same in an image of the state.
-    imaged: Vec<G::Action>,
-    shares: Vec<Share>,
+    batch: Batch<G>,
+    /// What decides who plays, if not the weights that learned last.
+    gate: Option<Gate<G>>,
     /// Mean surprise of what was drawn, summed over updates.
     drawn: f64,
     learned: Learned,
 }
 
+/// Parts of a checkpoint where weights that learn and those that play may differ.
+const LEARNING: &str = "learning.safetensors";
+const GATE: &str = "gate.bin";
 /// Sets draws of batches apart from all else with the same seed.
 const BATCHES: u64 = 0x6261_7463_0000_0000;
 
@@ -77,51 +79,47 @@ impl<G: Game> Learner<G> {
         let wanted = Wanted {
             losses: vec![(policy_loss, 1.0), (value_loss, settings.value_weight)],
             metrics: vec![policy_loss, value_loss],
-            ..Wanted::default()
+            outputs: vec![value],
         };
         let size = settings.batch_size;
-        let rate = settings.learning_rate as f32;
         let max_norm = (settings.max_grad_norm > 0.0).then_some(settings.max_grad_norm as f32);
         let method = Method::AdamW { beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: settings.weight_decay };
         let now = Instant::now();
         Ok(Self {
             plan: Plan::new(&graph, &wanted, size, options)?,
             optimizer: Optimizer::new(method, &params, max_norm, Backend::fast())?,
-            schedule: match settings.anneal_lr {
-                true => Schedule::Cosine { from: rate, to: rate / 20.0 },
-                false => Schedule::Constant(rate),
-            },
             losses: [policy_loss, value_loss],
+            value,
             window: Window::new(settings.window, settings.priority > 0.0),
             updates: 0,
             owed: 0.0,
-            per_position: settings.reuse / size as f64,
             seed: options.seed,
-            obs: vec![0.0; size * G::OBSERVATION],
-            policy: vec![0.0; size * G::POLICY],
-            legal: vec![0.0; size * G::POLICY],
-            heads: vec![0.0; size * G::HEADS],
-            room: G::Room::default(),
-            found: Vec::with_capacity(4096),
-            imaged: Vec::with_capacity(4096),
-            shares: Vec::with_capacity(KEPT),
+            batch: Batch::new(size),
+            gate: match settings.gate {
+                GateName::Off => None,
+                GateName::Loss => Some(Gate::new(settings, &graph, [policy_loss, value_loss], &params, options)?),
+            },
             drawn: 0.0,
             learned: Learned {
                 updates: 0,
                 policy_loss: f64::NAN,
                 value_loss: f64::NAN,
                 grad_norm: f64::NAN,
+                teacher_error: f64::NAN,
                 surprise: f64::NAN,
                 learning_rate: f64::NAN,
                 time: (now, now),
                 diverged: None,
+                promoted: None,
+                held_back_loss: f64::NAN,
             },
             params,
         })
     }
 
-    pub(super) fn params(&self) -> &Params {
-        &self.params
+    /// The weights that play.
+    pub(super) fn playing(&self) -> &Params {
+        self.gate.as_ref().map_or(&self.params, Gate::in_use)
     }
 
     pub(super) fn plan(&mut self) -> &mut Plan {
@@ -136,30 +134,40 @@ impl<G: Game> Learner<G> {
         self.window.len()
     }
 
-    /// A position of a game that ended, from which some more updates can be made.
-    pub(super) fn add(&mut self, sample: &Sample<G>) {
+    /// Updates so far.
+    pub(super) fn updates(&self) -> u64 {
+        self.updates
+    }
+
+    /// A position of a game at this place, which is to be learned from so many times, on average, if it is not held back.
+    pub(super) fn add(&mut self, place: u32, sample: &Sample<G>, times: f64) {
+        if self.gate.as_mut().is_some_and(|gate| gate.keeps(place, sample)) {
+            return;
+        }
         self.window.push(*sample);
-        self.owed += self.per_position;
+        self.owed += times / self.batch.size() as f64;
     }
 
     /// As many updates as positions so far are worth.
-    pub(super) fn learn(&mut self, settings: &Settings, shared: &Shared, steps: u64, total: u64) {
+    pub(super) fn learn(&mut self, settings: &Settings, shared: &Shared, rate: f32) {
         let begun = Instant::now();
-        let rate = self.schedule.at(steps, total);
         let (mut sums, mut updates, mut diverged) = ([0.0; 3], 0, None);
+        let mut errors = [0.0; 2];
         let ready = self.window.len() > 0 && self.window.len() >= settings.learning_starts;
         while ready && self.owed >= 1.0 && diverged.is_none() {
             self.owed -= 1.0;
-            let decisions = self.gather(settings.priority);
-            let feeds = [&self.obs, &self.policy, &self.legal, &self.heads].map(|column| Feed::Real(column));
-            let rows = settings.batch_size;
+            self.gather(settings.priority);
+            let (feeds, rows) = self.batch.feeds();
             let outcome = self.plan.train(&self.params, rows, &feeds, 1.0, Gradients::Replace);
             let step = self.optimizer.step(&mut self.params, self.plan.gradients(), rate);
             if !outcome.finite || !step.finite {
                 diverged = Some(if outcome.finite { "the gradient" } else { "the loss" });
             }
             // A batch without decisions has no policy to learn: its loss is 0, not NaN.
-            debug_assert!(decisions > 0 || self.mean(0) == 0.0);
+            debug_assert!(self.batch.decisions() > 0 || self.mean(0) == 0.0);
+            for (sum, x) in errors.iter_mut().zip(self.teacher_error()) {
+                *sum += x;
+            }
             for (sum, x) in sums.iter_mut().zip([self.mean(0), self.mean(1), f64::from(step.grad_norm)]) {
                 *sum += x;
             }
@@ -171,68 +179,51 @@ impl<G: Game> Learner<G> {
         }
         let [policy_loss, value_loss, grad_norm] =
             sums.map(|sum| if updates > 0 { sum / updates as f64 } else { f64::NAN });
+        let gate = self.gate.as_mut().filter(|_| updates > 0);
+        let promoted = gate.map(|gate| gate.promotes(&self.params));
         let surprise = std::mem::take(&mut self.drawn) / updates as f64 / self.window.mean_surprise();
         let time = (begun, Instant::now());
-        let learning_rate = f64::from(rate);
-        self.learned = Learned { updates, policy_loss, value_loss, grad_norm, surprise, learning_rate, time, diverged };
+        self.learned = Learned {
+            updates,
+            policy_loss,
+            value_loss,
+            grad_norm,
+            // Nothing divided by nothing is NaN: not known this time.
+            teacher_error: errors[0] / errors[1],
+            surprise,
+            learning_rate: f64::from(rate),
+            time,
+            diverged,
+            promoted,
+            held_back_loss: self.gate.as_ref().map_or(f64::NAN, Gate::loss),
+        };
     }
 
     fn mean(&self, loss: usize) -> f64 {
         self.plan.metric(self.losses[loss]).sum()
     }
 
-    /// Fills a batch with positions drawn from the window, each in one of its images; tells how many are decisions. A policy's
-    /// target is scaled so that its mean loss is one over decisions alone.
-    fn gather(&mut self, priority: f32) -> usize {
-        let rows = self.heads.len() / G::HEADS;
+    /// Sum over rows that a teacher valued of the points by which the network differed before it learned from them, and their number.
+    fn teacher_error(&self) -> [f64; 2] {
+        let values = self.plan.output(self.value);
+        let error = |&row: &usize| {
+            let value = game_net::points::<G>(&values[row * G::HEADS..][..G::HEADS]);
+            f64::from((value - G::value_of(self.batch.heads(row))).abs())
+        };
+        [self.batch.taught().iter().map(error).sum(), self.batch.taught().len() as f64]
+    }
+
+    /// Fills a batch with positions drawn from the window.
+    fn gather(&mut self, priority: f32) {
         let (low, high) = (self.updates as u32, (self.updates >> 32) as u32);
         let mut rng = HostRng::new(self.seed ^ BATCHES, low, high, 0);
-        let mut decisions = 0;
-        for row in 0..rows {
+        let rows = self.batch.size();
+        self.batch.clear();
+        for _ in 0..rows {
             let sample = self.window.draw(priority, &mut rng);
             self.drawn += f64::from(sample.surprise) / rows as f64;
-            let symmetry = if G::SYMMETRIES > 1 { rng.below(G::SYMMETRIES as u32) as usize } else { 0 };
-            let state = G::image(&sample.state, symmetry);
-            G::observe(&state, &mut self.obs[row * G::OBSERVATION..][..G::OBSERVATION]);
-            G::heads_of(sample.points, &mut self.heads[row * G::HEADS..][..G::HEADS]);
-            let policy = &mut self.policy[row * G::POLICY..][..G::POLICY];
-            let legal = &mut self.legal[row * G::POLICY..][..G::POLICY];
-            policy.fill(0.0);
-            if G::turn(&state) != Turn::Decision || sample.kept == 0 {
-                legal.fill(1.0);
-                continue;
-            }
-            decisions += 1;
-            legal.fill(0.0);
-            G::actions(&sample.state, &mut self.room, &mut self.found);
-            if symmetry > 0 {
-                // An action's image is the action of the image that leads to the image of what it leads to.
-                G::actions(&state, &mut self.room, &mut self.imaged);
-                for action in &mut self.found {
-                    let after = G::image(&G::after(&sample.state, action), symmetry);
-                    let image = self.imaged.iter().find(|image| G::after(&state, image) == after);
-                    *action = *image.unwrap_or(action);
-                }
-            }
-            self.shares.clear();
-            self.shares.extend(
-                sample.policy[..usize::from(sample.kept)]
-                    .iter()
-                    .map(|&(action, share)| (G::policy_index(&state, &self.found[usize::from(action)]), share)),
-            );
-            let choice = Choice::draw(&self.shares, &mut rng);
-            for action in &self.found {
-                if let Some(output) = choice.output(G::policy_index(&state, action)) {
-                    legal[output] = 1.0;
-                }
-            }
-            choice.add_target(&self.shares, policy);
+            self.batch.add(sample, &mut rng);
         }
-        if decisions > 0 && decisions < rows {
-            let scale = rows as f32 / decisions as f32;
-            self.policy.iter_mut().for_each(|share| *share *= scale);
-        }
-        decisions
     }
 
     /// What a checkpoint keeps beside weights and positions.
@@ -248,12 +239,26 @@ impl<G: Game> Learner<G> {
         self.window.to_bytes()
     }
 
+    /// Parts of a checkpoint that a gate needs.
+    pub(super) fn gate_parts(&self, to_bytes: impl Fn(&Params) -> Vec<u8>) -> Parts {
+        let parts = self.gate.iter().flat_map(|gate| [(LEARNING, to_bytes(&self.params)), (GATE, gate.to_bytes())]);
+        parts.map(|(name, bytes)| (name.to_owned(), bytes)).collect()
+    }
+
     pub(super) fn load(&mut self, parts: &Parts, state: &serde_json::Value) -> Result<()> {
         let damaged = || Error::Saved("checkpoint's alphazero.json does not fit this run; take another".into());
         self.updates = state["updates"].as_u64().ok_or_else(damaged)?;
         let bits = state["owed"].as_str().and_then(|text| u64::from_str_radix(text, 16).ok());
         self.owed = f64::from_bits(bits.ok_or_else(damaged)?);
-        self.params.from_bytes(part(parts, "network.safetensors")?)?;
+        let playing = part(parts, "network.safetensors")?;
+        let learning = match &mut self.gate {
+            Some(gate) => {
+                gate.load(playing, part(parts, GATE)?)?;
+                part(parts, LEARNING)?
+            }
+            None => playing,
+        };
+        self.params.from_bytes(learning)?;
         self.optimizer.from_bytes(part(parts, "optimizer.safetensors")?)?;
         self.window.load(part(parts, "replay.bin")?)
     }

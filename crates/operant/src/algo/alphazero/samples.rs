@@ -1,5 +1,6 @@
 //! What self-play leaves to learn from: states, what searches made of them, and what games came to.
 
+use super::teacher::HeadTargets;
 use crate::data::SumTree;
 use crate::env::game::Game;
 use crate::error::{Error, Result};
@@ -19,6 +20,8 @@ pub(super) struct Sample<G: Game> {
     pub(super) points: f32,
     /// Whether the search proved these points.
     pub(super) known: bool,
+    /// Targets of value heads that a teacher gave, in place of points.
+    pub(super) taught: Option<HeadTargets>,
     /// Points by which the search moved the network's value.
     pub(super) surprise: f32,
 }
@@ -26,7 +29,7 @@ pub(super) struct Sample<G: Game> {
 impl<G: Game> Sample<G> {
     /// A state before chance, or one whose policy is set next.
     pub(super) fn new(state: G::State, points: f32) -> Self {
-        Self { state, policy: [(0, 0.0); KEPT], kept: 0, points, known: false, surprise: 0.0 }
+        Self { state, policy: [(0, 0.0); KEPT], kept: 0, points, known: false, taught: None, surprise: 0.0 }
     }
 
     /// Keeps the largest shares of a policy, and scales them to 1.
@@ -60,7 +63,10 @@ impl<G: Game> Sample<G> {
         words[..G::WORDS].iter().for_each(|word| out.extend(word.to_le_bytes()));
         out.extend(self.points.to_le_bytes());
         out.extend(self.surprise.to_le_bytes());
-        out.push(u8::from(self.known));
+        out.push(u8::from(self.known) | u8::from(self.taught.is_some()) << 1);
+        for head in self.taught.iter().flat_map(|heads| &heads[..G::HEADS]) {
+            out.extend(head.to_le_bytes());
+        }
         out.push(self.kept);
         for (action, share) in &self.policy[..usize::from(self.kept)] {
             out.extend(action.to_le_bytes());
@@ -75,7 +81,11 @@ impl<G: Game> Sample<G> {
         }
         let mut sample = Self::new(G::read(&words[..G::WORDS])?, f32::from_le_bytes(take(bytes)?));
         sample.surprise = Some(f32::from_le_bytes(take(bytes)?)).filter(|x| x.is_finite() && *x >= 0.0)?;
-        sample.known = u8::from_le_bytes(take(bytes)?) != 0;
+        let flags = u8::from_le_bytes(take(bytes)?);
+        (sample.known, sample.taught) = (flags & 1 != 0, (flags & 2 != 0).then(Default::default));
+        for head in sample.taught.iter_mut().flat_map(|heads| &mut heads[..G::HEADS]) {
+            *head = f32::from_le_bytes(take(bytes)?);
+        }
         sample.kept = u8::from_le_bytes(take(bytes)?);
         for entry in sample.policy.get_mut(..usize::from(sample.kept))? {
             *entry = (u16::from_le_bytes(take(bytes)?), f32::from_le_bytes(take(bytes)?));

@@ -5,12 +5,32 @@ use crate::error::{Error, Result};
 use crate::search::mcts;
 use serde::{Deserialize, Serialize};
 
+/// What decides which weights play.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GateName {
+    /// Nothing.
+    Off,
+    /// The loss on positions that are held back.
+    Loss,
+}
+
 /// The `[alphazero]` table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
     /// How decisions are searched.
     pub search: mcts::Settings,
+    /// Who teaches the network before it plays by search: a file of networks that `operant train td backgammon` made; nobody if empty. On the
+    /// command line the folder of such a run too.
+    pub teacher: String,
+    /// Batches that it learns from its teacher, each position once: the teacher's values of games that it plays one roll ahead, and a policy
+    /// that falls with what a play gives away. Decisions of these games count as steps.
+    pub pretrain: u64,
+    /// Points behind the best action at which one's share of the teacher's policy has fallen to 1/e of that one's.
+    pub pretrain_temperature: f32,
+    /// Step size of the optimiser meanwhile; falls along half a cosine to a twentieth.
+    pub pretrain_learning_rate: f64,
     /// Decisions of each game in an iteration; weights change between iterations.
     pub moves: usize,
     /// Games begin with up to so many random actions, as many as are drawn: play learns what to do in positions that it would avoid.
@@ -43,6 +63,13 @@ pub struct Settings {
     pub weight_decay: f64,
     /// Gradients longer than this are shortened to it; 0 for no limit.
     pub max_grad_norm: f64,
+    /// Which weights play: off for those that learned last; loss for those only if their loss on positions that are held back is no worse than
+    /// that of the weights in use.
+    pub gate: GateName,
+    /// Positions that are held back for that: the first ones of every sixteenth game, with what the teacher or those games made of them.
+    pub held_back: usize,
+    /// Share by which that loss may be worse.
+    pub gate_margin: f64,
     /// Updates after which workers get new weights while they play; 0 for the end of each iteration, which alone repeats bit for bit.
     pub publish_every: u64,
 }
@@ -51,6 +78,10 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             search: mcts::Settings::default(),
+            teacher: String::new(),
+            pretrain: 3_000,
+            pretrain_temperature: 0.03,
+            pretrain_learning_rate: 1e-3,
             moves: 16,
             random_moves: 0,
             drawn_moves: 12,
@@ -67,6 +98,9 @@ impl Default for Settings {
             anneal_lr: true,
             weight_decay: 1e-4,
             max_grad_norm: 5.0,
+            gate: GateName::Off,
+            held_back: 2_048,
+            gate_margin: 0.0,
             publish_every: 0,
         }
     }
@@ -97,6 +131,10 @@ impl Settings {
         let positive = |x: f64| x > 0.0 && x <= 1e30;
         let not_negative = |x: f64| (0.0..=1e30).contains(&x);
         self.search.check("alphazero.search")?;
+        let temperature = f64::from(self.pretrain_temperature);
+        rule(positive(temperature), "pretrain_temperature", &temperature, "more than 0")?;
+        let rate = self.pretrain_learning_rate;
+        rule(positive(rate), "pretrain_learning_rate", &rate, "more than 0")?;
         rule((1..=4096).contains(&self.moves), "moves", &self.moves, "1..=4096")?;
         rule((0.0..=10.0).contains(&self.temperature), "temperature", &self.temperature, "0 to 10")?;
         rule((1..=1 << 16).contains(&self.most_moves), "most_moves", &self.most_moves, "1..=65536")?;
@@ -110,6 +148,10 @@ impl Settings {
         rule(not_negative(f64::from(self.value_weight)), "value_weight", &self.value_weight, "0 or more")?;
         rule(positive(self.learning_rate), "learning_rate", &self.learning_rate, "more than 0")?;
         rule(not_negative(self.weight_decay), "weight_decay", &self.weight_decay, "0 or more")?;
+        rule((1..=1 << 24).contains(&self.held_back), "held_back", &self.held_back, "1..=16777216")?;
+        rule(not_negative(self.gate_margin), "gate_margin", &self.gate_margin, "0 or more")?;
+        let together = self.gate == GateName::Off || self.publish_every == 0;
+        rule(together, "publish_every", &self.publish_every, "0 with a gate, which weighs weights once an iteration")?;
         rule(not_negative(self.max_grad_norm), "max_grad_norm", &self.max_grad_norm, "0 (no limit) or more")
     }
 }

@@ -5,7 +5,8 @@
 
 use super::samples::{Sample, read_all, take, write_all};
 use super::settings::Settings;
-use crate::env::game::{Game, Turn, settle_chance, sign};
+use super::teacher::{Judged, Teacher};
+use crate::env::game::{Game, Turn, draw_outcome, settle_chance, sign};
 use crate::error::{Error, Result};
 use crate::lanes::rng::HostRng;
 use crate::search::game_net::GameNet;
@@ -32,7 +33,7 @@ struct Place<G: Game> {
     moves: u32,
     /// Its positions so far.
     history: Vec<Sample<G>>,
-    /// Positions of games that ended in this iteration.
+    /// Positions to learn from that this iteration gave: of games that ended, or of a teacher's.
     done: Vec<Sample<G>>,
     /// Decisions that are left in this iteration.
     left: usize,
@@ -48,6 +49,10 @@ pub(super) struct Table<G: Game> {
     states: Vec<G::State>,
     opening: Opening<G>,
     policy: Vec<f32>,
+    /// Who plays in place of search at first, what it made of decisions, and where those of each game end.
+    pub(super) teacher: Option<Box<dyn Teacher<G>>>,
+    judged: Vec<Judged>,
+    ends: Vec<usize>,
     pub(super) finished: Vec<Finished>,
     pub(super) counters: Counters,
     /// Decisions that had only one action.
@@ -59,6 +64,7 @@ pub(super) struct Table<G: Game> {
 /// Sets dice, first moves and searches of self-play apart.
 const DICE: u64 = 0x6469_6365_0000_0000;
 const OPENINGS: u64 = 0x6f70_656e_0000_0000;
+const LESSONS: u64 = 0x6c65_7373_0000_0000;
 
 /// Room to begin games in.
 struct Opening<G: Game> {
@@ -121,6 +127,9 @@ impl<G: Game> Table<G> {
             finished: Vec::with_capacity(places.len() * 16),
             states: Vec::with_capacity(rows),
             policy: Vec::with_capacity(4096),
+            teacher: None,
+            judged: Vec::with_capacity(4096),
+            ends: Vec::with_capacity(places.len()),
             counters: Counters::default(),
             forced: 0,
             played: (Instant::now(), Instant::now()),
@@ -175,9 +184,32 @@ impl<G: Game> Table<G> {
         self.played.1 = Instant::now();
     }
 
-    /// Positions of games that ended in this iteration, in the order of places.
-    pub(super) fn samples(&self) -> impl Iterator<Item = &Sample<G>> {
-        self.places.iter().flat_map(|place| &place.done)
+    /// Plays so many decisions of each game as the teacher would, who says of each what is to be learned from it.
+    pub(super) fn follow(&mut self, settings: &Settings) {
+        self.played.0 = Instant::now();
+        self.finished.clear();
+        (self.counters, self.forced) = (Counters::default(), 0);
+        self.places.iter_mut().for_each(|place| place.done.clear());
+        let teacher = self.teacher.as_mut().expect("a table that is taught has a teacher");
+        for _ in 0..settings.moves {
+            self.states.clear();
+            self.states.extend(self.places.iter().map(|place| place.state));
+            teacher.judge(&self.states, &mut self.judged, &mut self.ends);
+            let mut begin = 0;
+            for (place, &end) in self.places.iter_mut().zip(&self.ends) {
+                let judged = &self.judged[begin..end];
+                let ended = place.follow(judged, settings, self.seed, &mut self.opening, &mut self.policy);
+                self.finished.extend(ended);
+                self.forced += u64::from(judged.len() == 1);
+                begin = end;
+            }
+        }
+        self.played.1 = Instant::now();
+    }
+
+    /// Positions to learn from that this iteration gave, with the numbers of places, in their order.
+    pub(super) fn samples(&self) -> impl Iterator<Item = (u32, &Sample<G>)> {
+        self.places.iter().flat_map(|place| place.done.iter().map(|sample| (place.number, sample)))
     }
 
     /// The network.
@@ -247,23 +279,17 @@ impl<G: Game> Place<G> {
             let points = self.mcts.action_value(action) * sign::<G>(&self.state);
             self.history.push(Sample { surprise, ..Sample::new(after, points) });
         }
-        self.moves += 1;
         self.left -= 1;
-        let mut dice = HostRng::new(seed ^ DICE, self.number, self.game, self.moves);
-        self.state = settle_chance::<G>(after, &mut opening.chances, &mut dice);
-        let over = G::turn(&self.state) == Turn::Over;
+        let over = self.go_on(after, seed, opening);
         if over || self.moves as usize >= settings.most_moves {
             let points = if over { G::settled(&self.state) } else { self.mcts.value() };
-            let finished = Finished { place: self.number, points, moves: self.moves };
             if over || G::HEADS == 1 {
                 self.label(points, settings.td_lambda);
             } else {
                 // Chances of several outcomes can't be had from points: a game that was cut says nothing.
                 self.history.clear();
             }
-            self.game += 1;
-            self.moves = 0;
-            self.state = opening.state(settings.random_moves, seed, self.number, self.game);
+            let finished = self.begin_next(points, settings, seed, opening);
             let rng = self.search_rng(seed);
             self.mcts.begin(self.state, rng);
             return Some(finished);
@@ -271,6 +297,55 @@ impl<G: Game> Place<G> {
         let rng = self.search_rng(seed);
         self.mcts.advance(self.state, action, rng);
         None
+    }
+
+    /// Plays what the teacher says and keeps it to learn from: the decision, and one of the states that actions lead to, half of the time
+    /// any of them, since a search looks at those that nobody would play too.
+    fn follow(
+        &mut self,
+        judged: &[Judged],
+        settings: &Settings,
+        seed: u64,
+        opening: &mut Opening<G>,
+        policy: &mut Vec<f32>,
+    ) -> Option<Finished> {
+        let best = (1..judged.len()).fold(0, |best, i| if judged[i].points > judged[best].points { i } else { best });
+        policy.clear();
+        let behind = |action: &Judged| (action.points - judged[best].points) / settings.pretrain_temperature;
+        policy.extend(judged.iter().map(|action| behind(action).exp()));
+        let total: f32 = policy.iter().sum();
+        policy.iter_mut().for_each(|share| *share /= total);
+        let mut decision = Sample { taught: Some(judged[best].own), ..Sample::new(self.state, 0.0) };
+        decision.keep(policy);
+        self.done.push(decision);
+        let mut rng = HostRng::new(seed ^ LESSONS, self.number, self.game, self.moves);
+        let action = if self.moves < settings.drawn_moves { draw_outcome(policy, &mut rng) } else { best };
+        let shown = if rng.below(2) == 0 { action } else { rng.below(judged.len() as u32) as usize };
+        G::actions(&self.state, &mut opening.room, &mut opening.found);
+        let [after, shown_after] = [action, shown].map(|action| G::after(&self.state, &opening.found[action]));
+        if G::turn(&shown_after) == Turn::Chance && settings.search.afterstates {
+            self.done.push(Sample { taught: Some(judged[shown].after), ..Sample::new(shown_after, 0.0) });
+        }
+        let over = self.go_on(after, seed, opening);
+        let cut = self.moves as usize >= settings.most_moves;
+        (over || cut).then(|| self.begin_next(G::settled(&self.state), settings, seed, opening))
+    }
+
+    /// Goes on to the next decision after an action, or to the end of the game; tells whether it is over.
+    fn go_on(&mut self, after: G::State, seed: u64, opening: &mut Opening<G>) -> bool {
+        self.moves += 1;
+        let mut dice = HostRng::new(seed ^ DICE, self.number, self.game, self.moves);
+        self.state = settle_chance::<G>(after, &mut opening.chances, &mut dice);
+        G::turn(&self.state) == Turn::Over
+    }
+
+    /// Begins another game, and says how this one ended.
+    fn begin_next(&mut self, points: f32, settings: &Settings, seed: u64, opening: &mut Opening<G>) -> Finished {
+        let finished = Finished { place: self.number, points, moves: self.moves };
+        self.game += 1;
+        self.moves = 0;
+        self.state = opening.state(settings.random_moves, seed, self.number, self.game);
+        finished
     }
 
     /// Gives the positions of a game that came to so many points of player 0 their targets.

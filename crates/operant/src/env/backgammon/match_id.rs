@@ -1,7 +1,10 @@
-//! GNU Backgammon's match IDs: cube, score and dice as twelve characters beside a position's ID. Play here is cubeless: an ID is read for its
-//! dice and shown, its cube and score are not played by.
+//! GNU Backgammon's match IDs: cube, score and dice as twelve characters beside a position's ID, which is that of the player on roll, also
+//! where the opponent has a double to answer.
 
+use super::match_play::{Match, Phase};
 use super::notation::{from_digits, to_digits};
+use super::position::Position;
+use super::stakes::Stakes;
 use crate::error::{Error, Result};
 
 /// Characters of an ID.
@@ -40,6 +43,42 @@ pub struct MatchId {
 const BITS: [u32; 14] = [4, 2, 1, 1, 3, 1, 1, 2, 3, 3, 15, 15, 15, 1];
 
 impl MatchId {
+    /// Of a state.
+    pub fn of(state: &Match) -> Self {
+        let Match { stakes, board, phase } = state;
+        Self {
+            cube: stakes.cube,
+            owner: stakes.owner,
+            on_roll: board.player,
+            turn: state.who().unwrap_or(board.player),
+            crawford: stakes.crawford,
+            game_state: if state.won().is_some() { 2 } else { 1 },
+            doubled: *phase == Phase::Offered,
+            resigned: 0,
+            dice: (board.dice[0] > 0).then_some(board.dice),
+            length: stakes.length,
+            scores: stakes.scores,
+            jacoby_off: !stakes.jacoby,
+        }
+    }
+
+    /// The state that it says, with this position of the player on roll.
+    pub fn state(&self, position: Position) -> Result<Match> {
+        let jacoby = self.length == 0 && !self.jacoby_off;
+        let Self { length, scores, crawford, cube, owner, .. } = *self;
+        let stakes = Stakes { length, scores, crawford, jacoby, cube, owner };
+        stakes.check()?;
+        let state = Match::at(stakes, position, self.on_roll, self.dice.filter(|_| !self.doubled));
+        if self.doubled && !stakes.may_double(self.on_roll) {
+            let what = "a double that the rules don't allow";
+            return Err(Error::Invalid(format!(
+                "match id \"{}\": {what}; wanted one of a game that goes on",
+                self.id()
+            )));
+        }
+        Ok(Match { phase: if self.doubled { Phase::Offered } else { state.phase }, ..state })
+    }
+
     /// The ID as GNU Backgammon shows it.
     pub fn id(&self) -> String {
         let dice = self.dice.unwrap_or([0; 2]);

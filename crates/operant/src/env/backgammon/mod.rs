@@ -1,23 +1,31 @@
-//! Backgammon by the rules of the U.S. Backgammon Federation, cubeless: a turn is a roll and a play of it.
+//! Backgammon by the rules of the U.S. Backgammon Federation: a turn is a roll and a play of it. [`Match`] adds the cube and the score.
 
 mod bearoff;
 mod game;
 mod inputs;
+mod mat;
 mod match_id;
+mod match_play;
 mod notation;
 mod outcome;
 mod plays;
 mod position;
 mod record;
+mod sgf;
+mod stakes;
 
 pub use bearoff::{Bearoff, ending};
 pub use game::{Backgammon, State};
 pub use inputs::{CONTACT_INPUTS, RACE_INPUTS, contact_inputs, race_inputs};
+pub use mat::{from_mat, to_mat};
 pub use match_id::MatchId;
+pub use match_play::{Decision, Match, Phase, Won};
 pub use outcome::{OUTCOMES, Outcome};
 pub use plays::{Play, Plays};
 pub use position::{BAR, CHECKERS, Points, Position, Side};
-pub use record::{Record, Turn, from_mat, to_mat, to_sgf};
+pub use record::{Doubled, Record, Turn};
+pub use sgf::to_sgf;
+pub use stakes::{LARGEST_CUBE, LONGEST_MATCH, Stakes};
 
 use crate::lanes::rng::HostRng;
 

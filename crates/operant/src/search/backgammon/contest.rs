@@ -1,8 +1,17 @@
 //! Games between two players: points per game with its standard error.
 
-use crate::env::backgammon::{Backgammon, Points, Record, Turn};
+use crate::env::backgammon::{Backgammon, Points, Record, Stakes, Turn};
 use crate::error::Result;
-use crate::search::versus::{Played, Player, between, from_start, play};
+use crate::search::versus::{Pairing, Played, Player, between, from_start, play};
+
+/// The mean, and its standard error. Each two games have the same dice and count as one: they are not independent.
+pub fn mean_of_pairs(points: &[f64]) -> (f64, f64) {
+    let mean = |list: &[f64]| list.iter().sum::<f64>() / list.len() as f64;
+    let pairs: Vec<f64> = points.chunks(2).map(mean).collect();
+    let (n, center) = (pairs.len() as f64, mean(&pairs));
+    let squares: f64 = pairs.iter().map(|x| (x - center) * (x - center)).sum();
+    (mean(points), (squares / (n - 1.0).max(1.0) / n).sqrt())
+}
 
 /// Points of games, as the first player has them.
 #[derive(Clone, Debug, Default)]
@@ -14,20 +23,16 @@ pub struct Score {
 impl Score {
     /// Points per game.
     pub fn mean(&self) -> f64 {
-        self.points.iter().map(|&points| f64::from(points)).sum::<f64>() / self.points.len() as f64
+        self.mean_and_error().0
     }
 
-    /// Its standard error. Two games with the same dice count as one: they are not independent.
+    /// Its standard error.
     pub fn standard_error(&self) -> f64 {
-        let pairs: Vec<f64> = self
-            .points
-            .chunks(2)
-            .map(|pair| pair.iter().map(|&points| f64::from(points)).sum::<f64>() / pair.len() as f64)
-            .collect();
-        let n = pairs.len() as f64;
-        let mean = pairs.iter().sum::<f64>() / n;
-        let squares: f64 = pairs.iter().map(|x| (x - mean) * (x - mean)).sum();
-        (squares / (n - 1.0).max(1.0) / n).sqrt()
+        self.mean_and_error().1
+    }
+
+    fn mean_and_error(&self) -> (f64, f64) {
+        mean_of_pairs(&self.points.iter().map(|&points| f64::from(points)).collect::<Vec<_>>())
     }
 
     /// Share of games with at least so many points won, and lost.
@@ -44,7 +49,18 @@ impl Score {
 fn record(played: &Played<Backgammon>, seat: usize) -> Record {
     let turns = played.turns.iter().map(|(state, play)| Turn { dice: state.dice, play: *play }).collect();
     // The one who decides first is player 0 of the game.
-    Record { first: seat, turns }
+    Record { first: seat, turns, ..Record::default() }
+}
+
+/// Games as a session for money without a cube.
+fn session(played: &[Played<Backgammon>], pairings: &[Pairing<Backgammon>]) -> Vec<Record> {
+    let mut stakes = Stakes::default();
+    let games = played.iter().zip(pairings).map(|(played, pairing)| {
+        let record = Record { stakes, ..record(played, pairing.seat) };
+        stakes = record.result().and_then(|won| stakes.next(won.player, won.points)).unwrap_or(stakes);
+        record
+    });
+    games.collect()
 }
 
 /// So many games between two players, who take turns to begin; each two games have the same dice.
@@ -57,8 +73,7 @@ pub fn contest(
     let pairings = from_start::<Backgammon>(games);
     let played = between(one, two, &pairings, seed)?;
     let points = played.iter().map(|played| played.points as i8).collect();
-    let records = played.iter().zip(&pairings).map(|(played, pairing)| record(played, pairing.seat)).collect();
-    Ok((Score { points }, records))
+    Ok((Score { points }, session(&played, &pairings)))
 }
 
 /// So many games of a player against itself, all with dice of their own.
@@ -66,5 +81,5 @@ pub fn alone(player: &mut dyn Player<Backgammon>, games: usize, seed: u64) -> Re
     let mut pairings = from_start::<Backgammon>(games);
     pairings.iter_mut().zip(0..).for_each(|(pairing, number)| pairing.luck = number);
     let played = play(&pairings, seed, &mut |_, states, rngs, out| player.choose(states, rngs, out))?;
-    Ok(played.iter().zip(&pairings).map(|(played, pairing)| record(played, pairing.seat)).collect())
+    Ok(session(&played, &pairings))
 }

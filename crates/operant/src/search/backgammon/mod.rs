@@ -1,11 +1,18 @@
-//! Backgammon by learned values: the networks, players that look one or two rolls ahead with them, and games between players.
+//! Backgammon by learned values: the networks, players that look one or two rolls ahead with them, games between players; and what the cube
+//! and the score make of values.
 
 mod contest;
+mod cube;
+mod cube_player;
 mod leaves;
+mod match_equity;
 mod network;
 mod player;
 
-pub use contest::{Score, alone, contest};
+pub use contest::{Score, alone, contest, mean_of_pairs};
+pub use cube::{Advice, CubeChoice, Cubeful, EFFICIENCY, efficiency};
+pub use cube_player::{CubePlayer, JudgedPlay, Values, WithCube, cubeful, play_session};
 pub use leaves::Leaves;
+pub use match_equity::MatchEquity;
 pub use network::{BackgammonFile, BackgammonNet, Evaluator, Kind, Weights};
 pub use player::{ByValue, Depth, Judged, RuleOfThumb};
