@@ -145,22 +145,26 @@ impl Args {
                 }
                 operant::algo::find(&algo)?;
                 operant::env::find(&env)?;
-                with_teacher(Config::resolve(&algo, &env, table)?)
+                with_networks(Config::resolve(&algo, &env, table)?)
             }
-            _ if self.config.is_some() => with_teacher(Config::from_file(table)?),
+            _ if self.config.is_some() => with_networks(Config::from_file(table)?),
             _ => Err(Failure::Usage("name an algorithm and an env, as in operant train ppo cartpole".into())),
         }
     }
 }
 
-/// The settings with the file of a teacher that was named by its run.
-fn with_teacher(mut config: Config) -> Result<Config, Failure> {
-    if let (Some(Value::String(teacher)), "alphazero") = (config.own.get_mut("teacher"), config.algo.as_str())
-        && !teacher.is_empty()
+/// The settings with the file of networks that were named by their run.
+fn with_networks(mut config: Config) -> Result<Config, Failure> {
+    let key = match config.algo.as_str() {
+        "alphazero" => "teacher",
+        "td" => "start",
+        _ => return Ok(config),
+    };
+    if let Some(Value::String(networks)) = config.own.get_mut(key)
+        && !networks.is_empty()
     {
-        let file =
-            part_file(Path::new(teacher), PART, "alphazero.teacher to name a run of td on backgammon, or its file")?;
-        *teacher = file.display().to_string();
+        let wanted = format!("{}.{key} to name a run of td on backgammon, or its file", config.algo);
+        *networks = part_file(Path::new(networks), PART, &wanted)?.display().to_string();
     }
     Ok(config)
 }
