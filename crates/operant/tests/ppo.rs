@@ -161,6 +161,7 @@ fn impossible_settings_say_which_rule_they_break() {
     assert!(message(&["network.hidden=[]"]).starts_with("network.hidden = []: wanted one or more sizes"));
     assert!(message(&["network.memory=lstm", "ppo.minibatch_size=8"]).contains("is no multiple of ppo.num_steps = 16"));
     assert!(message(&["network.activation=tan"]).contains("tanh"));
+    assert!(message(&["ppo.overlap=true"]).contains("wanted false on the CPU"));
     assert!(message(&["env.gravty=1"]).contains("did you mean \"gravity\"?"));
 }
 

@@ -202,23 +202,22 @@ FN Step take_step(const Envs &envs, uint32_t env, int32_t *s, Own &own, const in
 
 /* What only ended episodes write. */
 FN void note_end(const Row &row, uint32_t at, const int32_t *s, const Own &own, Ended &ended) {
-    if (row.final_obs != nullptr) {
-        float last[OBS];
+    if (row.final_obs != nullptr || row.ends != nullptr) {
+        float last[END_WORDS] = {};
         ENV_OBSERVE(s, last);
+        if (row.ends != nullptr) {
+            last[OBS] = own.returned;
+            last[OBS + 1] = from_bits(own.elapsed);
+            float4 *to = row.ends + (size_t)at * (END_WORDS / 4);
 #pragma unroll
-        for (int k = 0; k < OBS; k++) row.final_obs[(size_t)at * OBS + k] = last[k];
-        row.episode_return[at] = own.returned;
-        row.episode_length[at] = own.elapsed;
-    }
-    if (row.ends != nullptr) {
-        float record[END_WORDS] = {};
-        ENV_OBSERVE(s, record);
-        record[OBS] = own.returned;
-        record[OBS + 1] = from_bits(own.elapsed);
-        float4 *to = row.ends + (size_t)at * (END_WORDS / 4);
+            for (int k = 0; k < END_WORDS / 4; k++)
+                __stcs(to + k, make_float4(last[4 * k], last[4 * k + 1], last[4 * k + 2], last[4 * k + 3]));
+        } else {
 #pragma unroll
-        for (int k = 0; k < END_WORDS / 4; k++)
-            __stcs(to + k, make_float4(record[4 * k], record[4 * k + 1], record[4 * k + 2], record[4 * k + 3]));
+            for (int k = 0; k < OBS; k++) row.final_obs[(size_t)at * OBS + k] = last[k];
+            row.episode_return[at] = own.returned;
+            row.episode_length[at] = own.elapsed;
+        }
     }
     ended.episodes += 1;
     ended.length += (uint32_t)own.elapsed;
