@@ -111,7 +111,8 @@ impl CubePlayer for Random {
 }
 
 /// The lead in pips, as a share of the leader's own, with which to double and with which a double can be taken: the rule of 8, 9 and 12 for
-/// races, without its 9 for redoubles. With contact pips say little: there it doubles never, and takes the first double alone.
+/// races, without redoubles, since pips say little of endings. Of games with contact they say less: there it never doubles, and takes the
+/// first double alone.
 const DOUBLE_AT: f64 = 0.08;
 const TAKE_TO: f64 = 0.12;
 
@@ -127,7 +128,7 @@ impl CubePlayer for RuleOfThumb {
             Phase::Play => chosen(self, state, rng)?,
             Phase::Offered if state.board.position.contact() => usize::from(state.stakes.cube > 1),
             Phase::Offered => usize::from(lead > TAKE_TO),
-            _ => usize::from(lead >= DOUBLE_AT && !state.board.position.contact()),
+            _ => usize::from(lead >= DOUBLE_AT && state.stakes.owner.is_none() && !state.board.position.contact()),
         })
     }
 }
