@@ -91,7 +91,8 @@ pub(crate) struct Args {
 const AFTER_HELP: &str = "Examples:\n  operant train ppo cartpole\n  operant train ppo pendulum --seed 3 --set ppo.learning_rate=1e-3\n  \
                           operant train ppo cartpole --config mine.toml      # a few keys, over the shipped settings\n  \
                           operant train --config runs/RUN/run.toml           # all keys: the same run again\n  operant train --resume runs/RUN\n  \
-                          operant train --resume runs/RUN --steps 4e6        # and on to more steps";
+                          operant train --resume runs/RUN --steps 4e6        # and on to more steps\n  \
+                          operant train ppo cartpole --device cuda --set ppo.overlap=true  # plays beside learning, by an old policy";
 
 impl Args {
     /// Settings that the command line has; on `device` if it is given.
