@@ -68,6 +68,11 @@ impl Interrupt {
     pub(crate) fn also_in(&self, folder: &Path) {
         self.folders.lock().unwrap_or_else(PoisonError::into_inner).push(folder.to_owned());
     }
+
+    /// Notes that no run goes on in this folder any more.
+    pub(crate) fn out_of(&self, folder: &Path) {
+        self.folders.lock().unwrap_or_else(PoisonError::into_inner).retain(|other| other != folder);
+    }
 }
 
 /// Notes in the run's events that it was stopped, for who looks at it later.

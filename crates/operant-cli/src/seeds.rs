@@ -169,7 +169,7 @@ fn train(
     let sinks = if at_once == 1 || number == 0 { sinks(config.settings.steps) } else { Vec::new() };
     let start = Start { folder: folder.clone(), sinks, started: Instant::now(), at_once: at_once as usize };
     let mut run = match Checkpoints::new(&folder, 1).list().is_empty() {
-        true => Run::start(config, start)?,
+        true => Run::start(config, start).map_err(failed)?,
         false => Run::resume_with(None, over.clone(), start).map_err(failed)?,
     };
     match at_once {
@@ -178,6 +178,9 @@ fn train(
     }
     let stop = interrupt.flag();
     let ended = run.go(|| stop.load(Ordering::Relaxed)).and_then(|end| Ok((run.finish(&end)?.0, end)));
+    if at_once > 1 {
+        interrupt.out_of(&folder);
+    }
     let (summary, end) = ended.map_err(failed)?;
     Ok(Outcome { seed, folder, summary, end })
 }
@@ -237,7 +240,10 @@ pub(crate) fn run(
         |number| (number == 0 || !stop.load(Ordering::Relaxed)).then(|| train(batch, number, over, &sinks, interrupt));
     in_order(batch.seeds, batch.at_once(), work, |outcome| {
         match outcome {
-            None => return ControlFlow::Break(()),
+            None => {
+                last = End::Stopped;
+                return ControlFlow::Break(());
+            }
             Some(Err(error)) => {
                 failure.get_or_insert(error);
                 return ControlFlow::Break(());

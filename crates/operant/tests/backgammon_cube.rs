@@ -285,6 +285,11 @@ fn last_rolls_are_exact() {
     // Two checkers far out may stay: the game may go on.
     let position = Position { mover: side(&[(6, 2)]), other: side(&[(6, 1), (5, 1)]) };
     assert_eq!(efficiency(position), EFFICIENCY);
+    // Two on the ace point are gone after any roll; three may take two rolls.
+    for (checkers, wanted) in [(2, 0.0), (3, EFFICIENCY), (4, EFFICIENCY)] {
+        let position = Position { mover: side(&[(1, 6)]), other: side(&[(1, checkers)]) };
+        assert_eq!(efficiency(position), wanted, "{checkers}");
+    }
 }
 
 /// Games with a cube that is turned at random.

@@ -66,6 +66,14 @@ fn codecs_give_back_what_they_took() {
     }
 }
 
+/// A header that no writer makes is refused: blocks of no bytes.
+#[test]
+fn blocks_of_no_bytes_are_refused() {
+    let mut packed = Codec::Blosc.pack(vec![7; 400], 4);
+    packed[8..12].fill(0);
+    assert!(Codec::Blosc.unpack(&packed, 400, "it").is_err());
+}
+
 fn folder(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("field-{name}-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&path);
@@ -126,6 +134,13 @@ fn stores_keep_records(codec: Codec) {
         assert!(store.read(&name[..1], if name.starts_with('a') { 2 } else { 4 }).is_err());
         std::fs::write(&path, whole).unwrap();
     }
+    let path = folder.join("manifest.json");
+    let mut manifest: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    assert_eq!(manifest["version"], if codec == Codec::None { 1 } else { 2 });
+    manifest["version"] = 3.into();
+    std::fs::write(&path, manifest.to_string()).unwrap();
+    let message = Shards::open(&folder).map(drop).unwrap_err().to_string();
+    assert!(message.contains("version 3, wanted at most 2"), "{message}");
     std::fs::remove_dir_all(&folder).unwrap();
 }
 

@@ -24,7 +24,7 @@ def unpacked(chunk: bytes, length: int) -> bytes | None:
             (at,) = struct.unpack_from("<I", chunk, 16 + 4 * number)
             (kept,) = struct.unpack_from("<I", chunk, at)
             data, wanted = chunk[at + 4 : at + 4 + kept], min(block, length - first)
-            data = data if kept == wanted else zlib.decompress(data)
+            data = data if kept == wanted else zlib.decompressobj().decompress(data, wanted)
             # Bytes of the first place of all numbers come first.
             out[first : first + wanted] = np.frombuffer(data, np.uint8).reshape(size, wanted // size).T.ravel()
     except (struct.error, zlib.error, ValueError, ZeroDivisionError):

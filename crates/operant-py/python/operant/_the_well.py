@@ -20,33 +20,38 @@ def write(data: FieldDataset, path: str | Path, name: str, grid: int | None) -> 
     except ImportError:
         raise ImportError("to_the_well writes HDF5 by h5py, which is not installed; pip install h5py") from None
     array = _fields_of(data, grid)
-    chosen = [k for k in data.operators if data.has(array, k)]
+    # Fields are on disk a moment before the rest of their operator.
+    chosen = [k for k in data.operators if data.has(array, k) and data.has("parameters", k)]
     if not chosen:
         raise ValueError(f"none of {len(data)} operators of {data.folder} has fields in {array!r}")
     realisations, times, channels, side, _ = data.shape(array)
     count, path = realisations * len(chosen), Path(path)
     beside = path.with_name(path.name + ".part")
     path.parent.mkdir(parents=True, exist_ok=True)
-    with h5py.File(beside, "w") as file:
-        file.attrs.update({
-            "dataset_name": name, "grid_type": "cartesian", "n_spatial_dims": 2, "n_trajectories": count,
-            "simulation_parameters": data.parameter_names,
-        })
-        _dimensions(file, data.every * np.arange(times, dtype=np.float32), side)
-        _scalars(file, data, chosen, realisations)
-        group = file.create_group("t0_fields")
-        names = [f"channel_{c}" for c in range(channels)]
-        group.attrs["field_names"] = names
-        for field in names:
-            shape = (count, times, side, side)
-            made = group.create_dataset(field, shape, np.float32, chunks=(1, 1, side, side), compression="gzip", shuffle=True)
-            made.attrs.update({"dim_varying": [True, True], "sample_varying": True, "time_varying": True})
-        for place, k in enumerate(chosen):
-            fields = data.read(array, k).astype(np.float32)
-            for c, field in enumerate(names):
-                group[field][place * realisations : (place + 1) * realisations] = fields[:, :, c]
-        for order in (1, 2):
-            file.create_group(f"t{order}_fields").attrs["field_names"] = np.array([], dtype=h5py.string_dtype())
+    try:
+        with h5py.File(beside, "w") as file:
+            file.attrs.update({
+                "dataset_name": name, "grid_type": "cartesian", "n_spatial_dims": 2, "n_trajectories": count,
+                "simulation_parameters": data.parameter_names,
+            })
+            _dimensions(file, data.every * np.arange(times, dtype=np.float32), side)
+            _scalars(file, data, chosen, realisations)
+            group = file.create_group("t0_fields")
+            names = [f"channel_{c}" for c in range(channels)]
+            group.attrs["field_names"] = names
+            for field in names:
+                shape = (count, times, side, side)
+                made = group.create_dataset(field, shape, np.float32, chunks=(1, 1, side, side), compression="gzip", shuffle=True)
+                made.attrs.update({"dim_varying": [True, True], "sample_varying": True, "time_varying": True})
+            for place, k in enumerate(chosen):
+                fields = data.read(array, k).astype(np.float32)
+                for c, field in enumerate(names):
+                    group[field][place * realisations : (place + 1) * realisations] = fields[:, :, c]
+            for order in (1, 2):
+                file.create_group(f"t{order}_fields").attrs["field_names"] = np.array([], dtype=h5py.string_dtype())
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
     beside.replace(path)
     return count
 

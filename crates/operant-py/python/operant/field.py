@@ -26,6 +26,8 @@ from operant._crc import crc32c
 
 _MISSING = 2**64 - 1
 _PENDING_MAGIC = b"OPRECORD"
+# Version of stores whose chunks are compressed.
+_NEWEST = 2
 
 
 _PRECISIONS = {"float32": "f32", "bfloat16": "bf16", "float16": "f16"}
@@ -126,6 +128,9 @@ class FieldDataset(Sequence):
         except FileNotFoundError:
             message = f"{self.folder} holds no store (no manifest.json); make one with operant collect field"
             raise FileNotFoundError(message) from None
+        if manifest["version"] > _NEWEST:
+            wanted = f"wanted at most {_NEWEST}; take a newer operant"
+            raise ValueError(f"{self.folder} holds a store of version {manifest['version']}: {wanted}")
         self.layout: dict[str, Any] = manifest["layout"]
         self.attributes: dict[str, Any] = json.loads((self.folder / "zarr.json").read_text())["attributes"]
         self._arrays = {array["name"]: array for array in self.layout["arrays"]}

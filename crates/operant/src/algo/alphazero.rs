@@ -232,7 +232,7 @@ impl<G: Game> AlphaZero<G> {
             Error::Invalid(format!("alphazero.teacher = \"{teacher}\": {} has none; wanted backgammon", G::NAME))
         })?;
         let per_decision = if search.afterstates { 2 } else { 1 };
-        let decisions = pretrain * *batch_size as u64 / per_decision;
+        let decisions = pretrain.saturating_mul(*batch_size as u64) / per_decision;
         if decisions >= self.total_steps {
             return Err(Error::Invalid(format!(
                 "alphazero.pretrain = {pretrain}: the teacher would play {decisions} decisions, which count as steps; \
@@ -240,9 +240,11 @@ impl<G: Game> AlphaZero<G> {
                 self.total_steps
             )));
         }
-        let file = std::fs::read(teacher).map_err(|error| {
+        let unread = |error: &dyn std::fmt::Display| {
             Error::Io(format!("can't read alphazero.teacher = \"{teacher}\": {error}; name a file of td"))
-        });
+        };
+        let read = std::fs::read(teacher).map_err(|error| unread(&error));
+        let file = read.and_then(|bytes| make(&bytes, &options).map(|_| bytes).map_err(|error| unread(&error)));
         self.teaching = Some(Teaching { make, options, file });
         self.seat_teacher()
     }

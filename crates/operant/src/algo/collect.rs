@@ -564,6 +564,13 @@ impl Collection {
         stop: &AtomicBool,
         told: &mut (dyn FnMut(Progress, u32, u8) + Send),
     ) -> Result<Progress> {
+        if store.layout().arrays != self.layout().arrays {
+            let folder = store.folder().display();
+            return Err(Error::Saved(format!(
+                "{folder} holds records of another version, with other features; finish it with that version, or collect \
+                 again into another folder"
+            )));
+        }
         let todo: Vec<u32> = (0..self.settings.count).filter(|&k| !store.done()[k as usize]).collect();
         let (next, layout) = (AtomicUsize::new(0), store.layout().clone());
         let per_operator = u64::from(self.settings.realisations) * u64::from(self.settings.steps);

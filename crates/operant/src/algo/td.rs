@@ -423,8 +423,7 @@ impl Td {
         // A run that goes on has its weights in the checkpoint, and needs the file no more.
         let (weights, unread) = match first_weights(&net, &settings.start, seed) {
             Ok(weights) => (weights, None),
-            Err(Error::Io(reason)) => (net.params(seed)?, Some(reason)),
-            Err(error) => return Err(error),
+            Err(error) => (net.params(seed)?, Some(error.to_string())),
         };
         let options = Options { pool: Arc::clone(&pool), precision, seed, ..Options::default() };
         let evaluator = Evaluator::new(&net, &weights, &options)?;

@@ -118,11 +118,17 @@ fn unblosc(bytes: &[u8], len: usize) -> Option<Vec<u8>> {
     let (&[major, minor, flags, size], rest) = bytes.split_first_chunk::<4>()?;
     let (total, block) = (word(4)?, word(8)?);
     let size = usize::from(size);
-    if [major, minor] != VERSIONS || flags != FLAGS || total != len || rest.len() + 4 != word(12)? || size == 0 {
+    if [major, minor] != VERSIONS
+        || flags != FLAGS
+        || total != len
+        || rest.len() + 4 != word(12)?
+        || size == 0
+        || block == 0
+    {
         return None;
     }
     let mut out = Vec::with_capacity(len);
-    for i in 0..len.div_ceil(block.max(1)) {
+    for i in 0..len.div_ceil(block) {
         let (at, wanted) = (word(HEADER + 4 * i)?, block.min(len - i * block));
         let kept = bytes.get(at.checked_add(4)?..)?.get(..word(at)?)?;
         let turned = match kept.len() == wanted {

@@ -173,6 +173,9 @@ impl Layout {
 /// Size and CRC-32C of a file.
 type Sum = (u64, u32);
 
+/// Version of stores whose chunks are compressed; those of version 1 are not.
+const NEWEST: u32 = 2;
+
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Manifest {
     version: u32,
@@ -336,7 +339,8 @@ impl Shards {
         }
         write_whole(&folder.join("zarr.json"), pretty(&root).as_bytes())?;
         let done = vec![false; layout.count];
-        let manifest = Manifest { version: 1, layout, notes, whole: Vec::new(), files: BTreeMap::new() };
+        let version = if layout.codec == Codec::None { 1 } else { NEWEST };
+        let manifest = Manifest { version, layout, notes, whole: Vec::new(), files: BTreeMap::new() };
         let store = Self { folder: folder.to_owned(), manifest, done };
         store.write_manifest()?;
         Ok(store)
@@ -376,6 +380,11 @@ impl Shards {
         }
         let mut manifest: Manifest = serde_json::from_slice(&read_whole(&path)?)
             .map_err(|error| Error::Saved(format!("{}: {error}", path.display())))?;
+        if manifest.version > NEWEST {
+            let (version, path) = (manifest.version, path.display());
+            let text = format!("{path}: a store of version {version}, wanted at most {NEWEST}; take a newer operant");
+            return Err(Error::Saved(text));
+        }
         // Files of a shard that lacks records may have been written again since; its records are pending.
         let (arrays, per_shard) = (&manifest.layout.arrays, manifest.layout.per_shard);
         let shard = |array: &ArraySpec, place: usize| if array.alone { place / per_shard } else { place };

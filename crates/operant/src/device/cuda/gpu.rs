@@ -372,6 +372,9 @@ impl<P: Params> Kernel<P> {
         let gpu = &self.module.gpu;
         gpu.bind()?;
         let bytes = i32::try_from(bytes).map_err(|_| Error::Device(format!("{bytes} bytes of shared memory")))?;
+        // Threads share loaded code: none may write a limit that another has raised since it was read.
+        static LIMIT: Mutex<()> = Mutex::new(());
+        let _alone = lock(&LIMIT);
         let mut most = 0;
         // SAFETY: the function and the pointer are live.
         let status = unsafe { (gpu.driver.call.cuFuncGetAttribute)(&mut most, MOST_SHARED_BYTES, self.function) };

@@ -70,8 +70,12 @@ fn begins(row: &str) -> Vec<usize> {
 
 /// Points of both players in a line such as ` one : 3     two : 1`.
 fn scores(line: &str) -> Option<[u16; 2]> {
-    let (left, right) = line.rsplit_once(':')?;
-    let (_, middle) = left.split_once(':')?;
+    // Names may hold colons too, as in gnubg:0.
+    fn split(text: &str) -> Option<(&str, &str)> {
+        text.rsplit_once(" : ").or_else(|| text.rsplit_once(':'))
+    }
+    let (left, right) = split(line)?;
+    let (_, middle) = split(left)?;
     Some([middle.split_whitespace().next()?.parse().ok()?, right.trim().parse().ok()?])
 }
 
@@ -144,7 +148,7 @@ impl Reader {
     fn score(&mut self, scores: [u16; 2]) -> std::result::Result<(), String> {
         let stakes = &mut self.state.stakes;
         if stakes.scores != scores {
-            let close = |scores: [u16; 2]| stakes.length > 0 && scores.iter().any(|&score| score + 1 == stakes.length);
+            let close = |scores: [u16; 2]| scores.iter().any(|&score| stakes.length.checked_sub(1) == Some(score));
             let before = self.records.iter().rev().nth(1).map_or([0; 2], |record| record.stakes.scores);
             (stakes.crawford, stakes.scores) = (close(scores) && !close(before), scores);
             stakes.check().map_err(|error| error.to_string())?;

@@ -42,6 +42,9 @@ pub struct MatchId {
 /// Sizes of the fields in bits, lowest first: cube, owner, on roll, Crawford, game, turn, doubled, resigned, dice, length, scores, Jacoby.
 const BITS: [u32; 14] = [4, 2, 1, 1, 3, 1, 1, 2, 3, 3, 15, 15, 15, 1];
 
+/// The largest score that an ID holds.
+const MOST_SCORE: u16 = 0x7fff;
+
 impl MatchId {
     /// Of a state.
     pub fn of(state: &Match) -> Self {
@@ -64,6 +67,10 @@ impl MatchId {
 
     /// The state that it says, with this position of the player on roll.
     pub fn state(&self, position: Position) -> Result<Match> {
+        if self.game_state != 1 || self.resigned != 0 || position.lost().is_some() {
+            let text = format!("match id \"{}\": the game is over; wanted one of a game that goes on", self.id());
+            return Err(Error::Invalid(text));
+        }
         let jacoby = self.length == 0 && !self.jacoby_off;
         let Self { length, scores, crawford, cube, owner, .. } = *self;
         let stakes = Stakes { length, scores, crawford, jacoby, cube, owner };
@@ -94,8 +101,8 @@ impl MatchId {
             u16::from(dice[0]),
             u16::from(dice[1]),
             self.length,
-            self.scores[0],
-            self.scores[1],
+            self.scores[0].min(MOST_SCORE),
+            self.scores[1].min(MOST_SCORE),
             u16::from(self.jacoby_off),
         ];
         let (mut key, mut at) = (0_u128, 0);

@@ -120,7 +120,10 @@ impl Match {
         let won = |player, points, by| Self { phase: Phase::Over(Won { player, points, by }), ..*self };
         Ok(match (phase, decision) {
             (Phase::Cube, Decision::Roll) => Self { phase: Phase::Roll, ..*self },
-            (Phase::Cube | Phase::Roll, Decision::Double) if !board.first && stakes.may_double(board.player) => {
+            // Before a roll that nothing is asked of, a file may have a double that does not matter.
+            (Phase::Cube | Phase::Roll, Decision::Double)
+                if !board.first && stakes.may_double(board.player) && (phase == Phase::Cube) == self.can_double() =>
+            {
                 Self { phase: Phase::Offered, ..*self }
             }
             (Phase::Offered, Decision::Take) => {

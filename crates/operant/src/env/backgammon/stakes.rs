@@ -65,8 +65,13 @@ impl Stakes {
                 "a cube of {cube} that {owner} owns: wanted 1 in the middle, or 2 to {LARGEST_CUBE} owned"
             ));
         }
-        if self.crawford && length > 0 && !scores.iter().any(|&score| score + 1 == length) {
-            return wrong("a Crawford game where nobody is a point away from the match".into());
+        let close = scores.iter().any(|&score| length.checked_sub(1) == Some(score));
+        if self.crawford && (!close || cube > 1) {
+            let [one, two] = scores;
+            return wrong(format!(
+                "a Crawford game at {one} to {two} in a match to {length} with a cube of {cube}: wanted a player one point \
+                 away, and a cube of 1"
+            ));
         }
         Ok(())
     }

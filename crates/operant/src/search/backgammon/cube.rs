@@ -20,9 +20,10 @@ const EQUAL: f64 = 1e-9;
 /// The cube's efficiency in a position before the roll: none if the opponent is certain to bear off in the next roll, since nobody turns
 /// the cube again.
 pub fn efficiency(position: Position) -> f64 {
-    let mut far = [0; 26];
-    far[6] = 6;
-    let waiting = Side::new(&far).expect("six checkers");
+    // Against a checker that is certain to be borne off, only who bears off in one roll wins.
+    let mut last = [0; 26];
+    last[1] = 1;
+    let waiting = Side::new(&last).expect("a checker");
     let certain = ending(Position { mover: position.other, other: waiting }).is_some_and(|win| win > 0.99999);
     if certain && !position.contact() { 0.0 } else { EFFICIENCY }
 }
