@@ -63,12 +63,17 @@ fn iterations_never_allocate() {
             algorithm.iterate(&mut report);
         }
         let count = |algorithm: &mut dyn Algorithm, report: &mut Report, what: &str| {
-            let before = allocations();
-            for _ in 0..3 {
-                report.begin();
-                algorithm.iterate(report);
-            }
-            assert_eq!(allocations() - before, 0, "{algo} {env} {words:?} {what}");
+            let mut counted = || {
+                let before = allocations();
+                for _ in 0..3 {
+                    report.begin();
+                    algorithm.iterate(report);
+                }
+                allocations() - before
+            };
+            // On a slow machine the harness may say in between that the test takes long, and allocates for that, once.
+            let least = Some(counted()).filter(|&count| count == 0).unwrap_or_else(&mut counted);
+            assert_eq!(least, 0, "{algo} {env} {words:?} {what}");
         };
         count(&mut *algorithm, &mut report, "");
         // Timed, with too little room for all spans.
