@@ -93,7 +93,12 @@ fn matches_have_one_crawford_game_and_an_end() {
     let wrong = |stakes: Stakes| stakes.check().unwrap_err().to_string();
     assert!(wrong(Stakes { scores: [5, 0], ..start }).contains("it is over"));
     assert!(wrong(Stakes { cube: 2, ..start }).contains("nobody owns"));
-    assert!(wrong(Stakes { crawford: true, ..start }).contains("nobody is a point away"));
+    for stakes in [start, Stakes::money(false), Stakes { cube: 2, owner: Some(0), ..close }] {
+        assert!(wrong(Stakes { crawford: true, ..stakes }).contains("wanted a player one point away"));
+    }
+    // Who chose to roll can't double any more.
+    let rolls = nearly_won(start).after(Decision::Roll).unwrap();
+    assert!(rolls.after(Decision::Double).is_err());
     // At 3 away, a cube of 4 does nothing more.
     let dead = Stakes { cube: 4, owner: Some(0), ..away(3, 9, false) };
     assert!(dead.is_dead(0, 4) && !dead.is_dead(1, 4) && dead.may_double(0) && !nearly_won(dead).can_double());
