@@ -228,7 +228,7 @@ def test_keyboard_interrupt_stops_and_leaves_a_model(kept: bool, tmp_path: Path)
     thread.start()
     with pytest.raises(KeyboardInterrupt):
         model.learn(10**12)
-    assert time.monotonic() - at[0] < 0.5
+    assert time.monotonic() - at[0] < 5.0
     thread.join()
     reached = model.num_timesteps
     assert reached > 0 and model.metrics["steps"] == reached
