@@ -306,7 +306,7 @@ def test_names_of_other_libraries_work() -> None:
     wanted = {"num_steps": 32, "minibatch_size": 64, "update_epochs": 3, "clip_coef": 0.1, "norm_adv": False}
     assert wanted.items() <= settings["ppo"].items()
     # What was not given is what is shipped for the env.
-    assert settings["ppo"]["learning_rate"] == 3e-3
+    assert settings["ppo"]["learning_rate"] == 2.5e-3
     assert operant.PPO("cartpole", num_envs=8, num_steps=32, num_minibatches=4).settings["ppo"]["minibatch_size"] == 64
     assert operant.PPO("cartpole", env_kwargs={"gravity": 3.5}).settings["env"] == {"name": "cartpole", "gravity": 3.5}
 
