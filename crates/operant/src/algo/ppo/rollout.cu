@@ -53,23 +53,19 @@ FN float draw_number(float mean, float log_std, int k, uint32_t step, uint32_t e
 }
 
 FN void load_episode(const Envs &envs, uint32_t i, Own &own) {
-    own.elapsed = load_own(envs, ELAPSED, i);
-    own.returned = from_bits(load_own(envs, RETURNED, i));
+    load_progress(envs, i, own);
     own.episode = load_own(envs, EPISODE, i);
     own.pending = 0;
     own.seed[0] = load_own(envs, SEED, i);
     own.seed[1] = load_own(envs, SEED + 1, i);
 }
 FN void store_episode(const Envs &envs, uint32_t i, const Own &own) {
-    store_own(envs, ELAPSED, i, own.elapsed);
-    store_own(envs, RETURNED, i, bits(own.returned));
+    store_progress(envs, i, own);
     store_own(envs, EPISODE, i, own.episode);
 }
 /* Notes an episode that ended, and begins the next. */
 FN void end_episode(const Finished &finished, uint32_t i, int owner, uint32_t env, int32_t *s, Own &own, Ended &ended) {
-    ended.episodes += 1;
-    ended.length += (uint32_t)own.elapsed;
-    ended.returned += __float2ll_rn(own.returned * 1048576.0f);
+    count_end(ended, own.elapsed, own.returned);
     if (owner) {
         finished.returned[i] = own.returned;
         finished.length[i] = own.elapsed;
