@@ -19,6 +19,8 @@ const SHARED_SEED: usize = 4;
 const BEHIND: usize = 3;
 /// Slots of `Totals` in `adapter.cu`, of four words each.
 const TOTALS_SLOTS: usize = 1024;
+/// Words of all `Totals`.
+pub(crate) const TOTALS_WORDS: usize = 4 * TOTALS_SLOTS;
 /// Units of a return in `Totals`.
 const RETURN_UNIT: f64 = 1.0 / 1_048_576.0;
 
@@ -69,6 +71,13 @@ pub(crate) struct EnvsPointers {
     pitch: u32,
     first_env: u32,
     unused: u32,
+}
+
+impl EnvsPointers {
+    /// So many envs that the host steps; `totals` are [`TOTALS_WORDS`] words.
+    pub(crate) fn hosted(count: usize, totals: DevicePtr) -> Self {
+        Self { words: DevicePtr::NONE, totals, count: count as u32, pitch: 0, first_env: 0, unused: 0 }
+    }
 }
 
 /// `ResetArgs` of `adapter.cu`.
@@ -152,7 +161,7 @@ pub struct CudaVec {
     first_env: u32,
     /// `[columns, pitch]`, then the seed of all envs, if they share one; elapsed steps and returns as `NARROW` of `adapter.cu` says.
     words: Buffer<i32>,
-    /// `[TOTALS_SLOTS, 4]`
+    /// [`TOTALS_WORDS`]
     totals: Buffer<u64>,
     /// Rows of the host's steps: on the GPU, and as they came from there.
     row: DeviceRow,
@@ -196,7 +205,7 @@ impl CudaVec {
         let (lower, count) = ("num_envs", num_envs * E::ACTION_DIMS);
         Ok(Self {
             words: Buffer::new(gpu, own.columns() * pitch + SHARED_SEED, "env states", lower)?,
-            totals: Buffer::new(gpu, TOTALS_SLOTS * 4, "episode statistics", lower)?,
+            totals: Buffer::new(gpu, TOTALS_WORDS, "episode statistics", lower)?,
             row: DeviceRow::new(gpu, &spec, num_envs, 1, Ends::Records)?,
             fetched: RowBuf::new(&spec, num_envs),
             actions: Buffer::new(gpu, count, "actions", lower)?,
@@ -344,7 +353,7 @@ impl CudaVec {
 
     /// What ended since this was last asked.
     pub fn take_totals(&mut self) -> Result<Totals> {
-        let mut slots = vec![0; TOTALS_SLOTS * 4];
+        let mut slots = vec![0; TOTALS_WORDS];
         self.totals.download(0, &mut slots)?;
         self.totals.zero()?;
         let sum = |word: usize| slots.iter().skip(word).step_by(4).fold(0u64, |sum, &x| sum.wrapping_add(x));

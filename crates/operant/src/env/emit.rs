@@ -5,7 +5,7 @@
 //! `<name>_observe(s, obs)` and `<name>_legal(s, legal)`. Actions come as 32-bit words too.
 
 use super::cuda_vec::ARGS_BYTES;
-use super::{Action, ActionSpace, AutoReset, Env};
+use super::{Action, ActionSpace, AutoReset, Env, Spec};
 use crate::lanes::{Block, CUDA_PRELUDE, Columns, Float, Lanes, Mask, PRELUDE, Recording, Rng, Sym};
 use std::fmt::Write as _;
 
@@ -69,6 +69,31 @@ pub fn cuda_source<E: Env>(env: &E, shape: &Shape) -> String {
     for part in ["STEP", "RESET", "OBSERVE", "LEGAL"] {
         let _ = writeln!(text, "#define ENV_{part} {name}_{}", part.to_lowercase());
     }
+    text.push_str(&random_action(&spec.action));
+    text.push_str(include_str!("adapter.cu"));
+    text
+}
+
+/// What other kernels go on from where the host steps envs of this kind: `adapter.cu` without an env's own functions or kernels.
+pub(crate) fn hosted_source(spec: &Spec) -> String {
+    let numbers = [
+        ("STATE", 1),
+        ("OBS", spec.observation.len()),
+        ("ACTIONS", spec.action.dims()),
+        ("CHOICES", 0),
+        ("LIMIT", spec.time_limit.map_or(0, |limit| limit.min(i32::MAX as u32) as usize)),
+        ("AUTORESET", 0),
+        ("DRAWS", 0),
+        ("REWARD", 0),
+        ("BLOCK", 64),
+        ("LISTS", 0),
+    ];
+    let mut text = CUDA_PRELUDE.to_owned();
+    for (key, value) in numbers.into_iter().chain(ARGS_BYTES) {
+        let _ = writeln!(text, "#define {key} {value}");
+    }
+    text.push_str("#define ENV_STEP(seed, env, episode, t, s, a, reward) (*(reward) = 0.0f, 0)\n");
+    text.push_str("#define ENV_RESET(seed, env, episode, s) ((s)[0] = 0)\n#define ENV_OBSERVE(s, obs)\n");
     text.push_str(&random_action(&spec.action));
     text.push_str(include_str!("adapter.cu"));
     text
