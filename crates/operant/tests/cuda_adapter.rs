@@ -40,6 +40,7 @@ struct float4 { float x, y, z, w; };
 static float2 make_float2(float x, float y) { return {x, y}; }
 static float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 template <class T> static void __stcs(T *to, T value) { *to = value; }
+template <class T> static T __ldcg(const T *from) { return *from; }
 static int __float_as_int(float x) { int y; __builtin_memcpy(&y, &x, 4); return y; }
 static float __int_as_float(int x) { float y; __builtin_memcpy(&y, &x, 4); return y; }
 static unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)((unsigned long long)a * b >> 32); }

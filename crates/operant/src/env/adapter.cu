@@ -85,7 +85,6 @@ struct Own {
     int32_t elapsed, episode, pending;
     float returned;
     int32_t seed[2];
-    int32_t behind; /* whether returns of some envs are, if NARROW */
 };
 
 /* Episodes of one env that ended in this launch. */
@@ -99,9 +98,10 @@ struct Step {
     int terminated, truncated;
 };
 
+/* Past the first cache: nobody reads it twice. */
 FN void load_state(const Envs &envs, uint32_t i, int32_t *s) {
 #pragma unroll
-    for (int c = 0; c < STATE; c++) s[c] = envs.words[(size_t)c * envs.pitch + i];
+    for (int c = 0; c < STATE; c++) s[c] = __ldcg(envs.words + (size_t)c * envs.pitch + i);
 }
 
 FN void store_state(const Envs &envs, uint32_t i, const int32_t *s) {
@@ -121,25 +121,48 @@ FN void store_own(const Envs &envs, int column, uint32_t i, int32_t word) {
     envs.words[(size_t)column * envs.pitch + i] = word;
 }
 
-/* Steps and return of the episode so far. */
-FN void load_progress(const Envs &envs, uint32_t i, Own &own) {
+/* Steps and return of the episode so far; if NARROW, the return that it would have if it were not behind. */
+FN void load_elapsed(const Envs &envs, uint32_t i, Own &own) {
 #if NARROW
     own.elapsed = ((const uint16_t *)(envs.words + (size_t)ELAPSED * envs.pitch))[i];
-    own.behind = SHARED_SEED(envs)[3];
-    own.returned = (float)((own.elapsed - (own.behind ? load_own(envs, RETURNED, i) : 0)) * REWARD);
+    own.returned = (float)(own.elapsed * REWARD);
 #else
     own.elapsed = load_own(envs, ELAPSED, i);
     own.returned = from_bits(load_own(envs, RETURNED, i));
 #endif
 }
 
-FN void store_progress(const Envs &envs, uint32_t i, const Own &own) {
+FN void store_elapsed(const Envs &envs, uint32_t i, const Own &own) {
 #if NARROW
     ((uint16_t *)(envs.words + (size_t)ELAPSED * envs.pitch))[i] = (uint16_t)own.elapsed;
-    if (own.behind) store_own(envs, RETURNED, i, own.elapsed - (int)own.returned / REWARD);
 #else
     store_own(envs, ELAPSED, i, own.elapsed);
     store_own(envs, RETURNED, i, bits(own.returned));
+#endif
+}
+
+/* Takes off what the return of an episode is behind, which the next one is not: for who reads it only when the episode ends. */
+FN void catch_up(const Envs &envs, uint32_t i, Own &own) {
+#if NARROW
+    if (SHARED_SEED(envs)[3]) {
+        own.returned -= (float)(load_own(envs, RETURNED, i) * REWARD);
+        store_own(envs, RETURNED, i, 0);
+    }
+#endif
+}
+
+/* Steps and return of the episode so far. */
+FN void load_progress(const Envs &envs, uint32_t i, Own &own) {
+    load_elapsed(envs, i, own);
+#if NARROW
+    if (SHARED_SEED(envs)[3]) own.returned -= (float)(load_own(envs, RETURNED, i) * REWARD);
+#endif
+}
+
+FN void store_progress(const Envs &envs, uint32_t i, const Own &own) {
+    store_elapsed(envs, i, own);
+#if NARROW
+    if (SHARED_SEED(envs)[3]) store_own(envs, RETURNED, i, own.elapsed - (int)own.returned / REWARD);
 #endif
 }
 
@@ -308,8 +331,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) reset(const ResetArgs a) {
             store_own(envs, SEED, i, seed[0]);
             store_own(envs, SEED + 1, i, seed[1]);
             store_own(envs, EPISODE, i, episode);
-            Own own = {};
-            own.behind = SHARED_SEED(envs)[3];
+            const Own own = {};
             store_progress(envs, i, own);
             store_own(envs, PENDING, i, 0);
         } else {
@@ -392,7 +414,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) step(const StepArgs a) {
 #endif
     if (here) {
         load_state(envs, i, s);
-        load_progress(envs, i, own);
+        load_elapsed(envs, i, own);
 #pragma unroll
         for (int k = 0; k < ACTIONS; k++) action[k] = load_action(a, (size_t)i * ACTIONS + k);
 #if DRAWS
@@ -405,7 +427,10 @@ extern "C" __global__ void __launch_bounds__(BLOCK) step(const StepArgs a) {
         step = take_step(envs, envs.first_env + i, s, own, action, resets, done);
     }
     const uint32_t record = record_at(i, done);
-    if (done) note_end(a.row, i, record, s, own);
+    if (done) {
+        catch_up(envs, i, own);
+        note_end(a.row, i, record, s, own);
+    }
 #if LISTS && AUTORESET == SAME_STEP
     __syncthreads();
     begin_episodes(envs, list, i, resets, s, own);
@@ -424,7 +449,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) step(const StepArgs a) {
 #endif
     if (here) {
         store_state(envs, i, s);
-        store_progress(envs, i, own);
+        store_elapsed(envs, i, own);
 #if AUTORESET == NEXT_STEP
         store_own(envs, PENDING, i, own.pending);
 #endif
