@@ -80,7 +80,7 @@ pub(crate) fn hosted_source(spec: &Spec) -> String {
         ("STATE", 1),
         ("OBS", spec.observation.len()),
         ("ACTIONS", spec.action.dims()),
-        ("CHOICES", 0),
+        ("CHOICES", spec.legal_width()),
         ("LIMIT", spec.time_limit.map_or(0, |limit| limit.min(i32::MAX as u32) as usize)),
         ("AUTORESET", 0),
         ("DRAWS", 0),
@@ -93,7 +93,7 @@ pub(crate) fn hosted_source(spec: &Spec) -> String {
         let _ = writeln!(text, "#define {key} {value}");
     }
     text.push_str("#define ENV_STEP(seed, env, episode, t, s, a, reward) (*(reward) = 0.0f, 0)\n");
-    text.push_str("#define ENV_RESET(seed, env, episode, s) ((s)[0] = 0)\n#define ENV_OBSERVE(s, obs)\n");
+    text.push_str("#define ENV_RESET(seed, env, episode, s) ((s)[0] = 0)\n#define ENV_OBSERVE(s, obs)\n#define ENV_LEGAL(s, legal)\n");
     text.push_str(&random_action(&spec.action));
     text.push_str(include_str!("adapter.cu"));
     text

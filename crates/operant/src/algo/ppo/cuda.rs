@@ -199,8 +199,8 @@ pub fn cuda_source(
     let params = architecture.build()?.graph.params(0)?;
     match part {
         Part::Wide => {
-            let (shape, text) = (WideShape::new(&architecture, &spec, precision), env_source(entry)?);
-            let shape = shape.map_err(|what| unserved(&what))?;
+            let text = env_source(entry)?;
+            let shape = WideShape::new(&architecture, &spec, precision).map_err(|what| unserved(&what))?;
             shape.source(&text, false, &shape.layout(&params)?, settings)
         }
         Part::Hosted => {
@@ -208,8 +208,9 @@ pub fn cuda_source(
             shape.source(&emit::hosted_source(&spec), true, &shape.layout(&params)?, settings)
         }
         part => {
+            let text = env_source(entry)?;
             let shape = Shape::new(&architecture, &spec, num_envs, precision).map_err(|what| unserved(&what))?;
-            shape.source(&env_source(entry)?, &params, settings, part)
+            shape.source(&text, &params, settings, part)
         }
     }
 }
@@ -358,7 +359,13 @@ impl PpoCuda {
         let max_norm = (settings.max_grad_norm > 0.0).then_some(settings.max_grad_norm as f32);
         let rate = settings.learning_rate as f32;
         let mut ppo = Self {
-            buffers: Buffers::new(&gpu, 1 + usize::from(settings.overlap), [obs, head.dims()], n, settings.num_steps)?,
+            buffers: Buffers::new(
+                &gpu,
+                1 + usize::from(settings.overlap),
+                [obs, head.dims(), spec.legal_width()],
+                n,
+                settings.num_steps,
+            )?,
             optimizer: Optimizer::new(settings.method(), &params, max_norm, Backend::fast())?,
             schedule: if settings.anneal_lr {
                 Schedule::Linear { from: rate, to: 0.0 }

@@ -11,6 +11,7 @@ struct Rollout {
     float *reward;   /* [T, N], normalised, with the discounted value of the last observation where an episode was truncated */
     uint8_t *done;   /* [T, N] */
     float *advantage; /* [T, N], not normalised */
+    uint8_t *legal;   /* [T, N, CHOICES] */
 };
 struct Finished {
     float *returned;   /* [N]: of the last episode that ended */
@@ -37,6 +38,11 @@ FN int draw_choice(const float *y, uint32_t step, const uint32_t *words, float &
         below += chance[k];
         choice += point >= below;
     }
+#if CHOICES > 0
+    /* The largest number that is drawn rounds to 1, which is beyond the last choice that has a chance. */
+#pragma unroll
+    for (int k = OUT - 1; k > 0; k--) choice -= choice == k && chance[k] == 0.0f;
+#endif
     float chosen = y[0];
 #pragma unroll
     for (int k = 1; k < OUT; k++) chosen = choice == k ? y[k] : chosen;
@@ -51,6 +57,14 @@ FN float draw_number(float mean, float log_std, int k, uint32_t step, uint32_t e
     log_prob -= 0.5f * z * z + log_std + 0.91893853f;
     return mean + __expf(log_std) * z;
 }
+
+#if CHOICES > 0
+/* Logits of what is not legal, so low that they have no chance and no slope. */
+FN void mask(float *logits, const uint8_t *legal) {
+#pragma unroll
+    for (int k = 0; k < CHOICES; k++) logits[k] = legal[k] ? logits[k] : -1e30f;
+}
+#endif
 
 FN void load_episode(const Envs &envs, uint32_t i, Own &own) {
     load_progress(envs, i, own);

@@ -48,8 +48,8 @@ struct ActArgs {
     float gamma;
 };
 
-/* Draws what env `from` does in step t, by row `row` of the networks' `rows` rows of outputs, and keeps it. */
-FN void decide(const ActArgs &a, uint32_t from, int owner, uint32_t row, uint32_t rows, int32_t *action) {
+/* Draws what env `from` does in step t, by row `row` of the networks' `rows` rows of outputs, among what is legal, and keeps it. */
+FN void decide(const ActArgs &a, uint32_t from, int owner, uint32_t row, uint32_t rows, const uint8_t *legal, int32_t *action) {
     const uint32_t env = a.envs.first_env + from, step = a.now->first_step + a.t;
     const size_t at = (size_t)a.t * a.envs.count + from;
     const float *y = a.output + (size_t)row * OUT_PITCH;
@@ -68,6 +68,11 @@ FN void decide(const ActArgs &a, uint32_t from, int owner, uint32_t row, uint32_
     float logits[OUT];
 #pragma unroll
     for (int k = 0; k < OUT; k++) logits[k] = y[k] + a.params[ACTOR_BIAS + k];
+#if CHOICES > 0
+    mask(logits, legal);
+    if (owner)
+        for (int k = 0; k < CHOICES; k++) a.rollout.legal[at * CHOICES + k] = legal[k];
+#endif
     philox(step / 4, 0, 0xFFFFFFFEu, env, a.seed, words);
     action[0] = draw_choice(logits, step, words, log_prob);
     if (owner) ((int32_t *)a.rollout.action)[at] = action[0];
@@ -141,7 +146,7 @@ FN void keep_step(const ActArgs &a, uint32_t from, int owner, uint32_t warp, flo
 struct Staged {
     const float *obs, *reward, *final_obs, *episode_return;
     const int32_t *episode_length;
-    const uint8_t *terminated, *truncated;
+    const uint8_t *terminated, *truncated, *legal;
     int32_t *action;
     uint32_t first, count, warp, unused; /* warp: the first that adds up for the normaliser */
 };
@@ -165,7 +170,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) sample(const StageArgs a) 
     const uint32_t i = blockIdx.x * THREADS + threadIdx.x;
     if (i >= a.staged.count) return;
     int32_t action[ACTIONS];
-    decide(a.act, a.staged.first + i, 1, i, a.staged.count, action);
+    decide(a.act, a.staged.first + i, 1, i, a.staged.count, a.staged.legal + (size_t)i * CHOICES, action);
 #pragma unroll
     for (int k = 0; k < ACTIONS; k++) a.staged.action[(size_t)i * ACTIONS + k] = action[k];
 }
@@ -222,7 +227,11 @@ extern "C" __global__ void __launch_bounds__(THREADS) act(const ActArgs a) {
     Ended ended = {0, 0, 0};
     load_state(a.envs, from, s);
     load_episode(a.envs, from, own);
-    decide(a, from, owner, from, n, action);
+    uint8_t legal[CHOICES + 1];
+#if CHOICES > 0
+    ENV_LEGAL(s, legal);
+#endif
+    decide(a, from, owner, from, n, legal, action);
     int resets, done;
     const Step taken = take_step(a.envs, env, s, own, action, resets, done);
     const int cut = taken.truncated && !taken.terminated;
@@ -350,7 +359,12 @@ extern "C" __global__ void __launch_bounds__(THREADS) loss(const BatchArgs a) {
     const int action = ((const int32_t *)a.rollout.action)[at];
     float most = -INFINITY, total = 0.0f;
 #pragma unroll
-    for (int k = 0; k < OUT; k++) u[k] = y[k] + a.params[ACTOR_BIAS + k], most = fmaxf(most, u[k]);
+    for (int k = 0; k < OUT; k++) u[k] = y[k] + a.params[ACTOR_BIAS + k];
+#if CHOICES > 0
+    mask(u, a.rollout.legal + at * CHOICES);
+#endif
+#pragma unroll
+    for (int k = 0; k < OUT; k++) most = fmaxf(most, u[k]);
 #pragma unroll
     for (int k = 0; k < OUT; k++) z[k] = __expf(u[k] - most), total += z[k];
     const float log_total = most + __logf(total), inverse = __fdividef(1.0f, total);

@@ -21,6 +21,7 @@ struct StagedPointers {
     episode_length: DevicePtr,
     terminated: DevicePtr,
     truncated: DevicePtr,
+    legal: DevicePtr,
     action: DevicePtr,
     first: u32,
     count: u32,
@@ -51,6 +52,7 @@ struct Part {
 /// What a step of all envs gives, `[N, …]`.
 struct Rows {
     width: usize,
+    choices: usize,
     obs: HostBuffer<f32>,
     reward: HostBuffer<f32>,
     final_obs: HostBuffer<f32>,
@@ -58,12 +60,16 @@ struct Rows {
     episode_length: HostBuffer<i32>,
     terminated: HostBuffer<u8>,
     truncated: HostBuffer<u8>,
+    legal: HostBuffer<u8>,
 }
 
 impl Rows {
-    fn new(gpu: &Arc<Gpu>, n: usize, width: usize) -> Result<Self> {
+    fn new(gpu: &Arc<Gpu>, n: usize, spec: &Spec) -> Result<Self> {
+        let (width, choices) = (spec.observation.len(), spec.legal_width());
         Ok(Self {
             width,
+            choices,
+            legal: HostBuffer::new(gpu, n * choices, "legal choices")?,
             obs: HostBuffer::new(gpu, n * width, "observations")?,
             reward: HostBuffer::new(gpu, n, "rewards")?,
             final_obs: HostBuffer::new(gpu, n * width, "last observations")?,
@@ -85,7 +91,7 @@ impl Rows {
             final_obs: &mut self.final_obs.slice_mut()[obs],
             episode_return: &mut self.episode_return.slice_mut()[envs.clone()],
             episode_length: &mut self.episode_length.slice_mut()[envs],
-            legal: &mut [],
+            legal: &mut self.legal.slice_mut()[first * self.choices..(first + count) * self.choices],
         }
     }
 
@@ -134,7 +140,7 @@ impl Staging {
             warp += count.div_ceil(32);
         }
         Ok(Self {
-            rows: Rows::new(gpu, n, spec.observation.len())?,
+            rows: Rows::new(gpu, n, spec)?,
             choices: HostBuffer::new(gpu, if discrete { n * dims } else { 0 }, "actions")?,
             numbers: HostBuffer::new(gpu, if discrete { 0 } else { n * dims }, "actions")?,
             begin: module.kernel("begin")?,
@@ -172,6 +178,7 @@ impl Staging {
                 episode_length: rows.episode_length.pointer().offset(4 * first),
                 terminated: rows.terminated.pointer().offset(first),
                 truncated: rows.truncated.pointer().offset(first),
+                legal: rows.legal.pointer().offset(first * rows.choices),
                 action: action.offset(4 * first * self.dims),
                 first: first as u32,
                 count: count as u32,

@@ -42,9 +42,6 @@ impl WideShape {
             return Err("network.encoder = conv (op conv2d)".into());
         }
         layers_source(operands_of(precision), *activation).map_err(|error| format!("network.activation: {error},"))?;
-        if spec.masked {
-            return Err("a mask of actions".into());
-        }
         if !continuous && spec.action.dims() != 1 {
             return Err(format!("an action of {} choices at a time", spec.action.dims()));
         }
