@@ -33,6 +33,7 @@ checks! {
     lanes "gives the same bits on every lane width"
     fast_math "stays near strict mode in fast mode"
     threads "gives the same bits on any number of threads"
+    parts "gives the same bits when parts take turns"
     seeds "repeats with its seed and differs without"
     alone "replays any env alone"
     bounds "keeps observations finite and within bounds"

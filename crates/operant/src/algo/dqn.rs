@@ -215,7 +215,7 @@ pub struct Dqn {
 impl Dqn {
     /// Builds everything that the run will ever allocate, and resets the envs.
     pub fn new(build: Build) -> Result<Self> {
-        let Build { mut env, pool, seed, total_steps, gradient_stride, precision, network, settings } = build;
+        let Build { mut env, pool, seed, total_steps, gradient_stride, precision, network, settings, .. } = build;
         let settings = read(&settings)?;
         settings.check()?;
         if env.on_gpu().is_some() {

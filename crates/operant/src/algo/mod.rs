@@ -27,6 +27,7 @@ pub use policy_values::{PolicyValues, Rewards};
 
 use crate::config::Table;
 use crate::data::Episodes;
+use crate::device::cuda::Gpu;
 use crate::device::{CpuPool, Spans};
 use crate::env::{Told, VecEnv};
 use crate::error::{Error, Result};
@@ -156,6 +157,8 @@ pub trait Algorithm: Send {
 pub struct Build {
     /// The envs.
     pub env: Box<dyn VecEnv>,
+    /// Where an algorithm learns whose envs the CPU steps, if not there too.
+    pub gpu: Option<Arc<Gpu>>,
     /// Threads.
     pub pool: Arc<CpuPool>,
     /// Seed of everything.

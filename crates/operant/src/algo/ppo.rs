@@ -48,7 +48,7 @@ pub const ENTRY: Entry = Entry {
     defaults: config::defaults::<Settings>,
     resolve: |table| Ok(config::to_table(&read(table)?)),
     may_change: settings::MAY_CHANGE,
-    build: |mut build| match build.env.on_gpu().is_some() {
+    build: |mut build| match build.gpu.is_some() || build.env.on_gpu().is_some() {
         true => Ok(Box::new(cuda::PpoCuda::new(build)?)),
         false => Ok(Box::new(Ppo::new(build)?)),
     },
@@ -173,7 +173,7 @@ pub struct Ppo {
 impl Ppo {
     /// Builds everything that the run will ever allocate, and resets the envs.
     pub fn new(build: Build) -> Result<Self> {
-        let Build { env, pool, seed, total_steps, gradient_stride, precision, network, settings } = build;
+        let Build { env, pool, seed, total_steps, gradient_stride, precision, network, settings, .. } = build;
         let settings = read(&settings)?;
         let (spec, n) = (env.spec().clone(), env.num_envs());
         settings.check(n)?;

@@ -1,13 +1,19 @@
 /* N envs on a GPU around an env's printed functions: what env/lane_vec.rs does on the CPU. Defined before this text:
    STATE OBS ACTIONS CHOICES (0 unless masked), LIMIT (0 for none), AUTORESET (one of the three below), DRAWS (whether a
-   step draws random numbers), BLOCK (threads), the sizes of the arguments, ENV_STEP ENV_RESET ENV_OBSERVE ENV_LEGAL,
-   random_action(dim, word). With FUNCTIONS_ONLY there are no kernels: other text goes on from here.
+   step draws random numbers), REWARD (0, or what every step gives, a whole number), BLOCK (threads), LISTS (whether ended episodes
+   are listed by block), the sizes of the arguments, ENV_STEP ENV_RESET ENV_OBSERVE ENV_LEGAL, random_action(dim, word). With
+   FUNCTIONS_ONLY there are no kernels: other text goes on from here.
    One thread per env. State lies in columns, [STATE + 6, pitch] words, so that a warp reads whole lines; four more words hold
    the seed of all envs, if they share one: reading it there spares most lines that only resets would read. Rows are stored
    past the cache, which the state then keeps. */
 #define SAME_STEP 0
 #define NEXT_STEP 1
 #define DISABLED 2
+
+/* Where every step of an episode gives the same and episodes are short, a step reads and writes two bytes of progress for eight: elapsed
+   steps are halves of words, and of returns only by how many steps they are behind is kept, which is 0 unless the host wrote a
+   state in the middle of an episode. */
+#define NARROW (REWARD != 0 && AUTORESET == SAME_STEP && LIMIT > 0 && LIMIT < 65536)
 
 /* The adapter's own columns, after the env's. */
 #define ELAPSED (STATE + 0)
@@ -16,7 +22,7 @@
 #define PENDING (STATE + 3)
 #define SEED (STATE + 4)
 
-/* Whether all envs share a seed, and its two words. */
+/* Whether all envs share a seed, its two words, and, if NARROW, whether the return of any env is behind. */
 #define SHARED_SEED(envs) ((envs).words + (size_t)(STATE + 6) * (envs).pitch)
 
 /* Episodes that ended: integers, so that the order of additions does not show. */
@@ -35,14 +41,15 @@ struct Envs {
 
 /* Where results go, by row numbers t * N + env. What only ended episodes write goes to three columns, to records, or, if both are
    null, nowhere. A record is whole sectors of memory: a step of very many envs writes half a sector here and there, which memory
-   reads before it writes, in 25 to 31 us, and whole ones in 20. */
+   reads before it writes, in 25 to 31 us, and whole ones in 20. The records of 32 envs lie one after the other from the first's place
+   on, so that there is less memory to keep in the cache. */
 struct Row {
     float *obs, *reward;
     uint8_t *terminated, *truncated;
     float *final_obs, *episode_return;
     int32_t *episode_length;
     uint8_t *legal;
-    float4 *ends; /* [N, END_WORDS / 4]: the last observation, the return, the length, zeros */
+    float4 *ends; /* [N, END_WORDS / 4]: last observation, return, length, zeros */
 };
 #define END_WORDS ((OBS + 2 + 7) / 8 * 8)
 
@@ -91,9 +98,10 @@ struct Step {
     int terminated, truncated;
 };
 
+/* Past the first cache: nobody reads it twice. */
 FN void load_state(const Envs &envs, uint32_t i, int32_t *s) {
 #pragma unroll
-    for (int c = 0; c < STATE; c++) s[c] = envs.words[(size_t)c * envs.pitch + i];
+    for (int c = 0; c < STATE; c++) s[c] = __ldcg(envs.words + (size_t)c * envs.pitch + i);
 }
 
 FN void store_state(const Envs &envs, uint32_t i, const int32_t *s) {
@@ -111,6 +119,51 @@ FN void load_seed(const Envs &envs, uint32_t i, int32_t *seed) {
 
 FN void store_own(const Envs &envs, int column, uint32_t i, int32_t word) {
     envs.words[(size_t)column * envs.pitch + i] = word;
+}
+
+/* Steps and return of the episode so far; if NARROW, the return that it would have if it were not behind. */
+FN void load_elapsed(const Envs &envs, uint32_t i, Own &own) {
+#if NARROW
+    own.elapsed = ((const uint16_t *)(envs.words + (size_t)ELAPSED * envs.pitch))[i];
+    own.returned = (float)(own.elapsed * REWARD);
+#else
+    own.elapsed = load_own(envs, ELAPSED, i);
+    own.returned = from_bits(load_own(envs, RETURNED, i));
+#endif
+}
+
+FN void store_elapsed(const Envs &envs, uint32_t i, const Own &own) {
+#if NARROW
+    ((uint16_t *)(envs.words + (size_t)ELAPSED * envs.pitch))[i] = (uint16_t)own.elapsed;
+#else
+    store_own(envs, ELAPSED, i, own.elapsed);
+    store_own(envs, RETURNED, i, bits(own.returned));
+#endif
+}
+
+/* Takes off what the return of an episode is behind, which the next one is not: for who reads it only when the episode ends. */
+FN void catch_up(const Envs &envs, uint32_t i, Own &own) {
+#if NARROW
+    if (SHARED_SEED(envs)[3]) {
+        own.returned -= (float)(load_own(envs, RETURNED, i) * REWARD);
+        store_own(envs, RETURNED, i, 0);
+    }
+#endif
+}
+
+/* Steps and return of the episode so far. */
+FN void load_progress(const Envs &envs, uint32_t i, Own &own) {
+    load_elapsed(envs, i, own);
+#if NARROW
+    if (SHARED_SEED(envs)[3]) own.returned -= (float)(load_own(envs, RETURNED, i) * REWARD);
+#endif
+}
+
+FN void store_progress(const Envs &envs, uint32_t i, const Own &own) {
+    store_elapsed(envs, i, own);
+#if NARROW
+    if (SHARED_SEED(envs)[3]) store_own(envs, RETURNED, i, own.elapsed - (int)own.returned / REWARD);
+#endif
 }
 
 FN int32_t load_action(const StepArgs &a, size_t k) {
@@ -132,7 +185,7 @@ FN void store_obs(float *to, uint32_t at, int here, const float *obs) {
     if (here) __stcs((float2 *)to + at, make_float2(obs[0], obs[1]));
 #elif OBS == 4
     if (here) __stcs((float4 *)to + at, make_float4(obs[0], obs[1], obs[2], obs[3]));
-#elif OBS * BLOCK <= 12288
+#elif BLOCK >= 32 && OBS * BLOCK <= 12288
     __shared__ float staged[OBS * BLOCK];
     const uint32_t lane = threadIdx.x % 32;
     const uint32_t numbers = OBS * __popc(__ballot_sync(0xFFFFFFFFu, here));
@@ -200,15 +253,21 @@ FN Step take_step(const Envs &envs, uint32_t env, int32_t *s, Own &own, const in
     return step;
 }
 
+/* The record of an env whose episode ended, by row number; all threads of a warp come here. */
+FN uint32_t record_at(uint32_t at, int done) {
+    const uint32_t which = __ballot_sync(0xFFFFFFFFu, done), lane = threadIdx.x % 32;
+    return at - lane + __popc(which & ((1u << lane) - 1));
+}
+
 /* What only ended episodes write. */
-FN void note_end(const Row &row, uint32_t at, const int32_t *s, const Own &own, Ended &ended) {
+FN void note_end(const Row &row, uint32_t at, uint32_t record, const int32_t *s, const Own &own) {
     if (row.final_obs != nullptr || row.ends != nullptr) {
         float last[END_WORDS] = {};
         ENV_OBSERVE(s, last);
         if (row.ends != nullptr) {
             last[OBS] = own.returned;
             last[OBS + 1] = from_bits(own.elapsed);
-            float4 *to = row.ends + (size_t)at * (END_WORDS / 4);
+            float4 *to = row.ends + (size_t)record * (END_WORDS / 4);
 #pragma unroll
             for (int k = 0; k < END_WORDS / 4; k++)
                 __stcs(to + k, make_float4(last[4 * k], last[4 * k + 1], last[4 * k + 2], last[4 * k + 3]));
@@ -219,9 +278,12 @@ FN void note_end(const Row &row, uint32_t at, const int32_t *s, const Own &own, 
             row.episode_length[at] = own.elapsed;
         }
     }
+}
+
+FN void count_end(Ended &ended, int32_t length, float returned) {
     ended.episodes += 1;
-    ended.length += (uint32_t)own.elapsed;
-    ended.returned += __float2ll_rn(own.returned * 1048576.0f);
+    ended.length += (uint32_t)length;
+    ended.returned += __float2ll_rn(returned * 1048576.0f);
 }
 
 FN void add_totals(const Envs &envs, const Ended &ended) {
@@ -269,8 +331,8 @@ extern "C" __global__ void __launch_bounds__(BLOCK) reset(const ResetArgs a) {
             store_own(envs, SEED, i, seed[0]);
             store_own(envs, SEED + 1, i, seed[1]);
             store_own(envs, EPISODE, i, episode);
-            store_own(envs, ELAPSED, i, 0);
-            store_own(envs, RETURNED, i, 0);
+            const Own own = {};
+            store_progress(envs, i, own);
             store_own(envs, PENDING, i, 0);
         } else {
             load_state(envs, i, s);
@@ -281,25 +343,78 @@ extern "C" __global__ void __launch_bounds__(BLOCK) reset(const ResetArgs a) {
     store_obs(a.row.obs, i, here, obs);
 }
 
-/* One step. Bytes per env beside the row's: the state read and written, elapsed and returned likewise, the action, and
-   the episode read; the rest only where an episode ended. */
+#if LISTS && AUTORESET == SAME_STEP
+/* What ended in a block of `step`, so that few of its threads draw first states and add up for all: one env of CartPole in sixteen ends
+   in a step, and nearly every warp would do both for two of its envs. */
+struct List {
+    uint32_t count;
+    uint32_t env[BLOCK];
+    int32_t length[BLOCK];
+    float returned[BLOCK];
+    int32_t first[STATE][BLOCK]; /* of the next episodes */
+};
+
+/* All threads of a block come here, after they saw the list's count at 0. */
+FN void begin_episodes(const Envs &envs, List &list, uint32_t i, int resets, int32_t *s, Own &own) {
+    const uint32_t which = __ballot_sync(0xFFFFFFFFu, resets), lane = threadIdx.x % 32;
+    uint32_t place = 0;
+    if (which != 0) {
+        const uint32_t first = __ffs(which) - 1;
+        if (lane == first) place = atomicAdd(&list.count, __popc(which));
+        place = __shfl_sync(0xFFFFFFFFu, place, first) + __popc(which & ((1u << lane) - 1));
+    }
+    if (resets) list.env[place] = i, list.length[place] = own.elapsed, list.returned[place] = own.returned;
+    __syncthreads();
+    const uint32_t count = list.count;
+    if (count == 0) return;
+    if (threadIdx.x - lane < count) {
+        Ended ended = {0, 0, 0};
+        if (threadIdx.x < count) {
+            const uint32_t other = list.env[threadIdx.x];
+            const int32_t episode = load_own(envs, EPISODE, other) + 1;
+            int32_t seed[2], first[STATE];
+            load_seed(envs, other, seed);
+            ENV_RESET(seed, envs.first_env + other, episode, first);
+            store_own(envs, EPISODE, other, episode);
+#pragma unroll
+            for (int c = 0; c < STATE; c++) list.first[c][threadIdx.x] = first[c];
+            count_end(ended, list.length[threadIdx.x], list.returned[threadIdx.x]);
+        }
+        add_totals_of_warp(envs, ended);
+    }
+    __syncthreads();
+    if (resets) {
+#pragma unroll
+        for (int c = 0; c < STATE; c++) s[c] = list.first[c][place];
+        own.elapsed = 0;
+        own.returned = 0.0f;
+    }
+}
+#endif
+
+/* One step. Bytes per env beside the row's: the state read and written, progress likewise, the action; the rest only where an
+   episode ended. */
 extern "C" __global__ void __launch_bounds__(BLOCK) step(const StepArgs a) {
     const Envs &envs = a.envs;
     const uint32_t i = blockIdx.x * BLOCK + threadIdx.x;
     const int here = i < envs.count;
     int32_t s[STATE], action[ACTIONS];
     float obs[OBS];
-    Ended ended = {0, 0, 0};
+    Own own;
+    Step step;
+    int resets = 0, done = 0;
+#if LISTS && AUTORESET == SAME_STEP
+    __shared__ List list;
+    if (threadIdx.x == 0) list.count = 0;
+#endif
 #if __CUDA_ARCH__ >= 900
     /* The next step's blocks may take their places while this one ends; they wait here before they read. */
     asm volatile("griddepcontrol.launch_dependents;");
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
     if (here) {
-        Own own;
         load_state(envs, i, s);
-        own.elapsed = load_own(envs, ELAPSED, i);
-        own.returned = from_bits(load_own(envs, RETURNED, i));
+        load_elapsed(envs, i, own);
 #pragma unroll
         for (int k = 0; k < ACTIONS; k++) action[k] = load_action(a, (size_t)i * ACTIONS + k);
 #if DRAWS
@@ -309,20 +424,32 @@ extern "C" __global__ void __launch_bounds__(BLOCK) step(const StepArgs a) {
 #if AUTORESET == NEXT_STEP
         own.pending = load_own(envs, PENDING, i);
 #endif
-        int resets, done;
-        const Step step = take_step(envs, envs.first_env + i, s, own, action, resets, done);
-        if (done) note_end(a.row, i, s, own, ended);
-        if (resets) {
-            load_seed(envs, i, own.seed);
-            const int32_t episode = load_own(envs, EPISODE, i) + 1;
-            ENV_RESET(own.seed, envs.first_env + i, episode, s);
-            own.elapsed = 0;
-            own.returned = 0.0f;
-            store_own(envs, EPISODE, i, episode);
-        }
+        step = take_step(envs, envs.first_env + i, s, own, action, resets, done);
+    }
+    const uint32_t record = record_at(i, done);
+    if (done) {
+        catch_up(envs, i, own);
+        note_end(a.row, i, record, s, own);
+    }
+#if LISTS && AUTORESET == SAME_STEP
+    __syncthreads();
+    begin_episodes(envs, list, i, resets, s, own);
+#else
+    Ended ended = {0, 0, 0};
+    if (done) count_end(ended, own.elapsed, own.returned);
+    add_totals_of_warp(envs, ended);
+    if (resets) {
+        load_seed(envs, i, own.seed);
+        const int32_t episode = load_own(envs, EPISODE, i) + 1;
+        ENV_RESET(own.seed, envs.first_env + i, episode, s);
+        own.elapsed = 0;
+        own.returned = 0.0f;
+        store_own(envs, EPISODE, i, episode);
+    }
+#endif
+    if (here) {
         store_state(envs, i, s);
-        store_own(envs, ELAPSED, i, own.elapsed);
-        store_own(envs, RETURNED, i, bits(own.returned));
+        store_elapsed(envs, i, own);
 #if AUTORESET == NEXT_STEP
         store_own(envs, PENDING, i, own.pending);
 #endif
@@ -331,7 +458,6 @@ extern "C" __global__ void __launch_bounds__(BLOCK) step(const StepArgs a) {
         ENV_OBSERVE(s, obs);
     }
     store_obs(a.row.obs, i, here, obs);
-    add_totals_of_warp(envs, ended);
 }
 
 #endif
@@ -369,8 +495,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) rollout(const RolloutArgs a)
     Own own;
     Ended ended = {0, 0, 0};
     load_state(envs, from, s);
-    own.elapsed = load_own(envs, ELAPSED, from);
-    own.returned = from_bits(load_own(envs, RETURNED, from));
+    load_progress(envs, from, own);
     own.episode = load_own(envs, EPISODE, from);
     own.pending = load_own(envs, PENDING, from);
     own.seed[0] = load_own(envs, SEED, from);
@@ -394,7 +519,11 @@ extern "C" __global__ void __launch_bounds__(BLOCK) rollout(const RolloutArgs a)
         }
         int resets, done;
         const Step step = take_step(envs, env, s, own, action, resets, done);
-        if (done && here) note_end(a.row, at, s, own, ended);
+        const uint32_t record = record_at(at, done && here);
+        if (done && here) {
+            note_end(a.row, at, record, s, own);
+            count_end(ended, own.elapsed, own.returned);
+        }
 #if AUTORESET != DISABLED
         if (__any_sync(0xFFFFFFFFu, resets && !stored)) {
             if (!stored) ENV_RESET(own.seed, env, own.episode + 1, first);
@@ -419,8 +548,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) rollout(const RolloutArgs a)
     }
     if (here) {
         store_state(envs, i, s);
-        store_own(envs, ELAPSED, i, own.elapsed);
-        store_own(envs, RETURNED, i, bits(own.returned));
+        store_progress(envs, i, own);
         store_own(envs, EPISODE, i, own.episode);
         store_own(envs, PENDING, i, own.pending);
         if (ended.episodes != 0) add_totals(envs, ended);

@@ -21,6 +21,7 @@ pub const CHECKS: &[Check] = &[
     ("gives the same bits on every lane width", lanes),
     ("stays near strict mode in fast mode", fast_math),
     ("gives the same bits on any number of threads", threads),
+    ("gives the same bits when parts take turns", parts),
     ("repeats with its seed and differs without", seeds),
     ("replays any env alone", alone),
     ("keeps observations finite and within bounds", bounds),
@@ -200,6 +201,28 @@ fn threads(entry: &Entry) -> Finding {
         }
     }
     Ok(())
+}
+
+fn parts(entry: &Entry) -> Finding {
+    let reference = Run::new(entry, &Options::new(ENVS), 7)?.rows(STEPS);
+    let Run { mut envs, row, mut rng } = Run::new(entry, &Options::new(ENVS), 7)?;
+    let (spec, size) = (envs.spec().clone(), envs.part_size());
+    let first = (ENVS / 2).next_multiple_of(size).min(ENVS);
+    let (dims, width, choices) = (spec.action.dims(), spec.observation.len(), spec.legal_width());
+    let mut rows = vec![row];
+    for _ in 0..STEPS {
+        let actions = ActionsBuf::random(&spec, ENVS, &mut rng);
+        let mut row = rows[rows.len() - 1].clone();
+        let mut rest = row.row();
+        let front = rest.split_front(first, width, choices);
+        // The later part first: neither waits for the other.
+        if first < ENVS {
+            envs.step_part(first, actions.actions().range(first * dims, ENVS * dims), rest);
+        }
+        envs.step_part(0, actions.actions().range(0, first * dims), front);
+        rows.push(row);
+    }
+    difference(&reference, &rows).map_or(Ok(()), Err)
 }
 
 fn seeds(entry: &Entry) -> Finding {

@@ -37,7 +37,11 @@ pub enum Ends {
     Records,
 }
 
-/// `[rows, N, words]`: the last observation, the return, the length, zeros up to whole sectors of memory.
+/// Envs whose records lie one after the other: a warp's.
+const RUN: usize = 32;
+
+/// `[rows, N, words]`: the last observation, the return, the length, zeros up to whole sectors of memory; those of a [`RUN`] of envs from the
+/// place of its first env on.
 #[derive(Debug)]
 struct Records {
     words: usize,
@@ -148,7 +152,7 @@ impl DeviceRow {
     }
 
     /// Copies row `t` to the host, after all steps so far. Where no episode ended in a step, what only ended episodes
-    /// write is what that memory held before.
+    /// write is what that memory held before, or what `to` did.
     pub fn download(&self, t: usize, to: &mut RowBuf) -> Result<()> {
         let per = |len: usize| t * (len / self.rows);
         self.obs.download(per(self.obs.len()), &mut to.obs)?;
@@ -165,7 +169,16 @@ impl DeviceRow {
             let mut fetched = vec![0; self.num_envs * words];
             buffer.download(per(buffer.len()), &mut fetched)?;
             let width = to.final_obs.len() / self.num_envs;
-            for (env, record) in fetched.chunks_exact(*words).enumerate() {
+            let mut at = 0;
+            for env in 0..self.num_envs {
+                if env % RUN == 0 {
+                    at = env;
+                }
+                if to.terminated[env] | to.truncated[env] == 0 {
+                    continue;
+                }
+                let record = &fetched[at * words..][..*words];
+                at += 1;
                 let numbers = to.final_obs[env * width..][..width].iter_mut().zip(record);
                 numbers.for_each(|(to, from)| *to = f32::from_bits(*from));
                 to.episode_return[env] = f32::from_bits(record[width]);

@@ -15,8 +15,12 @@ use std::sync::{Arc, OnceLock};
 
 /// Words of `SHARED_SEED` in `adapter.cu`; zeros: each env has its own.
 const SHARED_SEED: usize = 4;
+/// Which of them tells that returns of some envs are behind, if `NARROW`.
+const BEHIND: usize = 3;
 /// Slots of `Totals` in `adapter.cu`, of four words each.
 const TOTALS_SLOTS: usize = 1024;
+/// Words of all `Totals`.
+pub(crate) const TOTALS_WORDS: usize = 4 * TOTALS_SLOTS;
 /// Units of a return in `Totals`.
 const RETURN_UNIT: f64 = 1.0 / 1_048_576.0;
 
@@ -24,6 +28,7 @@ const RETURN_UNIT: f64 = 1.0 / 1_048_576.0;
 trait Printed: Send + Sync {
     fn spec(&self) -> Spec;
     fn source(&self, shape: &Shape) -> String;
+    fn narrow_reward(&self, shape: &Shape) -> Option<i32>;
     fn params(&self) -> Vec<Param>;
     fn set(&mut self, name: &str, value: f64) -> Result<()>;
     fn draw(&self, words: &[i32]) -> Option<Canvas>;
@@ -36,6 +41,9 @@ impl<E: Env> Printed for E {
     }
     fn source(&self, shape: &Shape) -> String {
         emit::cuda_source(self, shape)
+    }
+    fn narrow_reward(&self, shape: &Shape) -> Option<i32> {
+        emit::narrow_reward(self, shape)
     }
     fn params(&self) -> Vec<Param> {
         super::Params::params(self)
@@ -63,6 +71,13 @@ pub(crate) struct EnvsPointers {
     pitch: u32,
     first_env: u32,
     unused: u32,
+}
+
+impl EnvsPointers {
+    /// So many envs that the host steps; `totals` are [`TOTALS_WORDS`] words.
+    pub(crate) fn hosted(count: usize, totals: DevicePtr) -> Self {
+        Self { words: DevicePtr::NONE, totals, count: count as u32, pitch: 0, first_env: 0, unused: 0 }
+    }
 }
 
 /// `ResetArgs` of `adapter.cu`.
@@ -144,9 +159,9 @@ pub struct CudaVec {
     /// N rounded up: words of a column.
     pitch: usize,
     first_env: u32,
-    /// `[columns, pitch]`, then the seed of all envs, if they share one.
+    /// `[columns, pitch]`, then the seed of all envs, if they share one; elapsed steps and returns as `NARROW` of `adapter.cu` says.
     words: Buffer<i32>,
-    /// `[TOTALS_SLOTS, 4]`
+    /// [`TOTALS_WORDS`]
     totals: Buffer<u64>,
     /// Rows of the host's steps: on the GPU, and as they came from there.
     row: DeviceRow,
@@ -182,15 +197,15 @@ impl CudaVec {
             )));
         }
         let num_envs = options.num_envs;
-        // Few envs: small blocks, so that every multiprocessor has one. Many: blocks that fill its registers evenly.
-        let block = if num_envs <= gpu.info().multiprocessors * 256 { 64 } else { 256 };
+        // Few envs: small blocks, so that every multiprocessor has one. Many: blocks that share what ended in them.
+        let block = if num_envs <= gpu.info().multiprocessors * 256 { 64 } else { 128 };
         let shape = Shape { time_limit: spec.time_limit, autoreset: options.autoreset, block };
         let math = options.backend.math();
         let pitch = num_envs.next_multiple_of(64);
         let (lower, count) = ("num_envs", num_envs * E::ACTION_DIMS);
         Ok(Self {
             words: Buffer::new(gpu, own.columns() * pitch + SHARED_SEED, "env states", lower)?,
-            totals: Buffer::new(gpu, TOTALS_SLOTS * 4, "episode statistics", lower)?,
+            totals: Buffer::new(gpu, TOTALS_WORDS, "episode statistics", lower)?,
             row: DeviceRow::new(gpu, &spec, num_envs, 1, Ends::Records)?,
             fetched: RowBuf::new(&spec, num_envs),
             actions: Buffer::new(gpu, count, "actions", lower)?,
@@ -338,7 +353,7 @@ impl CudaVec {
 
     /// What ended since this was last asked.
     pub fn take_totals(&mut self) -> Result<Totals> {
-        let mut slots = vec![0; TOTALS_SLOTS * 4];
+        let mut slots = vec![0; TOTALS_WORDS];
         self.totals.download(0, &mut slots)?;
         self.totals.zero()?;
         let sum = |word: usize| slots.iter().skip(word).step_by(4).fold(0u64, |sum, &x| sum.wrapping_add(x));
@@ -410,11 +425,39 @@ impl CudaVec {
         }
     }
 
-    /// All words, `[columns, pitch]` and the shared seed.
+    /// All words, `[columns, pitch]` and the shared seed, with elapsed steps and returns in words.
     fn fetch_words(&self) -> Result<Vec<i32>> {
         let mut words = vec![0; self.words.len()];
         self.words.download(0, &mut words)?;
+        if let Some(reward) = self.env.narrow_reward(&self.shape) {
+            let (elapsed, returned) = (self.own.elapsed() * self.pitch, self.own.returned() * self.pitch);
+            for env in (0..self.num_envs).rev() {
+                let steps = words[elapsed + env / 2] >> (16 * (env % 2)) & 0xffff;
+                words[elapsed + env] = steps;
+                words[returned + env] = (((steps - words[returned + env]) * reward) as f32).to_bits() as i32;
+            }
+        }
         Ok(words)
+    }
+
+    /// The reverse of [`fetch_words`](Self::fetch_words).
+    fn send_words(&self, mut words: Vec<i32>) -> Result<()> {
+        if let Some(reward) = self.env.narrow_reward(&self.shape) {
+            let (elapsed, returned) = (self.own.elapsed() * self.pitch, self.own.returned() * self.pitch);
+            let mut behind = 0;
+            for env in 0..self.num_envs {
+                let steps = std::mem::take(&mut words[elapsed + env]);
+                if !(0..65_536).contains(&steps) {
+                    return Err(Error::Invalid(format!("elapsed of env {env}: got {steps}, wanted 0 to 65535")));
+                }
+                words[elapsed + env / 2] |= steps << (16 * (env % 2));
+                let rewarded = f32::from_bits(words[returned + env] as u32) as i32 / reward;
+                words[returned + env] = steps - rewarded;
+                behind |= steps - rewarded;
+            }
+            words[self.own.columns() * self.pitch + BEHIND] = i32::from(behind != 0);
+        }
+        self.words.upload(&words)
     }
 }
 
@@ -461,7 +504,12 @@ impl VecEnv for CudaVec {
     }
 
     fn read(&self, column: usize, out: &mut [i32]) {
-        let _ = self.words.download(column * self.pitch, &mut out[..self.num_envs]);
+        let out = &mut out[..self.num_envs];
+        if column < self.own.state {
+            let _ = self.words.download(column * self.pitch, out);
+        } else if let Ok(words) = self.fetch_words() {
+            out.copy_from_slice(&words[column * self.pitch..][..self.num_envs]);
+        }
     }
 
     fn write(&mut self, columns: &[(usize, &[i32])]) -> Result<()> {
@@ -475,7 +523,7 @@ impl VecEnv for CudaVec {
         }
         // What was written may be of other seeds.
         words[self.own.columns() * self.pitch] = 0;
-        self.words.upload(&words)
+        self.send_words(words)
     }
 
     fn save(&self) -> Vec<u8> {
@@ -491,7 +539,7 @@ impl VecEnv for CudaVec {
         for (i, &word) in saved.iter().enumerate() {
             words[i % columns * self.pitch + i / columns] = word;
         }
-        self.words.upload(&words)
+        self.send_words(words)
     }
 
     fn draw(&self, env: usize) -> Option<Canvas> {
@@ -509,9 +557,11 @@ impl VecEnv for CudaVec {
         changed.set(name, value)?;
         self.spec.check_unchanged(&changed.spec(), name)?;
         let kernels = load(&self.gpu, self.spec.name, &changed.source(&self.shape), self.math)?;
+        let words = self.fetch_words()?;
         self.kernels = OnceLock::from(kernels);
         self.env = changed;
-        Ok(())
+        // A parameter may decide whether every step gives the same.
+        self.send_words(words)
     }
 
     fn on_gpu(&mut self) -> Option<&mut CudaVec> {

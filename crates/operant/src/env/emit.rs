@@ -5,7 +5,7 @@
 //! `<name>_observe(s, obs)` and `<name>_legal(s, legal)`. Actions come as 32-bit words too.
 
 use super::cuda_vec::ARGS_BYTES;
-use super::{Action, ActionSpace, AutoReset, Env};
+use super::{Action, ActionSpace, AutoReset, Env, Spec};
 use crate::lanes::{Block, CUDA_PRELUDE, Columns, Float, Lanes, Mask, PRELUDE, Recording, Rng, Sym};
 use std::fmt::Write as _;
 
@@ -18,6 +18,9 @@ pub fn c_source<E: Env>(env: &E) -> String {
     format!("{PRELUDE}\n{}\n{}", Recording::functions(), c_functions(env))
 }
 
+/// Threads of a block from which on `step` lists what ended in it.
+const LISTING_BLOCK: u32 = 128;
+
 /// What of a vector env its kernels are compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
@@ -29,13 +32,19 @@ pub struct Shape {
     pub block: u32,
 }
 
+/// The printed body of an env's step.
+fn step_body<'a>(functions: &'a str, name: &str) -> &'a str {
+    let step = functions.split(&format!("FN int {name}_step(")).nth(1).unwrap_or_default();
+    let step = step.split(&format!("FN void {name}_observe(")).next().unwrap_or_default();
+    step.split_once("(void)a;").map_or("", |(_, body)| body)
+}
+
 /// The kernels of a vector env of this env: `reset`, `step` and `rollout` of `adapter.cu`.
 pub fn cuda_source<E: Env>(env: &E, shape: &Shape) -> String {
     let (spec, functions) = (env.spec(), c_functions(env));
     let name = spec.name;
-    let step = functions.split(&format!("FN int {name}_step(")).nth(1).unwrap_or_default();
-    let step = step.split(&format!("FN void {name}_observe(")).next().unwrap_or_default();
-    let body = step.split_once("(void)a;").map_or("", |(_, body)| body);
+    let body = step_body(&functions, name);
+    let reward = constant_reward(body);
     let autoreset = match shape.autoreset {
         AutoReset::SameStep => 0,
         AutoReset::NextStep => 1,
@@ -50,17 +59,59 @@ pub fn cuda_source<E: Env>(env: &E, shape: &Shape) -> String {
         ("AUTORESET", autoreset),
         ("DRAWS", usize::from(body.contains("seed["))),
         ("BLOCK", shape.block as usize),
+        ("LISTS", usize::from(shape.block >= LISTING_BLOCK)),
     ];
     let mut text = format!("{CUDA_PRELUDE}\n{}\n{functions}\n", Recording::functions());
     for (key, value) in numbers.into_iter().chain(ARGS_BYTES) {
         let _ = writeln!(text, "#define {key} {value}");
     }
+    let _ = writeln!(text, "#define REWARD {reward}");
     for part in ["STEP", "RESET", "OBSERVE", "LEGAL"] {
         let _ = writeln!(text, "#define ENV_{part} {name}_{}", part.to_lowercase());
     }
     text.push_str(&random_action(&spec.action));
     text.push_str(include_str!("adapter.cu"));
     text
+}
+
+/// What other kernels go on from where the host steps envs of this kind: `adapter.cu` without an env's own functions or kernels.
+pub(crate) fn hosted_source(spec: &Spec) -> String {
+    let numbers = [
+        ("STATE", 1),
+        ("OBS", spec.observation.len()),
+        ("ACTIONS", spec.action.dims()),
+        ("CHOICES", spec.legal_width()),
+        ("LIMIT", spec.time_limit.map_or(0, |limit| limit.min(i32::MAX as u32) as usize)),
+        ("AUTORESET", 0),
+        ("DRAWS", 0),
+        ("REWARD", 0),
+        ("BLOCK", 64),
+        ("LISTS", 0),
+    ];
+    let mut text = CUDA_PRELUDE.to_owned();
+    for (key, value) in numbers.into_iter().chain(ARGS_BYTES) {
+        let _ = writeln!(text, "#define {key} {value}");
+    }
+    text.push_str("#define ENV_STEP(seed, env, episode, t, s, a, reward) (*(reward) = 0.0f, 0)\n");
+    text.push_str("#define ENV_RESET(seed, env, episode, s) ((s)[0] = 0)\n#define ENV_OBSERVE(s, obs)\n#define ENV_LEGAL(s, legal)\n");
+    text.push_str(&random_action(&spec.action));
+    text.push_str(include_str!("adapter.cu"));
+    text
+}
+
+/// What every step gives, if the step's printed body shows it to be one small whole number; else 0.
+fn constant_reward(body: &str) -> i32 {
+    let printed = body.split("*reward = ").nth(1).and_then(|rest| rest.split(';').next()).unwrap_or_default();
+    let value: f32 = printed.trim_end_matches('f').parse().unwrap_or(0.0);
+    // Sums of so few steps are exact.
+    if value.fract() == 0.0 && value.abs() <= 255.0 { value as i32 } else { 0 }
+}
+
+/// Whether kernels of this shape keep the progress of episodes in fewer bytes: `NARROW` of `adapter.cu`. Gives the reward of a step.
+pub(super) fn narrow_reward<E: Env>(env: &E, shape: &Shape) -> Option<i32> {
+    let short = shape.time_limit.is_some_and(|limit| (1..65_536).contains(&limit));
+    let reward = constant_reward(step_body(&c_functions(env), env.spec().name));
+    (short && shape.autoreset == AutoReset::SameStep && reward != 0).then_some(reward)
 }
 
 /// A uniformly random action from a random word, as `ActionsBuf::random` draws them; the remainder of 2³² by the number of

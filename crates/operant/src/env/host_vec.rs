@@ -171,23 +171,33 @@ impl<E: HostEnv> VecEnv for HostVec<E> {
         }
     }
 
-    fn step(&mut self, actions: Actions<'_>, mut out: Row<'_>) {
-        let (num_envs, dims) = (self.slots.len(), self.spec.action.dims());
+    fn step(&mut self, actions: Actions<'_>, out: Row<'_>) {
+        out.assert_fits(&self.spec, self.slots.len());
+        self.step_part(0, actions, out);
+    }
+
+    fn part_size(&self) -> usize {
+        1
+    }
+
+    fn step_part(&mut self, from: usize, actions: Actions<'_>, mut out: Row<'_>) {
+        let (num_envs, dims) = (out.reward.len(), self.spec.action.dims());
         out.assert_fits(&self.spec, num_envs);
+        let slots = &mut self.slots[from..from + num_envs];
         let (got, wanted) = (actions.len(), num_envs * dims);
         assert!(got == wanted, "{got} action numbers for {}, wanted {wanted}", self.spec.name);
         let start = self.pace.start(self.pool.threads());
         let parts = self.pace.parts(self.pool.threads()).min(num_envs);
         let per_part = num_envs.div_ceil(parts);
         let (width, legal_width) = (self.spec.observation.len(), self.spec.legal_width());
-        let (spec, first_env, autoreset) = (&self.spec, self.first_env, self.autoreset);
+        let (spec, first_env, autoreset) = (&self.spec, self.first_env.wrapping_add(from as u32), self.autoreset);
         if parts == 1 {
-            step_part(&mut Part { first: 0, slots: &mut self.slots, actions, out }, spec, first_env, autoreset);
+            step_part(&mut Part { first: 0, slots, actions, out }, spec, first_env, autoreset);
             return self.pace.note(start);
         }
         let mut tasks: [Option<Part<'_, E>>; MAX_PARTS] = [const { None }; MAX_PARTS];
         let mut used = 0;
-        for (task, slots) in tasks.iter_mut().zip(self.slots.chunks_mut(per_part)) {
+        for (task, slots) in tasks.iter_mut().zip(slots.chunks_mut(per_part)) {
             let (first, count) = (used * per_part, slots.len());
             *task = Some(Part {
                 first,

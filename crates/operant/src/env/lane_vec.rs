@@ -358,15 +358,30 @@ impl<E: Env> VecEnv for LaneVec<E> {
 
     fn step(&mut self, actions: Actions<'_>, out: Row<'_>) {
         out.assert_fits(&self.spec, self.num_envs);
-        let (got, wanted) = (actions.len(), self.num_envs * E::ACTION_DIMS);
+        self.step_part(0, actions, out);
+    }
+
+    fn part_size(&self) -> usize {
+        BLOCK
+    }
+
+    fn step_part(&mut self, first: usize, actions: Actions<'_>, out: Row<'_>) {
+        let count = out.reward.len();
+        out.assert_fits(&self.spec, count);
+        let end = first + count;
+        assert!(
+            first.is_multiple_of(BLOCK) && (end.is_multiple_of(BLOCK) || end == self.num_envs),
+            "envs {first}..{end}"
+        );
+        let (got, wanted) = (actions.len(), count * E::ACTION_DIMS);
         assert!(got == wanted, "{got} action numbers for {}, wanted {wanted}", self.spec.name);
         let start = self.pace.start(self.pool.threads());
         let (backend, work) = (self.backend, self.work());
         let (parts, legal_width) = (self.pace.parts(self.pool.threads()), self.spec.legal_width());
         let mut rest = Rest {
-            first_env: self.first_env,
-            count: self.num_envs,
-            lines: &mut self.lines,
+            first_env: self.first_env.wrapping_add(first as u32),
+            count,
+            lines: &mut self.lines[first / BLOCK * Layout::<E>::OWN.columns()..],
             ended: &mut self.ended,
             waiting: &mut self.waiting,
             scratch: &mut self.scratch,

@@ -48,8 +48,8 @@ pub use cartpole::CartPole;
 pub use cube2::Cube2;
 pub use cube3::Cube3;
 pub use cuda_row::{DeviceActions, DeviceRow, Ends, ForeignActions, ForeignKind};
-pub(crate) use cuda_vec::EnvsPointers;
 pub use cuda_vec::{CudaVec, Totals};
+pub(crate) use cuda_vec::{EnvsPointers, TOTALS_WORDS};
 pub use gridworld::GridWorld;
 pub use growth::Growth;
 pub use host_vec::HostVec;
@@ -275,6 +275,16 @@ pub trait VecEnv: Send {
     /// One step of all envs, which must have been reset. The edges call [`Actions::check`] first: here a wrong choice is
     /// some other choice, and a wrong count panics.
     fn step(&mut self, actions: Actions<'_>, out: Row<'_>);
+    /// One step of the envs from `first` on, as many as `out` has rows for; the others stay as they are. Parts begin at multiples of
+    /// [`part_size`](Self::part_size), and end there or with the last env.
+    fn step_part(&mut self, first: usize, actions: Actions<'_>, out: Row<'_>) {
+        assert!(first == 0 && out.reward.len() == self.num_envs(), "a step of all envs");
+        self.step(actions, out);
+    }
+    /// Of how many envs those that can be stepped without the others are multiples: N if all are stepped together.
+    fn part_size(&self) -> usize {
+        self.num_envs()
+    }
     /// Why the last call could not be done, for envs that can fail: what it wrote is of no use. A reset of all begins anew.
     fn failure(&self) -> Option<String> {
         None

@@ -159,6 +159,11 @@ impl Entry {
         }
     }
 
+    /// Whether a GPU can step it.
+    pub fn has_kernels(&self) -> bool {
+        self.kernels.is_some()
+    }
+
     /// An env of ordinary Rust.
     pub const fn host<E: HostEnv>() -> Self {
         Self {

@@ -3,6 +3,7 @@
 typedef int int32_t;
 typedef unsigned int uint32_t;
 typedef unsigned char uint8_t;
+typedef unsigned short uint16_t;
 typedef long long int64_t;
 typedef unsigned long long uint64_t;
 #define FN static __device__ __forceinline__

@@ -27,6 +27,8 @@ pub struct Settings {
     pub precision: String,
     /// Where the run lives: cpu, cuda, cuda:i, or auto: a GPU that has kernels for it, else the CPU.
     pub device: String,
+    /// Where envs are stepped for PPO on a GPU: cpu, or auto: there too if they have kernels.
+    pub env_device: String,
 }
 
 /// What ends a run before its last step.
@@ -49,6 +51,7 @@ impl Default for Settings {
             threads: 0,
             precision: "f32".into(),
             device: "auto".into(),
+            env_device: "auto".into(),
         }
     }
 }
@@ -198,6 +201,10 @@ impl Config {
         if device != "auto" {
             Device::gpu_index(device)?;
         }
+        let stepped = self.settings.env_device.as_str();
+        if !["auto", "cpu"].contains(&stepped) {
+            return Err(Error::unknown("env_device", stepped, ["auto", "cpu"], "auto or cpu"));
+        }
         for (key, got) in [("every_s", self.checkpoint.every_s), ("improved_s", self.checkpoint.improved_s)] {
             if got.is_nan() || got < 0.0 {
                 return Err(Error::Invalid(format!("checkpoint.{key} = {got}: wanted 0 (never) or more seconds")));
@@ -222,6 +229,12 @@ impl Config {
             name if self.settings.device.starts_with("cuda") => (name.parse()?, None),
             name => name.parse::<Precision>()?.served(),
         })
+    }
+
+    /// Whether the CPU steps the envs of a run that learns on a GPU.
+    pub fn stages_envs(&self) -> Result<bool> {
+        let on_gpu = self.settings.device.starts_with("cuda") && self.algo == "ppo";
+        Ok(on_gpu && (self.settings.env_device == "cpu" || !env::find(&self.env)?.has_kernels()))
     }
 
     /// Every setting, as `run.toml` holds them.
@@ -321,6 +334,18 @@ mod tests {
         assert_eq!(key("learning_rate"), "unknown key \"learning_rate\"; did you mean \"ppo.learning_rate\"?");
         assert_eq!(key("improved_s"), "unknown key \"improved_s\"; did you mean \"checkpoint.improved_s\"?");
         assert!(Config::resolve("pop", "cartpole", Table::new()).unwrap_err().to_string().contains("\"ppo\""));
+        assert_eq!(message(&["env_device=cp"]), "unknown env_device \"cp\"; did you mean \"cpu\"? (auto or cpu)");
+    }
+
+    #[test]
+    fn envs_without_kernels_are_stepped_by_the_cpu() {
+        let staged = |env: &str, text: &str| {
+            Config::resolve("ppo", env, config::parse(text, "test").unwrap()).unwrap().stages_envs().unwrap()
+        };
+        assert!(staged("gridworld", "device = \"cuda\"") && !staged("gridworld", "device = \"cpu\""));
+        assert!(
+            staged("cartpole", "device = \"cuda\"\nenv_device = \"cpu\"") && !staged("cartpole", "device = \"cuda\"")
+        );
     }
 
     #[test]

@@ -217,6 +217,7 @@ pub fn build_env(config: &Config, pool: &Arc<CpuPool>) -> Result<Box<dyn VecEnv>
 pub fn build_env_among(config: &Config, pool: &Arc<CpuPool>, at_once: usize) -> Result<Box<dyn VecEnv>> {
     let device = match config.settings.device.as_str() {
         "auto" => Device::Cpu,
+        _ if config.stages_envs()? => Device::Cpu,
         name => Device::among(name, at_once)?,
     };
     let options = env::Options {
@@ -236,8 +237,13 @@ pub fn build_pool(config: &Config) -> Arc<CpuPool> {
 }
 
 /// The algorithm of a run over its envs.
-pub fn build_algorithm(config: &Config, env: Box<dyn VecEnv>, pool: Arc<CpuPool>) -> Result<Box<dyn Algorithm>> {
+pub fn build_algorithm(config: &Config, mut env: Box<dyn VecEnv>, pool: Arc<CpuPool>) -> Result<Box<dyn Algorithm>> {
+    let learns_there = config.algo == "ppo" && config.settings.device.starts_with("cuda") && env.on_gpu().is_none();
     let build = Build {
+        gpu: match learns_there.then(|| Device::named(&config.settings.device)).transpose()? {
+            Some(Device::Cuda(gpu)) => Some(gpu),
+            _ => None,
+        },
         env,
         pool,
         seed: config.settings.seed,

@@ -1,5 +1,5 @@
-//! PPO wholly on a GPU, for envs over lanes: what is the same whatever the network. Small networks are run by the kernels that step the envs
-//! and learn (`cuda/fused.rs`), others layer by layer (`cuda/wide.rs`).
+//! PPO on a GPU: what is the same whatever the network. Small networks are run by the kernels that step the envs and learn
+//! (`cuda/fused.rs`), others layer by layer (`cuda/wide.rs`), which also learn from envs that the host steps (`cuda/staged.rs`).
 //!
 //! An iteration copies a few hundred numbers to the host. What it learns is what [`Ppo`](super::Ppo) learns, with other random
 //! numbers, its own products and statistics of observations that are merged per launch; checkpoints of the two are the same.
@@ -8,6 +8,7 @@ mod buffers;
 mod fused;
 mod normalise;
 mod shape;
+mod staged;
 mod wide;
 
 pub use shape::Part;
@@ -19,7 +20,7 @@ use crate::algo::{Curiosity, NetworkSettings};
 use crate::config::Table;
 use crate::data::{Running, Shuffle};
 use crate::device::cuda::{Blas, Buffer, DevicePtr, Event, Gpu, Kernel, Module, Params as KernelParams};
-use crate::env::{self, AutoReset, CudaVec, EnvsPointers, RowBuf, Seeds, Spec, VecEnv, emit};
+use crate::env::{self, AutoReset, CudaVec, EnvsPointers, RowBuf, Seeds, Spec, TOTALS_WORDS, Told, VecEnv, emit};
 use crate::error::{Error, Result};
 use crate::lanes::{Backend, Math};
 use crate::nn::nets::Architecture;
@@ -131,8 +132,8 @@ trait Learner: Send {
     fn send(&mut self, params: &[f32], moments: [&[f32]; 2]) -> Result<()>;
     fn fetch_params(&self, to: &mut [f32]) -> Result<()>;
     fn fetch_moments(&self, to: [&mut [f32]; 2]) -> Result<()>;
-    /// Plays T steps and values what was seen, by the weights that [`renew`](Self::renew) set.
-    fn collect(&mut self, now: &Now<'_>) -> Result<()>;
+    /// Plays T steps and values what was seen, by the weights that [`renew`](Self::renew) set. Waits where the host steps the envs.
+    fn collect(&mut self, now: &Now<'_>, env: &mut dyn VecEnv) -> Result<()>;
     /// Has rollouts from now on be played by the weights as they are now, where that is not so anyway.
     fn renew(&mut self) -> Result<()>;
     /// Learns from the rollout, whose advantages are known.
@@ -153,7 +154,12 @@ pub(super) struct PpoCuda {
     settings: Settings,
     seed: u64,
     total_steps: u64,
+    gpu: Arc<Gpu>,
     env: Box<dyn VecEnv>,
+    /// What ended in envs that the host steps; those of the GPU count for themselves.
+    totals: Option<Buffer<u64>>,
+    /// [`METRICS`], and what envs tell.
+    metrics: Vec<Metric>,
     architecture: Architecture,
     head: Head,
     num_envs: usize,
@@ -188,15 +194,21 @@ pub fn cuda_source(
     precision: Precision,
     part: Part,
 ) -> Result<String> {
-    let (spec, text) = (entry.spec(), env_source(entry)?);
+    let spec = entry.spec();
     let architecture = network.architecture(&spec, None)?;
     let params = architecture.build()?.graph.params(0)?;
     match part {
         Part::Wide => {
+            let text = env_source(entry)?;
             let shape = WideShape::new(&architecture, &spec, precision).map_err(|what| unserved(&what))?;
-            shape.source(&text, &shape.layout(&params)?, settings)
+            shape.source(&text, false, &shape.layout(&params)?, settings)
+        }
+        Part::Hosted => {
+            let shape = WideShape::new(&architecture, &spec, precision).map_err(|what| unserved(&what))?;
+            shape.source(&emit::hosted_source(&spec), true, &shape.layout(&params)?, settings)
         }
         part => {
+            let text = env_source(entry)?;
             let shape = Shape::new(&architecture, &spec, num_envs, precision).map_err(|what| unserved(&what))?;
             shape.source(&text, &params, settings, part)
         }
@@ -224,10 +236,14 @@ impl Path {
         num_envs: usize,
         precision: Precision,
         overlap: bool,
+        hosted: bool,
         shared_bytes: Option<usize>,
     ) -> Result<(Self, Option<String>)> {
         let mut note = None;
-        if let Ok(shape) = Shape::new(architecture, spec, num_envs, precision) {
+        if hosted && overlap {
+            return Err(unserved("ppo.overlap = true with envs that the CPU steps"));
+        }
+        if !hosted && let Ok(shape) = Shape::new(architecture, spec, num_envs, precision) {
             let (asked, has) = (shape.learn_shared().max(shape.collect_shared()), shared_bytes.unwrap_or(usize::MAX));
             if asked <= has {
                 return Ok((Self::Fused(shape), None));
@@ -261,7 +277,8 @@ pub fn check_cuda(
     check(&settings, num_envs)?;
     env_source(entry)?;
     let spec = entry.spec();
-    Path::choose(&network.architecture(&spec, None)?, &spec, num_envs, precision, settings.overlap, None).map(drop)
+    let architecture = network.architecture(&spec, None)?;
+    Path::choose(&architecture, &spec, num_envs, precision, settings.overlap, false, None).map(drop)
 }
 
 fn unserved(what: &str) -> Error {
@@ -299,22 +316,23 @@ fn check(settings: &Settings, num_envs: usize) -> Result<()> {
 impl PpoCuda {
     /// Builds everything that the run will ever allocate, and resets the envs.
     pub(super) fn new(build: Build) -> Result<Self> {
-        let Build { mut env, seed, total_steps, precision, network, settings, .. } = build;
+        let Build { mut env, gpu, seed, total_steps, precision, network, settings, .. } = build;
         let settings = read(&settings)?;
         let (spec, n) = (env.spec().clone(), env.num_envs());
         settings.check(n)?;
         check(&settings, n)?;
-        let architecture = network.architecture(&spec, None)?;
+        let architecture = network.architecture(&spec, env.image())?;
         let (net, head) = (architecture.build()?, Head::new(&spec));
         let params = net.graph.params(seed)?;
-        let Some(envs) = env.on_gpu() else { return Err(Error::Invalid("envs that are not on a GPU".into())) };
-        let gpu = Arc::clone(envs.gpu());
+        let resident = env.on_gpu().map(|envs| Arc::clone(envs.gpu()));
+        let hosted = resident.is_none();
+        let Some(gpu) = resident.or(gpu) else { return Err(Error::Invalid("PPO on a GPU without a GPU".into())) };
         let (major, minor) = gpu.info().capability;
         if major < 8 {
             return Err(unserved(&format!("compute capability {major}.{minor}, below 8.0,")));
         }
         let shared_bytes = Some(gpu.info().shared_bytes);
-        let (path, note) = Path::choose(&architecture, &spec, n, precision, settings.overlap, shared_bytes)?;
+        let (path, note) = Path::choose(&architecture, &spec, n, precision, settings.overlap, hosted, shared_bytes)?;
         let beside = match settings.overlap {
             true => {
                 let gpu = gpu.second_stream()?;
@@ -324,14 +342,15 @@ impl PpoCuda {
         };
         let (learner, module, warps): (Box<dyn Learner>, _, _) = match path {
             Path::Fused(shape) => {
+                let Some(envs) = env.on_gpu() else { return Err(Error::Invalid("envs that are not on a GPU".into())) };
                 let warps = shape.collect_warps(n);
                 let collector = beside.as_ref().map(|beside| &beside.gpu);
                 let (fused, module) = Fused::new(envs, shape, &params, &settings, collector)?;
                 (Box::new(fused), module, warps)
             }
             Path::Wide(shape) => {
-                let (wide, module) = Wide::new(envs, shape, &params, &settings)?;
-                (Box::new(wide), module, n.div_ceil(32))
+                let (wide, module) = Wide::new(&gpu, &mut *env, shape, &params, &settings)?;
+                (Box::new(wide), module, if hosted { staged::warps(&*env) } else { n.div_ceil(32) })
             }
         };
         let kernels = Kernels { estimate: module.kernel("estimate")?, tell: module.on(&gpu).kernel("tell")? };
@@ -340,7 +359,13 @@ impl PpoCuda {
         let max_norm = (settings.max_grad_norm > 0.0).then_some(settings.max_grad_norm as f32);
         let rate = settings.learning_rate as f32;
         let mut ppo = Self {
-            buffers: Buffers::new(&gpu, 1 + usize::from(settings.overlap), [obs, head.dims()], n, settings.num_steps)?,
+            buffers: Buffers::new(
+                &gpu,
+                1 + usize::from(settings.overlap),
+                [obs, head.dims(), spec.legal_width()],
+                n,
+                settings.num_steps,
+            )?,
             optimizer: Optimizer::new(settings.method(), &params, max_norm, Backend::fast())?,
             schedule: if settings.anneal_lr {
                 Schedule::Linear { from: rate, to: 0.0 }
@@ -348,6 +373,12 @@ impl PpoCuda {
                 Schedule::Constant(rate)
             },
             marks: [Event::new(&gpu)?, Event::new(&gpu)?, Event::new(&gpu)?],
+            totals: match hosted {
+                true => Some(Buffer::new(&gpu, TOTALS_WORDS, "episode statistics", "num_envs")?),
+                false => None,
+            },
+            metrics: METRICS.to_vec(),
+            gpu,
             beside,
             iteration: 0,
             updates: 0,
@@ -373,6 +404,9 @@ impl PpoCuda {
         seen.update(&row.obs);
         ppo.normaliser.set(ppo.settings.normalize_obs.then_some(&seen), None)?;
         ppo.buffers.clear()?;
+        let mut told = Told::default();
+        ppo.env.take_told(&mut told);
+        ppo.metrics.extend(told.names().map(|name| Metric::new(name, "told by envs: mean of an iteration", "")));
         ppo.send()?;
         Ok(ppo)
     }
@@ -422,9 +456,9 @@ impl PpoCuda {
 
     /// [`run`](Self::run) with another decay of the mean of gradients.
     fn run_with(&mut self, learning_rate: f32, factors: [f32; 2], beta1: f32) -> Result<[f64; 2]> {
-        let Some((gpu, envs)) = self.env.on_gpu().map(|envs| (Arc::clone(envs.gpu()), envs.pointers())) else {
-            return Err(Error::Invalid("envs that are not on a GPU".into()));
-        };
+        let resident = self.env.on_gpu().map(|envs| envs.pointers());
+        let totals = self.totals.as_ref().map_or(DevicePtr::NONE, Buffer::pointer);
+        let envs = resident.unwrap_or_else(|| EnvsPointers::hosted(self.num_envs, totals));
         let (buffers, settings, marks) = (&self.buffers, &self.settings, &self.marks);
         let (finished, report) = (buffers.finished(), buffers.report.pointer());
         let now = Now {
@@ -453,14 +487,14 @@ impl PpoCuda {
         match &mut self.beside {
             None => {
                 marks[0].record()?;
-                self.learner.collect(&now)?;
+                self.learner.collect(&now, &mut *self.env)?;
                 estimate(&now)?;
                 marks[1].record()?;
                 self.learner.learn(&now)?;
             }
             Some(beside) => {
                 if !beside.played {
-                    self.learner.collect(&now)?;
+                    self.learner.collect(&now, &mut *self.env)?;
                     estimate(&now)?;
                     beside.gpu.synchronize()?;
                     beside.played = true;
@@ -471,9 +505,9 @@ impl PpoCuda {
                 beside.marks[0].record()?;
                 let rollout = buffers.rollout(self.iteration.wrapping_add(1)).pointers();
                 let next = Now { rollout, iteration: self.iteration.wrapping_add(1), ..now };
-                self.learner.collect(&next)?;
+                self.learner.collect(&next, &mut *self.env)?;
                 estimate(&next)?;
-                beside.marks[1].precede(&gpu)?;
+                beside.marks[1].precede(&self.gpu)?;
                 self.learner.renew()?;
             }
         }
@@ -525,7 +559,7 @@ impl PpoCuda {
 
 impl Algorithm for PpoCuda {
     fn metrics(&self) -> &[Metric] {
-        METRICS
+        &self.metrics
     }
 
     fn iterate(&mut self, report: &mut Report) {
@@ -538,6 +572,9 @@ impl Algorithm for PpoCuda {
                 self.iteration += 1;
                 self.updates += u64::from(self.settings.update_epochs) * self.minibatches() as u64;
                 self.report(learning_rate, report);
+                self.env.take_told(&mut report.told);
+                let told = report.values[METRICS.len()..].iter_mut();
+                told.zip(report.told.take_means()).for_each(|(to, mean)| *to = mean);
             }
             Err(error) => report.failed = Some(error.to_string()),
         }
@@ -616,6 +653,7 @@ impl Algorithm for PpoCuda {
         self.buffers.clear()?;
         self.heard.fill(0);
         self.env.on_gpu().map(|envs| envs.take_totals()).transpose()?;
+        self.totals.as_ref().map_or(Ok(()), Buffer::zero)?;
         self.ended = 0;
         self.send()
     }

@@ -13,6 +13,7 @@ fn build(name: &str, network: NetworkSettings, precision: Precision) -> PpoCuda 
         Settings { num_steps: 16, minibatch_size: 16_384, update_epochs: 1, max_grad_norm: 0.0, ..Settings::default() };
     PpoCuda::new(Build {
         env: env::find(name).unwrap().build(&[], &options).unwrap(),
+        gpu: None,
         pool: Arc::new(CpuPool::new(1)),
         seed: 3,
         total_steps: 1 << 30,

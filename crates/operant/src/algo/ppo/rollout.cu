@@ -11,6 +11,7 @@ struct Rollout {
     float *reward;   /* [T, N], normalised, with the discounted value of the last observation where an episode was truncated */
     uint8_t *done;   /* [T, N] */
     float *advantage; /* [T, N], not normalised */
+    uint8_t *legal;   /* [T, N, CHOICES] */
 };
 struct Finished {
     float *returned;   /* [N]: of the last episode that ended */
@@ -37,6 +38,11 @@ FN int draw_choice(const float *y, uint32_t step, const uint32_t *words, float &
         below += chance[k];
         choice += point >= below;
     }
+#if CHOICES > 0
+    /* The largest number that is drawn rounds to 1, which is beyond the last choice that has a chance. */
+#pragma unroll
+    for (int k = OUT - 1; k > 0; k--) choice -= choice == k && chance[k] == 0.0f;
+#endif
     float chosen = y[0];
 #pragma unroll
     for (int k = 1; k < OUT; k++) chosen = choice == k ? y[k] : chosen;
@@ -52,24 +58,28 @@ FN float draw_number(float mean, float log_std, int k, uint32_t step, uint32_t e
     return mean + __expf(log_std) * z;
 }
 
+#if CHOICES > 0
+/* Logits of what is not legal, so low that they have no chance and no slope. */
+FN void mask(float *logits, const uint8_t *legal) {
+#pragma unroll
+    for (int k = 0; k < CHOICES; k++) logits[k] = legal[k] ? logits[k] : -1e30f;
+}
+#endif
+
 FN void load_episode(const Envs &envs, uint32_t i, Own &own) {
-    own.elapsed = load_own(envs, ELAPSED, i);
-    own.returned = from_bits(load_own(envs, RETURNED, i));
+    load_progress(envs, i, own);
     own.episode = load_own(envs, EPISODE, i);
     own.pending = 0;
     own.seed[0] = load_own(envs, SEED, i);
     own.seed[1] = load_own(envs, SEED + 1, i);
 }
 FN void store_episode(const Envs &envs, uint32_t i, const Own &own) {
-    store_own(envs, ELAPSED, i, own.elapsed);
-    store_own(envs, RETURNED, i, bits(own.returned));
+    store_progress(envs, i, own);
     store_own(envs, EPISODE, i, own.episode);
 }
 /* Notes an episode that ended, and begins the next. */
 FN void end_episode(const Finished &finished, uint32_t i, int owner, uint32_t env, int32_t *s, Own &own, Ended &ended) {
-    ended.episodes += 1;
-    ended.length += (uint32_t)own.elapsed;
-    ended.returned += __float2ll_rn(own.returned * 1048576.0f);
+    count_end(ended, own.elapsed, own.returned);
     if (owner) {
         finished.returned[i] = own.returned;
         finished.length[i] = own.elapsed;

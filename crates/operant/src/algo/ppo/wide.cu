@@ -1,7 +1,7 @@
 /* PPO around networks of any width, whose layers nn/cuda runs: after nn/cuda/numbers.cu and rollout.cu. A step is a pass of the networks
    and `act`; a minibatch is `gather`, a pass, `loss`, the way back and a step of Adam. Defined before this text, beside what rollout.cu
    asks for: CONTINUOUS, OUT_PITCH (numbers of a row of outputs), OBS_PITCH, ACTOR_BIAS CRITIC_BIAS LOG_STD (places among the
-   parameters), SLOTS (episodes that an env may truncate in a rollout), THREADS (of a block), MAX_EPOCHS.
+   parameters), SLOTS (episodes that an env may truncate in a rollout), THREADS (of a block), MAX_EPOCHS, HOSTED (whether the host steps the envs).
    Outputs are [2, rows, OUT_PITCH] of the policy and the value, without their last bias. */
 
 /* What the host decides before an iteration. */
@@ -48,43 +48,14 @@ struct ActArgs {
     float gamma;
 };
 
-/* The rollout's first row. */
-extern "C" __global__ void __launch_bounds__(THREADS) observe(const ActArgs a) {
-    const uint32_t i = blockIdx.x * THREADS + threadIdx.x;
-    if (i >= a.envs.count) return;
-    int32_t s[STATE];
-    float obs[OBS];
-    load_state(a.envs, i, s);
-    ENV_OBSERVE(s, obs);
-#pragma unroll
-    for (int k = 0; k < OBS; k++) {
-#if NORMALISE_OBS
-        obs[k] = through(*a.normaliser.view, k, obs[k], OBS_LIMIT);
-#endif
-        a.rollout.obs[(size_t)i * OBS + k] = obs[k];
-    }
-    store_input(a.input + (size_t)i * OBS_PITCH, obs);
-    a.cuts[i] = 0;
-    for (int slot = 0; slot < SLOTS; slot++) a.cut_at[(size_t)slot * a.envs.count + i] = 0;
-}
-
-/* Step t of all envs, by outputs of the networks for its row. */
-extern "C" __global__ void __launch_bounds__(THREADS) act(const ActArgs a) {
-    const uint32_t i = blockIdx.x * THREADS + threadIdx.x, n = a.envs.count;
-    /* Whole warps go on: they add up what they see. */
-    if (i - i % 32 >= n) return;
-    const int owner = i < n;
-    const uint32_t from = owner ? i : n - 1, env = a.envs.first_env + from, step = a.now->first_step + a.t;
-    const size_t at = (size_t)a.t * n + from;
-    int32_t s[STATE], action[ACTIONS];
-    float obs[OBS], log_prob = 0.0f;
-    Own own;
-    Ended ended = {0, 0, 0};
+/* Draws what env `from` does in step t, by row `row` of the networks' `rows` rows of outputs, among what is legal, and keeps it. */
+FN void decide(const ActArgs &a, uint32_t from, int owner, uint32_t row, uint32_t rows, const uint8_t *legal, int32_t *action) {
+    const uint32_t env = a.envs.first_env + from, step = a.now->first_step + a.t;
+    const size_t at = (size_t)a.t * a.envs.count + from;
+    const float *y = a.output + (size_t)row * OUT_PITCH;
+    float log_prob = 0.0f;
     uint32_t words[4];
-    load_state(a.envs, from, s);
-    load_episode(a.envs, from, own);
-    const float *y = a.output + (size_t)from * OUT_PITCH;
-    if (owner) a.rollout.value[at] = a.output[((size_t)n + from) * OUT_PITCH] + a.params[CRITIC_BIAS];
+    if (owner) a.rollout.value[at] = a.output[((size_t)rows + row) * OUT_PITCH] + a.params[CRITIC_BIAS];
 #if CONTINUOUS
 #pragma unroll
     for (int k = 0; k < OUT; k++) {
@@ -97,13 +68,36 @@ extern "C" __global__ void __launch_bounds__(THREADS) act(const ActArgs a) {
     float logits[OUT];
 #pragma unroll
     for (int k = 0; k < OUT; k++) logits[k] = y[k] + a.params[ACTOR_BIAS + k];
+#if CHOICES > 0
+    mask(logits, legal);
+    if (owner)
+        for (int k = 0; k < CHOICES; k++) a.rollout.legal[at * CHOICES + k] = legal[k];
+#endif
     philox(step / 4, 0, 0xFFFFFFFEu, env, a.seed, words);
     action[0] = draw_choice(logits, step, words, log_prob);
     if (owner) ((int32_t *)a.rollout.action)[at] = action[0];
 #endif
-    int resets, done;
-    const Step taken = take_step(a.envs, env, s, own, action, resets, done);
-    float reward = taken.reward;
+    if (owner) a.rollout.log_prob[at] = log_prob;
+}
+
+/* The rollout's first row of an env. */
+FN void keep_first(const ActArgs &a, uint32_t i, float *obs) {
+#pragma unroll
+    for (int k = 0; k < OBS; k++) {
+#if NORMALISE_OBS
+        obs[k] = through(*a.normaliser.view, k, obs[k], OBS_LIMIT);
+#endif
+        a.rollout.obs[(size_t)i * OBS + k] = obs[k];
+    }
+    store_input(a.input + (size_t)i * OBS_PITCH, obs);
+    a.cuts[i] = 0;
+    for (int slot = 0; slot < SLOTS; slot++) a.cut_at[(size_t)slot * a.envs.count + i] = 0;
+}
+
+/* What step t of env `from` gave: `obs` is what it shows next, `last` what it showed last where the episode was cut short. Sums go to
+   `warp`, whose threads all come here. */
+FN void keep_step(const ActArgs &a, uint32_t from, int owner, uint32_t warp, float reward, int done, int cut, float *last, float *obs) {
+    const size_t at = (size_t)a.t * a.envs.count + from;
 #if NORMALISE_OBS || NORMALISE_REWARD
     const View view = *a.normaliser.view;
     Sums sums = {};
@@ -113,23 +107,20 @@ extern "C" __global__ void __launch_bounds__(THREADS) act(const ActArgs a) {
     see(sums, view, OBS, discounted);
     if (done) discounted = 0.0f;
     reward = fminf(fmaxf(reward * view.factor[OBS], -REWARD_LIMIT), REWARD_LIMIT);
-    if (owner) a.normaliser.discounted[i] = discounted;
+    if (owner) a.normaliser.discounted[from] = discounted;
 #endif
 #if SLOTS > 0
-    if (owner && taken.truncated && !taken.terminated) {
-        ENV_OBSERVE(s, obs);
+    if (owner && cut) {
 #if NORMALISE_OBS
 #pragma unroll
-        for (int k = 0; k < OBS; k++) obs[k] = through(view, k, obs[k], OBS_LIMIT);
+        for (int k = 0; k < OBS; k++) last[k] = through(view, k, last[k], OBS_LIMIT);
 #endif
-        const size_t slot = (size_t)min(a.cuts[i], SLOTS - 1) * n + i;
-        a.cuts[i] += 1;
+        const size_t slot = (size_t)min(a.cuts[from], SLOTS - 1) * a.envs.count + from;
+        a.cuts[from] += 1;
         a.cut_at[slot] = a.t + 1;
-        store_input(a.cut_input + slot * OBS_PITCH, obs);
+        store_input(a.cut_input + slot * OBS_PITCH, last);
     }
 #endif
-    if (done) end_episode(a.finished, i, owner, env, s, own, ended);
-    ENV_OBSERVE(s, obs);
 #if NORMALISE_OBS
 #pragma unroll
     for (int k = 0; k < OBS; k++) {
@@ -138,38 +129,144 @@ extern "C" __global__ void __launch_bounds__(THREADS) act(const ActArgs a) {
     }
 #endif
     if (owner) {
-        a.rollout.log_prob[at] = log_prob;
         a.rollout.reward[at] = reward;
         a.rollout.done[at] = (uint8_t)done;
 #pragma unroll
-        for (int k = 0; k < OBS; k++) a.rollout.obs[(at + n) * OBS + k] = obs[k];
-        store_input(a.input + (size_t)i * OBS_PITCH, obs);
+        for (int k = 0; k < OBS; k++) a.rollout.obs[(at + a.envs.count) * OBS + k] = obs[k];
+        store_input(a.input + (size_t)from * OBS_PITCH, obs);
+    }
+#if NORMALISE_OBS || NORMALISE_REWARD
+    store_sums(a.normaliser, warp, threadIdx.x % 32, owner, sums);
+#endif
+}
+
+#if HOSTED
+/* Envs `first` to `first + count`, which the host steps: what it wrote of their last step, and where it finds their actions, in its own
+   memory, which kernels reach. */
+struct Staged {
+    const float *obs, *reward, *final_obs, *episode_return;
+    const int32_t *episode_length;
+    const uint8_t *terminated, *truncated, *legal;
+    int32_t *action;
+    uint32_t first, count, warp, unused; /* warp: the first that adds up for the normaliser */
+};
+struct StageArgs {
+    ActArgs act;
+    Staged staged;
+};
+
+/* The rollout's first row, from what the host showed last. */
+extern "C" __global__ void __launch_bounds__(THREADS) begin(const StageArgs a) {
+    const uint32_t i = blockIdx.x * THREADS + threadIdx.x;
+    if (i >= a.staged.count) return;
+    float obs[OBS];
+#pragma unroll
+    for (int k = 0; k < OBS; k++) obs[k] = a.staged.obs[(size_t)i * OBS + k];
+    keep_first(a.act, a.staged.first + i, obs);
+}
+
+/* Actions of step t, for the host. */
+extern "C" __global__ void __launch_bounds__(THREADS) sample(const StageArgs a) {
+    const uint32_t i = blockIdx.x * THREADS + threadIdx.x;
+    if (i >= a.staged.count) return;
+    int32_t action[ACTIONS];
+    decide(a.act, a.staged.first + i, 1, i, a.staged.count, a.staged.legal + (size_t)i * CHOICES, action);
+#pragma unroll
+    for (int k = 0; k < ACTIONS; k++) a.staged.action[(size_t)i * ACTIONS + k] = action[k];
+}
+
+/* What the host's step t gave. */
+extern "C" __global__ void __launch_bounds__(THREADS) take(const StageArgs a) {
+    const uint32_t i = blockIdx.x * THREADS + threadIdx.x, lane = threadIdx.x % 32;
+    /* Whole warps go on: they add up what they see. */
+    if (i - lane >= a.staged.count) return;
+    const int owner = i < a.staged.count;
+    const uint32_t row = owner ? i : a.staged.count - 1, from = a.staged.first + row;
+    const int terminated = a.staged.terminated[row], done = terminated | a.staged.truncated[row];
+    const int cut = done && !terminated;
+    float last[OBS], obs[OBS];
+#pragma unroll
+    for (int k = 0; k < OBS; k++) obs[k] = a.staged.obs[(size_t)row * OBS + k];
+    if (cut) {
+#pragma unroll
+        for (int k = 0; k < OBS; k++) last[k] = a.staged.final_obs[(size_t)row * OBS + k];
+    }
+    if (owner && done) {
+        Ended ended = {0, 0, 0};
+        count_end(ended, a.staged.episode_length[row], a.staged.episode_return[row]);
+        add_totals(a.act.envs, ended);
+        a.act.finished.returned[from] = a.staged.episode_return[row];
+        a.act.finished.length[from] = a.staged.episode_length[row];
+        a.act.finished.episodes[from] += 1;
+    }
+    keep_step(a.act, from, owner, a.staged.warp + i / 32, a.staged.reward[row], done, cut, last, obs);
+}
+static_assert(sizeof(StageArgs) == STAGE_BYTES, "algo/ppo/cuda/staged.rs has the same structs");
+#else
+/* The rollout's first row. */
+extern "C" __global__ void __launch_bounds__(THREADS) observe(const ActArgs a) {
+    const uint32_t i = blockIdx.x * THREADS + threadIdx.x;
+    if (i >= a.envs.count) return;
+    int32_t s[STATE];
+    float obs[OBS];
+    load_state(a.envs, i, s);
+    ENV_OBSERVE(s, obs);
+    keep_first(a, i, obs);
+}
+
+/* Step t of all envs, by outputs of the networks for its row. */
+extern "C" __global__ void __launch_bounds__(THREADS) act(const ActArgs a) {
+    const uint32_t i = blockIdx.x * THREADS + threadIdx.x, n = a.envs.count;
+    /* Whole warps go on: they add up what they see. */
+    if (i - i % 32 >= n) return;
+    const int owner = i < n;
+    const uint32_t from = owner ? i : n - 1, env = a.envs.first_env + from;
+    int32_t s[STATE], action[ACTIONS];
+    float last[OBS], obs[OBS];
+    Own own;
+    Ended ended = {0, 0, 0};
+    load_state(a.envs, from, s);
+    load_episode(a.envs, from, own);
+    uint8_t legal[CHOICES + 1];
+#if CHOICES > 0
+    ENV_LEGAL(s, legal);
+#endif
+    decide(a, from, owner, from, n, legal, action);
+    int resets, done;
+    const Step taken = take_step(a.envs, env, s, own, action, resets, done);
+    const int cut = taken.truncated && !taken.terminated;
+    if (SLOTS > 0 && cut) ENV_OBSERVE(s, last);
+    if (done) end_episode(a.finished, i, owner, env, s, own, ended);
+    ENV_OBSERVE(s, obs);
+    if (owner) {
         store_state(a.envs, i, s);
         store_episode(a.envs, i, own);
         if (ended.episodes != 0) add_totals(a.envs, ended);
     }
-#if NORMALISE_OBS || NORMALISE_REWARD
-    store_sums(a.normaliser, i / 32, i % 32, owner, sums);
-#endif
+    keep_step(a, from, owner, i / 32, taken.reward, done, cut, last, obs);
 }
+#endif
 
 struct SettleArgs {
     Rollout rollout;
     const float *params, *output;
-    const uint32_t *cut_at; /* [N] of a slot, or null: the outputs are of the rollout's last row */
-    uint32_t envs, steps;
+    uint32_t *cut_at; /* [N] of a slot, or null: the outputs are of the rollout's last row */
+    uint32_t envs, steps, first, rows; /* outputs are of `rows` envs from `first` on */
     float gamma;
     uint32_t unused;
 };
 /* The value of the last row, or what truncated episodes would have gone on to be worth. */
 extern "C" __global__ void __launch_bounds__(THREADS) settle(const SettleArgs a) {
     const uint32_t i = blockIdx.x * THREADS + threadIdx.x;
-    if (i >= a.envs) return;
-    const float value = a.output[((size_t)a.envs + i) * OUT_PITCH] + a.params[CRITIC_BIAS];
-    if (a.cut_at == nullptr)
-        a.rollout.value[(size_t)a.steps * a.envs + i] = value;
-    else if (a.cut_at[i] > 0)
-        a.rollout.reward[(size_t)(a.cut_at[i] - 1) * a.envs + i] += a.gamma * value;
+    if (i >= a.rows) return;
+    const uint32_t env = a.first + i;
+    const float value = a.output[((size_t)a.rows + i) * OUT_PITCH] + a.params[CRITIC_BIAS];
+    if (a.cut_at == nullptr) {
+        a.rollout.value[(size_t)a.steps * a.envs + env] = value;
+    } else if (a.cut_at[env] > 0) {
+        a.rollout.reward[(size_t)(a.cut_at[env] - 1) * a.envs + env] += a.gamma * value;
+        a.cut_at[env] = 0;
+    }
 }
 
 /* ---- Learning ---- */
@@ -262,7 +359,12 @@ extern "C" __global__ void __launch_bounds__(THREADS) loss(const BatchArgs a) {
     const int action = ((const int32_t *)a.rollout.action)[at];
     float most = -INFINITY, total = 0.0f;
 #pragma unroll
-    for (int k = 0; k < OUT; k++) u[k] = y[k] + a.params[ACTOR_BIAS + k], most = fmaxf(most, u[k]);
+    for (int k = 0; k < OUT; k++) u[k] = y[k] + a.params[ACTOR_BIAS + k];
+#if CHOICES > 0
+    mask(u, a.rollout.legal + at * CHOICES);
+#endif
+#pragma unroll
+    for (int k = 0; k < OUT; k++) most = fmaxf(most, u[k]);
 #pragma unroll
     for (int k = 0; k < OUT; k++) z[k] = __expf(u[k] - most), total += z[k];
     const float log_total = most + __logf(total), inverse = __fdividef(1.0f, total);

@@ -161,7 +161,7 @@ impl<T> Drop for Buffer<T> {
     }
 }
 
-/// `len` elements in the host's memory that kernels write: a few numbers come to the host without a copy.
+/// `len` elements in the host's memory that kernels read and write: what is small, or is used once, goes between the two without a copy.
 #[derive(Debug)]
 pub struct HostBuffer<T> {
     gpu: Arc<Gpu>,
@@ -193,9 +193,21 @@ impl<T: Element> HostBuffer<T> {
         Ok(buffer)
     }
 
-    /// Where kernels write it.
+    /// Where kernels reach it.
     pub fn pointer(&self) -> DevicePtr {
         self.pointer
+    }
+
+    /// The elements. The caller has waited for the kernels that write them.
+    pub fn slice(&self) -> &[T] {
+        // SAFETY: it has so many elements, and nobody writes them meanwhile.
+        unsafe { std::slice::from_raw_parts(self.host, self.len) }
+    }
+
+    /// The elements, to be written. The caller has waited for the kernels that use them.
+    pub fn slice_mut(&mut self) -> &mut [T] {
+        // SAFETY: it has so many elements, and nobody else uses them meanwhile.
+        unsafe { std::slice::from_raw_parts_mut(self.host, self.len) }
     }
 
     /// Copies its front. The caller has waited for the kernels that write it.

@@ -19,6 +19,7 @@ pub(super) struct RolloutPointers {
     reward: DevicePtr,
     done: DevicePtr,
     advantage: DevicePtr,
+    legal: DevicePtr,
 }
 
 /// `Finished` of `rollout.cu`.
@@ -46,10 +47,12 @@ pub(super) struct Stored {
     done: Buffer<u8>,
     /// `[T, N]`
     pub(super) advantage: Buffer<f32>,
+    /// `[T, N, choices]`
+    legal: Buffer<u8>,
 }
 
 impl Stored {
-    fn new(gpu: &Arc<Gpu>, obs: usize, actions: usize, n: usize, steps: usize) -> Result<Self> {
+    fn new(gpu: &Arc<Gpu>, [obs, actions, choices]: [usize; 3], n: usize, steps: usize) -> Result<Self> {
         let rows = "num_envs or ppo.num_steps";
         let samples = n * steps;
         let buffer = |len, what| Buffer::new(gpu, len, what, rows);
@@ -61,6 +64,7 @@ impl Stored {
             reward: buffer(samples, "rewards")?,
             done: Buffer::new(gpu, samples, "ends of episodes", rows)?,
             advantage: buffer(samples, "advantages")?,
+            legal: Buffer::new(gpu, samples * choices, "legal choices", rows)?,
         })
     }
 
@@ -73,6 +77,7 @@ impl Stored {
             reward: self.reward.pointer(),
             done: self.done.pointer(),
             advantage: self.advantage.pointer(),
+            legal: self.legal.pointer(),
         }
     }
 
@@ -128,16 +133,11 @@ pub(super) struct Buffers {
 }
 
 impl Buffers {
-    pub(super) fn new(
-        gpu: &Arc<Gpu>,
-        rollouts: usize,
-        [obs, actions]: [usize; 2],
-        n: usize,
-        steps: usize,
-    ) -> Result<Self> {
+    /// `widths`: of observations, actions and legal choices.
+    pub(super) fn new(gpu: &Arc<Gpu>, rollouts: usize, widths: [usize; 3], n: usize, steps: usize) -> Result<Self> {
         let small = |len, what| Buffer::new(gpu, len, what, "num_envs");
         Ok(Self {
-            rollouts: (0..rollouts).map(|_| Stored::new(gpu, obs, actions, n, steps)).collect::<Result<_>>()?,
+            rollouts: (0..rollouts).map(|_| Stored::new(gpu, widths, n, steps)).collect::<Result<_>>()?,
             returned: small(n.max(TOLD), "returns of episodes")?,
             length: Buffer::new(gpu, n.max(TOLD), "lengths of episodes", "num_envs")?,
             episodes: Buffer::new(gpu, n.max(TOLD), "counts of episodes", "num_envs")?,

@@ -226,7 +226,7 @@ impl Learner for Fused {
         self.square.download(0, square)
     }
 
-    fn collect(&mut self, now: &Now<'_>) -> Result<()> {
+    fn collect(&mut self, now: &Now<'_>, _: &mut dyn VecEnv) -> Result<()> {
         let (n, t) = (now.num_envs as u32, now.settings.num_steps as u32);
         let acting = self.acting.as_ref().map(|acting| (acting.image.pointer(), acting.params.pointer()));
         let (image, params) = acting.unwrap_or((self.image.pointer(), self.params.pointer()));

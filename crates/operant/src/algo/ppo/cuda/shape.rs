@@ -33,6 +33,8 @@ pub enum Part {
     LearningShared = 4,
     /// All that surrounds a network which is run layer by layer.
     Wide = 3,
+    /// The same where the host steps the envs.
+    Hosted = 5,
 }
 
 impl Shape {

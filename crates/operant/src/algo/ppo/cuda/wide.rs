@@ -3,6 +3,7 @@
 //! The first iteration launches kernel by kernel, which loads all code; the second is recorded as two graphs, of collecting and of
 //! learning, which run from then on. What differs between iterations lies in the GPU's memory.
 
+use super::staged::{StageArgs, Staging};
 use super::*;
 use crate::device::cuda::{Graph, Operands};
 use crate::nn::cuda::{Adam, Layout, Mlp, NUMBERS, Pass, Sums, Workspace, layers_source, operands_of, pitch_of};
@@ -41,9 +42,6 @@ impl WideShape {
             return Err("network.encoder = conv (op conv2d)".into());
         }
         layers_source(operands_of(precision), *activation).map_err(|error| format!("network.activation: {error},"))?;
-        if spec.masked {
-            return Err("a mask of actions".into());
-        }
         if !continuous && spec.action.dims() != 1 {
             return Err(format!("an action of {} choices at a time", spec.action.dims()));
         }
@@ -66,8 +64,8 @@ impl WideShape {
         time_limit.map_or(0, |limit| steps.div_ceil((limit as usize).max(1)))
     }
 
-    /// The kernels' text, behind that of the env's.
-    pub(super) fn source(&self, env: &str, layout: &Layout, settings: &Settings) -> Result<String> {
+    /// The kernels' text, behind that of the env's; `hosted` if the host steps the envs.
+    pub(super) fn source(&self, env: &str, hosted: bool, layout: &Layout, settings: &Settings) -> Result<String> {
         let mut text = format!("#define FUNCTIONS_ONLY\n{env}");
         let operands = operands_of(self.precision);
         let numbers = [
@@ -93,13 +91,16 @@ impl WideShape {
             ("NOW_BYTES", 4 * (NOW_WORDS + 12 * MAX_EPOCHS)),
             ("ACT_BYTES", size_of::<ActArgs>()),
             ("SETTLE_BYTES", size_of::<SettleArgs>()),
+            ("STAGE_BYTES", size_of::<StageArgs>()),
+            ("HOSTED", usize::from(hosted)),
             ("BATCH_BYTES", size_of::<BatchArgs>()),
         ];
         for (name, value) in numbers.into_iter().chain(normalise::defines(settings)) {
             let _ = writeln!(text, "#define {name} {value}");
         }
-        // LIMIT is the env's time limit, 0 for none.
-        let _ = writeln!(text, "#define SLOTS (LIMIT > 0 ? ({} + LIMIT - 1) / LIMIT : 0)", settings.num_steps);
+        // LIMIT is the env's time limit, 0 for none. What the host's envs cut short is valued at once.
+        let slots = format!("(LIMIT > 0 ? ({} + LIMIT - 1) / LIMIT : 0)", settings.num_steps);
+        let _ = writeln!(text, "#define SLOTS {}", if hosted { "1" } else { &slots });
         for part in
             [include_str!("../normalise.cu"), NUMBERS, include_str!("../rollout.cu"), include_str!("../wide.cu")]
         {
@@ -111,7 +112,7 @@ impl WideShape {
 
 #[derive(Clone, Copy)]
 #[repr(C)]
-struct ActArgs {
+pub(super) struct ActArgs {
     envs: EnvsPointers,
     rollout: RolloutPointers,
     finished: FinishedPointers,
@@ -124,7 +125,7 @@ struct ActArgs {
     cut_at: DevicePtr,
     cuts: DevicePtr,
     seed: u64,
-    t: u32,
+    pub(super) t: u32,
     gamma: f32,
 }
 
@@ -137,6 +138,8 @@ struct SettleArgs {
     cut_at: DevicePtr,
     envs: u32,
     steps: u32,
+    first: u32,
+    rows: u32,
     gamma: f32,
     unused: u32,
 }
@@ -169,17 +172,24 @@ impl KernelParams for ActArgs {}
 impl KernelParams for SettleArgs {}
 impl KernelParams for BatchArgs {}
 
+/// What plays envs of the GPU.
+struct Resident {
+    pass: Pass,
+    observe: Kernel<ActArgs>,
+    act: Kernel<ActArgs>,
+}
+
 /// The networks in the GPU's memory, and the kernels around them.
 pub(super) struct Wide {
     shape: WideShape,
     gpu: Arc<Gpu>,
     mlp: Mlp,
     workspace: Workspace,
-    acting: Pass,
+    /// One of the two: kernels step the envs, or the host does.
+    resident: Option<Resident>,
+    staging: Option<Staging>,
     /// For the first chunks of a minibatch, and for the last where it is smaller.
     learning: Vec<Pass>,
-    observe: Kernel<ActArgs>,
-    act: Kernel<ActArgs>,
     settle: Kernel<SettleArgs>,
     scale: Kernel<BatchArgs>,
     gather: Kernel<BatchArgs>,
@@ -207,40 +217,48 @@ fn chunks(minibatch: usize, most: usize) -> (usize, usize) {
 }
 
 impl Wide {
-    /// Compiles the kernels; the module has those that every network shares.
+    /// Compiles the kernels; the module has those that every network shares. Envs that are not on the GPU are stepped by the host.
     pub(super) fn new(
-        envs: &CudaVec,
+        gpu: &Arc<Gpu>,
+        env: &mut dyn VecEnv,
         shape: WideShape,
         params: &Params,
         settings: &Settings,
     ) -> Result<(Self, Module)> {
-        let gpu = envs.gpu();
-        let (n, layout) = (envs.num_envs(), shape.layout(params)?);
-        let source = shape.source(&envs.source(), &layout, settings)?;
+        let (n, layout, spec) = (env.num_envs(), shape.layout(params)?, env.spec().clone());
+        let text = env.on_gpu().map(|envs| envs.source());
+        let hosted = text.is_none();
+        let source = shape.source(&text.unwrap_or_else(|| emit::hosted_source(&spec)), hosted, &layout, settings)?;
         let outputs = layout.output_pitch();
         // Both compilers at the same time.
         let (module, mlp) = std::thread::scope(|scope| {
-            let module = scope.spawn(|| gpu.load(&format!("wide-{}", envs.spec().name), &source, Math::Fast));
+            let module = scope.spawn(|| gpu.load(&format!("wide-{}", spec.name), &source, Math::Fast));
             let mlp = Mlp::new(gpu, layout, shape.activation, shape.precision);
             let died = || Error::Device("a compiler's thread died".into());
             (module.join().unwrap_or_else(|_| Err(died())), mlp)
         });
         let (module, mlp) = (module?, mlp?);
-        envs.prepare()?;
+        env.on_gpu().map_or(Ok(()), |envs| envs.prepare())?;
         let (rows, rest) = chunks(settings.minibatch_size, CHUNK);
         let mut learning = vec![mlp.pass(rows, true)?];
         if rest > 0 {
             learning.push(mlp.pass(rest, true)?);
         }
-        let slots = WideShape::slots(envs.spec().time_limit, settings.num_steps);
+        let slots = if hosted { 1 } else { WideShape::slots(spec.time_limit, settings.num_steps) };
         let blocks = rows.div_ceil(THREADS);
         let small = |len, what| Buffer::new(gpu, len, what, "num_envs");
         let wide = Self {
             workspace: mlp.workspace(rows.max(n), true, "network.hidden or num_envs")?,
-            acting: mlp.pass(n, false)?,
+            staging: if hosted { Some(Staging::new(gpu, &module, &mlp, env)?) } else { None },
+            resident: match hosted {
+                true => None,
+                false => Some(Resident {
+                    pass: mlp.pass(n, false)?,
+                    observe: module.kernel("observe")?,
+                    act: module.kernel("act")?,
+                }),
+            },
             learning,
-            observe: module.kernel("observe")?,
-            act: module.kernel("act")?,
             settle: module.kernel("settle")?,
             scale: module.kernel("scale")?,
             gather: module.kernel("gather")?,
@@ -290,11 +308,9 @@ impl Wide {
         self.now.upload(&words)
     }
 
-    fn launch_collecting(&self, now: &Now<'_>) -> Result<()> {
-        let (n, steps) = (now.num_envs as u32, now.settings.num_steps as u32);
-        let (blocks, threads) = (n.div_ceil(THREADS as u32), THREADS as u32);
+    fn act_args(&self, now: &Now<'_>) -> ActArgs {
         let (workspace, mlp) = (&self.workspace, &self.mlp);
-        let mut args = ActArgs {
+        ActArgs {
             envs: now.envs,
             rollout: now.rollout,
             finished: now.finished,
@@ -309,31 +325,86 @@ impl Wide {
             seed: now.seed,
             t: 0,
             gamma: now.settings.gamma as f32,
-        };
-        self.observe.launch(blocks, threads, &args)?;
-        for t in 0..steps {
-            mlp.forward(workspace, &self.acting, workspace.input())?;
-            args.t = t;
-            self.act.launch(blocks, threads, &args)?;
-            now.normaliser.merge(1)?;
         }
-        let mut settle = SettleArgs {
+    }
+
+    /// Bytes of the observations of so many envs, as products read them.
+    fn input_bytes(&self, envs: usize) -> usize {
+        envs * pitch_of(self.shape.obs) * self.mlp.operand_bytes()
+    }
+
+    /// Values what lies at `input`, of envs from `first` on: their row after the last, or, with a place in `cut_at`, what was cut short.
+    fn settle(&self, now: &Now<'_>, pass: &Pass, first: usize, input: DevicePtr, cut_at: DevicePtr) -> Result<()> {
+        let (workspace, mlp, rows) = (&self.workspace, &self.mlp, pass.rows() as u32);
+        let args = SettleArgs {
             rollout: now.rollout,
             params: mlp.params(),
             output: workspace.output(),
-            cut_at: DevicePtr::NONE,
-            envs: n,
-            steps,
-            gamma: args.gamma,
+            cut_at,
+            envs: now.num_envs as u32,
+            steps: now.settings.num_steps as u32,
+            first: first as u32,
+            rows,
+            gamma: now.settings.gamma as f32,
             unused: 0,
         };
-        mlp.forward(workspace, &self.acting, workspace.input())?;
-        self.settle.launch(blocks, threads, &settle)?;
-        let of_slot = now.num_envs * pitch_of(self.shape.obs) * mlp.operand_bytes();
+        mlp.forward(workspace, pass, input)?;
+        self.settle.launch(rows.div_ceil(THREADS as u32), THREADS as u32, &args)
+    }
+
+    fn launch_collecting(&self, now: &Now<'_>) -> Result<()> {
+        let Some(Resident { pass, observe, act }) = &self.resident else { return Ok(()) };
+        let (blocks, threads) = ((now.num_envs as u32).div_ceil(THREADS as u32), THREADS as u32);
+        let mut args = self.act_args(now);
+        observe.launch(blocks, threads, &args)?;
+        for t in 0..now.settings.num_steps as u32 {
+            self.mlp.forward(&self.workspace, pass, self.workspace.input())?;
+            args.t = t;
+            act.launch(blocks, threads, &args)?;
+            now.normaliser.merge(1)?;
+        }
+        self.settle(now, pass, 0, self.workspace.input(), DevicePtr::NONE)?;
         for slot in 0..self.slots {
-            mlp.forward(workspace, &self.acting, self.cut_input.pointer().offset(slot * of_slot))?;
-            settle.cut_at = self.cut_at.pointer().offset(4 * slot * now.num_envs);
-            self.settle.launch(blocks, threads, &settle)?;
+            let input = self.cut_input.pointer().offset(slot * self.input_bytes(now.num_envs));
+            self.settle(now, pass, 0, input, self.cut_at.pointer().offset(4 * slot * now.num_envs))?;
+        }
+        Ok(())
+    }
+
+    /// Plays T steps of the host's envs, part by part: while one part steps, the GPU is at work for the other.
+    fn collect_hosted(&self, staging: &mut Staging, now: &Now<'_>, env: &mut dyn VecEnv) -> Result<()> {
+        let (mut act, steps) = (self.act_args(now), now.settings.num_steps);
+        staging.begin(env, &act)?;
+        let decide = |staging: &Staging, part: usize, act: &ActArgs| {
+            let input = self.workspace.input().offset(self.input_bytes(staging.first(part)));
+            self.mlp.forward(&self.workspace, staging.pass(part), input)?;
+            staging.sample(part, act)
+        };
+        for part in 0..staging.parts() {
+            decide(staging, part, &act)?;
+        }
+        for t in 0..steps {
+            for part in 0..staging.parts() {
+                act.t = t as u32;
+                let cut = staging.step(part, env, &act)?;
+                if cut {
+                    let (pass, first) = (staging.pass(part), staging.first(part));
+                    let input = self.cut_input.pointer().offset(self.input_bytes(first));
+                    self.settle(now, pass, first, input, self.cut_at.pointer())?;
+                }
+                if part + 1 == staging.parts() {
+                    now.normaliser.merge(1)?;
+                }
+                if t + 1 < steps {
+                    act.t = t as u32 + 1;
+                    decide(staging, part, &act)?;
+                }
+            }
+        }
+        for part in 0..staging.parts() {
+            let first = staging.first(part);
+            let input = self.workspace.input().offset(self.input_bytes(first));
+            self.settle(now, staging.pass(part), first, input, DevicePtr::NONE)?;
         }
         Ok(())
     }
@@ -420,9 +491,14 @@ impl Learner for Wide {
         self.mlp.fetch_moments(to)
     }
 
-    fn collect(&mut self, now: &Now<'_>) -> Result<()> {
+    fn collect(&mut self, now: &Now<'_>, env: &mut dyn VecEnv) -> Result<()> {
         self.tell(now)?;
-        self.launch(0, |wide| wide.launch_collecting(now))
+        let Some(mut staging) = self.staging.take() else {
+            return self.launch(0, |wide| wide.launch_collecting(now));
+        };
+        let result = self.collect_hosted(&mut staging, now, env);
+        self.staging = Some(staging);
+        result
     }
 
     fn renew(&mut self) -> Result<()> {

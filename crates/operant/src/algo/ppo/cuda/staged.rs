@@ -1,0 +1,243 @@
+//! Envs that the host steps for networks on the GPU, in two parts where the envs allow it: while the host steps one, the GPU decides for
+//! the other. Rows and actions lie in memory of the host that kernels reach, so nothing is copied twice.
+
+use super::wide::ActArgs;
+use super::*;
+use crate::device::cuda::HostBuffer;
+use crate::env::{Actions, Row};
+use crate::nn::cuda::{Mlp, Pass};
+
+/// Threads of a block.
+const THREADS: u32 = 128;
+
+/// `Staged` of `wide.cu`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct StagedPointers {
+    obs: DevicePtr,
+    reward: DevicePtr,
+    final_obs: DevicePtr,
+    episode_return: DevicePtr,
+    episode_length: DevicePtr,
+    terminated: DevicePtr,
+    truncated: DevicePtr,
+    legal: DevicePtr,
+    action: DevicePtr,
+    first: u32,
+    count: u32,
+    warp: u32,
+    unused: u32,
+}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(super) struct StageArgs {
+    act: ActArgs,
+    staged: StagedPointers,
+}
+
+impl KernelParams for StageArgs {}
+
+/// Envs that are stepped together.
+struct Part {
+    first: usize,
+    count: usize,
+    /// The first warp of theirs that adds up for the normaliser.
+    warp: usize,
+    pass: Pass,
+    /// Set when their actions are drawn.
+    decided: Event,
+}
+
+/// What a step of all envs gives, `[N, …]`.
+struct Rows {
+    width: usize,
+    choices: usize,
+    obs: HostBuffer<f32>,
+    reward: HostBuffer<f32>,
+    final_obs: HostBuffer<f32>,
+    episode_return: HostBuffer<f32>,
+    episode_length: HostBuffer<i32>,
+    terminated: HostBuffer<u8>,
+    truncated: HostBuffer<u8>,
+    legal: HostBuffer<u8>,
+}
+
+impl Rows {
+    fn new(gpu: &Arc<Gpu>, n: usize, spec: &Spec) -> Result<Self> {
+        let (width, choices) = (spec.observation.len(), spec.legal_width());
+        Ok(Self {
+            width,
+            choices,
+            legal: HostBuffer::new(gpu, n * choices, "legal choices")?,
+            obs: HostBuffer::new(gpu, n * width, "observations")?,
+            reward: HostBuffer::new(gpu, n, "rewards")?,
+            final_obs: HostBuffer::new(gpu, n * width, "last observations")?,
+            episode_return: HostBuffer::new(gpu, n, "returns of episodes")?,
+            episode_length: HostBuffer::new(gpu, n, "lengths of episodes")?,
+            terminated: HostBuffer::new(gpu, n, "ends of episodes")?,
+            truncated: HostBuffer::new(gpu, n, "ends of episodes")?,
+        })
+    }
+
+    /// Those of `count` envs from `first` on.
+    fn row(&mut self, first: usize, count: usize) -> Row<'_> {
+        let (envs, obs) = (first..first + count, first * self.width..(first + count) * self.width);
+        Row {
+            obs: &mut self.obs.slice_mut()[obs.clone()],
+            reward: &mut self.reward.slice_mut()[envs.clone()],
+            terminated: &mut self.terminated.slice_mut()[envs.clone()],
+            truncated: &mut self.truncated.slice_mut()[envs.clone()],
+            final_obs: &mut self.final_obs.slice_mut()[obs],
+            episode_return: &mut self.episode_return.slice_mut()[envs.clone()],
+            episode_length: &mut self.episode_length.slice_mut()[envs],
+            legal: &mut self.legal.slice_mut()[first * self.choices..(first + count) * self.choices],
+        }
+    }
+
+    /// Whether an episode of these envs was cut short.
+    fn cut(&self, first: usize, count: usize) -> bool {
+        let envs = first..first + count;
+        let mut flags = self.terminated.slice()[envs.clone()].iter().zip(&self.truncated.slice()[envs]);
+        flags.any(|(&terminated, &truncated)| truncated > terminated)
+    }
+}
+
+/// Rows and actions of all envs, and the kernels that use them.
+pub(super) struct Staging {
+    gpu: Arc<Gpu>,
+    parts: Vec<Part>,
+    dims: usize,
+    rows: Rows,
+    /// One of the two; the other is empty.
+    choices: HostBuffer<i32>,
+    numbers: HostBuffer<f32>,
+    begin: Kernel<StageArgs>,
+    sample: Kernel<StageArgs>,
+    take: Kernel<StageArgs>,
+}
+
+/// First env and count of each part: two of about the same size where the envs can be stepped so.
+fn parts_of(num_envs: usize, part_size: usize) -> Vec<(usize, usize)> {
+    let first = (num_envs / 2).next_multiple_of(part_size).min(num_envs);
+    let parts = [(0, first), (first, num_envs - first)];
+    parts.into_iter().filter(|&(_, count)| count > 0).collect()
+}
+
+/// Warps of `take` for envs in such parts.
+pub(super) fn warps(env: &dyn VecEnv) -> usize {
+    parts_of(env.num_envs(), env.part_size()).iter().map(|(_, count)| count.div_ceil(32)).sum()
+}
+
+impl Staging {
+    pub(super) fn new(gpu: &Arc<Gpu>, module: &Module, mlp: &Mlp, env: &dyn VecEnv) -> Result<Self> {
+        let (n, spec) = (env.num_envs(), env.spec());
+        let (dims, discrete) = (spec.action.dims(), spec.action.choices() > 0);
+        let mut parts = Vec::new();
+        let mut warp = 0;
+        for (first, count) in parts_of(n, env.part_size()) {
+            parts.push(Part { first, count, warp, pass: mlp.pass(count, false)?, decided: Event::new(gpu)? });
+            warp += count.div_ceil(32);
+        }
+        Ok(Self {
+            rows: Rows::new(gpu, n, spec)?,
+            choices: HostBuffer::new(gpu, if discrete { n * dims } else { 0 }, "actions")?,
+            numbers: HostBuffer::new(gpu, if discrete { 0 } else { n * dims }, "actions")?,
+            begin: module.kernel("begin")?,
+            sample: module.kernel("sample")?,
+            take: module.kernel("take")?,
+            gpu: Arc::clone(gpu),
+            parts,
+            dims,
+        })
+    }
+
+    pub(super) fn parts(&self) -> usize {
+        self.parts.len()
+    }
+
+    pub(super) fn first(&self, part: usize) -> usize {
+        self.parts[part].first
+    }
+
+    pub(super) fn pass(&self, part: usize) -> &Pass {
+        &self.parts[part].pass
+    }
+
+    fn args(&self, part: usize, act: &ActArgs) -> StageArgs {
+        let (Part { first, count, warp, .. }, rows) = (&self.parts[part], &self.rows);
+        let (first, count, warp) = (*first, *count, *warp);
+        let action = if self.numbers.slice().is_empty() { self.choices.pointer() } else { self.numbers.pointer() };
+        StageArgs {
+            act: *act,
+            staged: StagedPointers {
+                obs: rows.obs.pointer().offset(4 * first * rows.width),
+                reward: rows.reward.pointer().offset(4 * first),
+                final_obs: rows.final_obs.pointer().offset(4 * first * rows.width),
+                episode_return: rows.episode_return.pointer().offset(4 * first),
+                episode_length: rows.episode_length.pointer().offset(4 * first),
+                terminated: rows.terminated.pointer().offset(first),
+                truncated: rows.truncated.pointer().offset(first),
+                legal: rows.legal.pointer().offset(first * rows.choices),
+                action: action.offset(4 * first * self.dims),
+                first: first as u32,
+                count: count as u32,
+                warp: warp as u32,
+                unused: 0,
+            },
+        }
+    }
+
+    fn launch(&self, kernel: &Kernel<StageArgs>, part: usize, act: &ActArgs) -> Result<()> {
+        let blocks = (self.parts[part].count as u32).div_ceil(THREADS);
+        kernel.launch(blocks, THREADS, &self.args(part, act))
+    }
+
+    /// Shows the envs as they are in the rollout's first row. Envs that failed begin anew.
+    pub(super) fn begin(&mut self, env: &mut dyn VecEnv, act: &ActArgs) -> Result<()> {
+        // Kernels of a rollout that was broken off may still read rows.
+        self.gpu.synchronize()?;
+        let n = env.num_envs();
+        match env.failure() {
+            None => env.observe(self.rows.row(0, n)),
+            Some(_) => env.reset(Seeds::Keep, None, self.rows.row(0, n)),
+        }
+        env.failure().map_or(Ok(()), |why| Err(Error::Invalid(why)))?;
+        (0..self.parts.len()).try_for_each(|part| self.launch(&self.begin, part, act))
+    }
+
+    /// Draws the actions of a part by the outputs of its pass.
+    pub(super) fn sample(&self, part: usize, act: &ActArgs) -> Result<()> {
+        self.launch(&self.sample, part, act)?;
+        self.parts[part].decided.record()
+    }
+
+    /// Steps a part as was decided, and has the GPU take what it gave. Tells whether an episode was cut short.
+    pub(super) fn step(&mut self, part: usize, env: &mut dyn VecEnv, act: &ActArgs) -> Result<bool> {
+        let (first, count) = (self.parts[part].first, self.parts[part].count);
+        self.parts[part].decided.wait()?;
+        let range = first * self.dims..(first + count) * self.dims;
+        let actions = match self.numbers.slice().is_empty() {
+            true => Actions::I32(&self.choices.slice()[range]),
+            false => Actions::F32(&self.numbers.slice()[range]),
+        };
+        env.step_part(first, actions, self.rows.row(first, count));
+        env.failure().map_or(Ok(()), |why| Err(Error::Invalid(why)))?;
+        self.launch(&self.take, part, act)?;
+        Ok(self.rows.cut(first, count))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_cover_all_envs() {
+        assert_eq!(parts_of(64, 16), [(0, 32), (32, 32)]);
+        assert_eq!(parts_of(48, 16), [(0, 32), (32, 16)]);
+        assert_eq!(parts_of(16, 16), [(0, 16)]);
+        assert_eq!(parts_of(48, 1), [(0, 24), (24, 24)]);
+        assert_eq!(parts_of(48, 48), [(0, 48)]);
+    }
+}
