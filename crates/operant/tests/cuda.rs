@@ -286,7 +286,8 @@ fn graphs_of_steps_agree_with_steps_and_repeat() {
             let mut envs = entry.build(&[], &on_gpu(&options)).unwrap();
             let mut got = RowBuf::new(&spec, n);
             envs.reset(Seeds::One(4), None, got.row());
-            let row = DeviceRow::new(&gpu(), &spec, n, 1, Ends::Records).unwrap();
+            // Columns: ends of all steps stay, as on the CPU.
+            let row = DeviceRow::new(&gpu(), &spec, n, 1, Ends::Columns).unwrap();
             let (bytes, words, longs) = (buffers::<u8>(&spec, n), buffers::<i32>(&spec, n), buffers::<i64>(&spec, n));
             let (floats, doubles) = (buffers::<f32>(&spec, n), buffers::<f64>(&spec, n));
             for (i, batch) in batches.iter().enumerate() {
