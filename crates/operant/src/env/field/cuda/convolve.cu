@@ -380,22 +380,24 @@ FN void normed(const GatherArgs& a, u32 image, u32 c, double sum, double square)
   to[c] = s, to[a.padded + c] = weight[a.padded + c] - (float)mean * s;
 }
 
+/* Warps that share an image's parts, of which numbers of four bytes have four times as many. */
+#define SLICES (KIND < 2 ? 8 : 32)
 /* Sums of an image over its parts, 16 channels per block; an order of additions that no other image changes. */
-extern "C" __global__ void __launch_bounds__(256) gather(const __grid_constant__ GatherArgs a) {
-  __shared__ float slices[8][33];
+extern "C" __global__ void __launch_bounds__(32 * SLICES) gather(const __grid_constant__ GatherArgs a) {
+  __shared__ float slices[SLICES][33];
   __shared__ double totals[32];
   const u32 blocks = a.padded / 16, image = blockIdx.x / blocks, first = blockIdx.x % blocks * 16;
   const u32 column = threadIdx.x % 32, slice = threadIdx.x / 32, channel = first + column % 16;
   const float* from = a.parts + ((u64)image * a.parts_per_image * 2 + column / 16) * a.padded + channel;
   float total = 0.0f;
 #pragma unroll 8
-  for (u32 part = slice; part < a.parts_per_image; part += 8) total += from[(u64)part * 2 * a.padded];
+  for (u32 part = slice; part < a.parts_per_image; part += SLICES) total += from[(u64)part * 2 * a.padded];
   slices[slice][column] = total;
   __syncthreads();
   if (slice == 0) {
     double sum = 0.0;
 #pragma unroll
-    for (int i = 0; i < 8; ++i) sum += (double)slices[i][column];
+    for (int i = 0; i < SLICES; ++i) sum += (double)slices[i][column];
     if (a.sums) a.sums[((u64)image * 2 + column / 16) * a.padded + channel] = sum;
     totals[column] = sum;
     __syncwarp();

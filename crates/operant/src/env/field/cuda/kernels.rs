@@ -444,7 +444,11 @@ impl Kernels {
                     None => Err(Error::Invalid(format!("{} is not for these numbers", TILES[*place].name))),
                 }
             }
-            Step::Gather(a, rows) => self.gather.launch(rows * (a.padded / GATHERED), THREADS, a),
+            Step::Gather(a, rows) => {
+                // `SLICES` of `convolve.cu`.
+                let slices = if self.wide.is_some() { 8 } else { 32 };
+                self.gather.launch(rows * (a.padded / GATHERED), 32 * slices, a)
+            }
             Step::Join(a, rows) => self.join.launch(*rows, THREADS, a),
             Step::Finish(a, pixels) => match self.wide.as_ref().filter(|_| a.is_wide()) {
                 Some(wide) => wide.finish.launch(a.wide_blocks(*pixels), WIDE_THREADS, a),
