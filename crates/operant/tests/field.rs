@@ -478,6 +478,39 @@ fn assert_gaussian_spectrum(power: &[f64], n: usize, length: f64, with_mean: boo
     }
 }
 
+/// Drawn behind the 1×1 convolution, noise has the covariance that noise before it would have: s²·WWᵀ, also where W has dependent rows.
+#[test]
+fn noise_behind_a_product_has_the_law_of_noise_before_it() {
+    let (n, c, rows, scale) = (32, 3, 50, 0.5f32);
+    let weight = [0.6f32, -0.2, 0.9, 0.1, 0.3, 0.5, -0.4, 0.8, 1.2, -0.4, 1.8, 0.2];
+    for length in [0.0, 1.0] {
+        let mut g = Graph::new();
+        let (x, keys, s) = (g.input("x", [n, n, c]), g.input_ints("keys", [4]), g.input("s", [1]));
+        let w = g.input_whole("w", [c, 4]);
+        let noise = KeyedNoise::new(NoiseLaw::Gaussian, 1, [n, n], length);
+        let y = g.mixed_noise(x, keys, s, w, noise).unwrap();
+        let params = g.params(0).unwrap();
+        let mut plan = Plan::inference(&g, &[y], rows, &Options::default()).unwrap();
+        let keys: Vec<i32> = (0..rows as i32).flat_map(|m| [5, 6, m, 7]).collect();
+        let (x, s) = (vec![1.0; rows * n * n * c], vec![scale; rows]);
+        let feeds = [Feed::Real(&x), Feed::Ints(&keys), Feed::Real(&s), Feed::Real(&weight)];
+        plan.forward(&params, rows, &feeds);
+        let pixels = plan.output(y).chunks_exact(c);
+        let count = pixels.len() as f64;
+        for (i, j) in [(0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2)] {
+            let product = |a: usize, b: usize| -> f64 {
+                weight[a * 4..][..4].iter().zip(&weight[b * 4..][..4]).map(|(a, b)| f64::from(a * b)).sum()
+            };
+            let part = |x: f32| f64::from(x) - 1.0;
+            let got = pixels.clone().map(|pixel| part(pixel[i]) * part(pixel[j])).sum::<f64>() / count;
+            let wanted = f64::from(scale * scale) * product(i, j);
+            // 51,200 pixels, an eighth of them independent at length 1: a standard error is 0.6 or 1.8 % of the variances.
+            let slack = 0.25 * 0.08 * (product(i, i) * product(j, j)).sqrt();
+            assert!((got - wanted).abs() < slack, "{length}, channels {i} and {j}: {got}, wanted {wanted}");
+        }
+    }
+}
+
 #[test]
 fn correlated_noise_has_its_spectrum_and_unit_variance() {
     let (n, c, rows) = (32, 4, 200);

@@ -200,6 +200,15 @@ fn a_collection_does_not_depend_on_threads() {
         let mean = train.iter().map(|k| numbers("features", k.as_u64().unwrap() as usize)[rms]).sum::<f64>();
         let told = stats["features"]["spatial.rms"]["mean"].as_f64().unwrap();
         assert!((told - mean / train.len() as f64).abs() < 1e-12 && stats["operators"] == train.len());
+        // A store from before noise was drawn as it is now is read, but not made again.
+        let path = folder.join("manifest.json");
+        let mut manifest: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        manifest["notes"].as_object_mut().unwrap().remove("draws").unwrap();
+        std::fs::write(&path, manifest.to_string()).unwrap();
+        let older = Shards::open(&folder).unwrap();
+        assert_eq!(older.numbers("features", 2).unwrap().unwrap(), numbers("features", 2));
+        let message = collection.replay(&older, 3).unwrap_err().to_string();
+        assert!(message.contains("way 1, here it is 2"), "{message}");
         std::fs::remove_dir_all(&folder).unwrap();
         all
     };

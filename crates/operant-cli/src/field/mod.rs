@@ -294,6 +294,9 @@ fn extract(folder: &Path, operator: Option<u32>, again: bool) -> Result<ExitCode
     if let Some(k) = operator {
         operator_of(&store, k)?;
     }
+    if again {
+        collection.check_draws(&store)?;
+    }
     let names = if again { features::names() } else { feature_names(folder)? };
     print(&format!("operator,{}\n", names.join(",")))?;
     let chosen = |k: &usize| operator.map_or(store.done()[*k], |operator| operator as usize == *k);

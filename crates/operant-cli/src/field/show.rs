@@ -45,6 +45,7 @@ fn look(
     if made_on(store) != "cpu" {
         warn("the store was made on a GPU and keeps no fields: these are made again on the CPU and part from them");
     }
+    collection.check_draws(store)?;
     let mut rollout = collection.rollout(&sampled, 0..s.realisations)?;
     for &t in times {
         while rollout.time() < t {

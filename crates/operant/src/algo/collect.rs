@@ -531,6 +531,7 @@ impl Collection {
             ("device".to_owned(), self.device().to_owned()),
             ("precision".to_owned(), precision.name().to_owned()),
             ("version".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
+            (DRAWS.0.to_owned(), DRAWS.1.to_owned()),
         ]);
         std::fs::create_dir_all(folder).map_err(|error| Error::io("make", folder, &error))?;
         // Before the manifest, which makes the folder a store: one that is there can be gone on with.
@@ -555,6 +556,21 @@ impl Collection {
         json!({"train": sorted(&order[..a]), "valid": sorted(&order[a..b]), "test": sorted(&order[b..])})
     }
 
+    /// Refuses a store whose numbers were drawn otherwise than they would be now.
+    pub fn check_draws(&self, store: &Shards) -> Result<()> {
+        let (name, wanted) = DRAWS;
+        // Stores from before there was a second way do not say.
+        let found = store.notes().get(name).map_or("1", String::as_str);
+        if found == wanted {
+            return Ok(());
+        }
+        let folder = store.folder().display();
+        Err(Error::Saved(format!(
+            "{folder}: its noise was drawn in way {found}, here it is {wanted}: what is stored can be read, but not made again or \
+             added to; take the version that made it, or collect again into another folder"
+        )))
+    }
+
     /// Collects what a store lacks. `told` hears of every record that was kept; `stop` ends it early, with all finished
     /// records kept.
     pub fn run(
@@ -571,6 +587,7 @@ impl Collection {
                  again into another folder"
             )));
         }
+        self.check_draws(store)?;
         let todo: Vec<u32> = (0..self.settings.count).filter(|&k| !store.done()[k as usize]).collect();
         let (next, layout) = (AtomicUsize::new(0), store.layout().clone());
         let per_operator = u64::from(self.settings.realisations) * u64::from(self.settings.steps);
@@ -626,6 +643,7 @@ impl Collection {
 
     /// Runs operator k of a store again and names what differs; nothing if all bits are the same.
     pub fn replay(&self, store: &Shards, k: u32) -> Result<Vec<String>> {
+        self.check_draws(store)?;
         let sampled = self.sampled(k);
         let Some(outcome) = self.outcome(&sampled, &AtomicBool::new(false))? else { return Ok(Vec::new()) };
         let record = self.record(store.layout(), &sampled, &outcome)?;
@@ -641,6 +659,9 @@ impl Collection {
         Ok(differing)
     }
 }
+
+/// How random bits become an operator's noise, as stores note it: 2 since Gaussian noise is drawn behind the last convolution.
+const DRAWS: (&str, &str) = ("draws", "2");
 
 /// The file of settings in a store.
 pub const SETTINGS: &str = "collect.toml";

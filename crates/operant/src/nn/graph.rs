@@ -121,6 +121,12 @@ impl Graph {
         node
     }
 
+    /// The parameter of this name.
+    pub fn find_param(&self, name: &str) -> Option<Node> {
+        let is = |value: &Value| matches!(value.source, Source::Param { .. }) && value.name == name;
+        self.values.iter().position(is).map(|place| Node(place as u32))
+    }
+
     /// Adds an op; `name` is for messages, and may be empty.
     pub fn add_op<O: Op>(&mut self, name: &str, op: O, inputs: &[Node]) -> Result<Vec<Node>> {
         self.add_dyn_op(name, Arc::new(op), inputs)

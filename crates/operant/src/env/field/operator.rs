@@ -1,6 +1,7 @@
 //! A stochastic neural operator as a planned network: fields `[B, H, W, C]` on a periodic domain in and out.
 //!
-//! A convolution to `base_channels`, hidden layers of base·2^min(i, 2) channels, a stochastic block, a 1×1 convolution back.
+//! A convolution to `base_channels`, hidden layers of base·2^min(i, 2) channels, a stochastic block, a 1×1 convolution back (Gaussian
+//! noise is drawn behind that one, with the law that it makes of it).
 //! Up to three hidden layers are convolution → norm → activation → dropout; more are residual blocks of two such
 //! convolutions. `uafno.rs` has another kind. Invariant: a row's result depends on that row and its keys alone, whichever rows lie beside it.
 
@@ -265,6 +266,11 @@ impl Operator {
         !self.flat && self.afno.is_none() && self.layers > Self::MOST_PLAIN_LAYERS
     }
 
+    /// Whether noise is drawn behind the 1×1 convolution that follows it: Gaussian noise has the same law there, in fewer channels.
+    pub fn noise_is_behind(&self) -> bool {
+        self.noise == NoiseLaw::Gaussian
+    }
+
     /// Products and sums of one application's convolutions and correlated noise; as the plan counts them.
     pub fn flops(&self) -> u64 {
         let pixels = (self.grid * self.grid) as u64;
@@ -285,7 +291,8 @@ impl Operator {
         }
         let length = self.correlation * self.grid as f32;
         let noise = KeyedNoise::new(self.noise, 0, [self.grid; 2], length);
-        sum + product(from, self.channels, 1) + noise.products([self.grid, self.grid, from])
+        let noisy = if self.noise_is_behind() { self.channels } else { from };
+        sum + product(from, self.channels, 1) + noise.products([self.grid, self.grid, noisy])
     }
 
     /// The graph.
@@ -302,8 +309,11 @@ impl Operator {
         };
         let side = [self.grid, self.grid];
         let noise = KeyedNoise::new(self.noise, b.drawing + 1, side, self.correlation * self.grid as f32);
-        let h = b.g.keyed_noise(h, keys, scale, noise)?;
-        let output = b.g.conv2d("output", h, Conv2d::new(self.channels, 1))?;
+        let h = if self.noise_is_behind() { h } else { b.g.keyed_noise(h, keys, scale, noise.clone())? };
+        let mut output = b.g.conv2d("output", h, Conv2d::new(self.channels, 1))?;
+        if let Some(weight) = b.g.find_param("output.weight").filter(|_| self.noise_is_behind()) {
+            output = b.g.mixed_noise(output, keys, scale, weight, noise)?;
+        }
         Ok(Network { graph: b.g, output, norms: b.norms })
     }
 }

@@ -108,7 +108,17 @@ impl KeyedNoise {
         self.modes.as_deref()
     }
 
-    fn sizes(types: &Types) -> [usize; 3] {
+    /// What it does.
+    pub(super) fn law(&self) -> NoiseLaw {
+        self.law
+    }
+
+    /// Tells the ops of a network apart.
+    pub(super) fn layer(&self) -> u32 {
+        self.layer
+    }
+
+    pub(super) fn sizes(types: &Types) -> [usize; 3] {
         let [h, w, c] = types.x[0].shape[..] else { unreachable!("shapes were checked") };
         [h, w, c]
     }
@@ -227,16 +237,28 @@ fn quantile(p: f64) -> f64 {
 
 /// What a row draws from: its stream and its realisation.
 #[inline(always)]
-fn stream(words: &[i32], layer: u32) -> (Draws, usize) {
+pub(super) fn stream(words: &[i32], layer: u32) -> (Draws, usize) {
     let seed = u64::from(words[0] as u32) | u64::from(words[1] as u32) << 32;
     (Draws { seed, run: words[3] as u32, node: layer }, words[2] as u32 as usize)
 }
 
+/// What a row is asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// y from x.
+    Noisy,
+    /// The gradient of x from that of y.
+    Gradient,
+    /// The normals alone, as y.
+    Noise,
+}
+
 /// `y = f(x, z)` by the law, for x of the same elements as the normals z.
 #[inline(always)]
-fn apply<R: Real, L: Vectors<R>>(law: NoiseLaw, scale: f32, additive: bool, z: &mut [R], x: &[R], y: &mut [R]) {
+fn apply<R: Real, L: Vectors<R>>(law: NoiseLaw, scale: f32, asked: Asked, z: &mut [R], x: &[R], y: &mut [R]) {
     match law {
-        NoiseLaw::Gaussian | NoiseLaw::Laplace if !additive => y.copy_from_slice(x),
+        _ if asked == Asked::Noise => y.copy_from_slice(z),
+        NoiseLaw::Gaussian | NoiseLaw::Laplace if asked == Asked::Gradient => y.copy_from_slice(x),
         NoiseLaw::Gaussian => {
             y.copy_from_slice(x);
             update::<R, L, _>(AddScaled(scale), z, y);
@@ -251,13 +273,13 @@ fn apply<R: Real, L: Vectors<R>>(law: NoiseLaw, scale: f32, additive: bool, z: &
     }
 }
 
-/// One row: y from x, or with `additive` off the gradient of x from that of y.
+/// One row.
 #[inline(always)]
-fn row<R: Real, L: Vectors<R>>(
+pub(super) fn row<R: Real, L: Vectors<R>>(
     op: &KeyedNoise,
     sizes: [usize; 3],
     ((draws, realisation), scale): ((Draws, usize), f32),
-    additive: bool,
+    asked: Asked,
     x: &[R],
     y: &mut [R],
     mut room: Room<R>,
@@ -284,14 +306,14 @@ fn row<R: Real, L: Vectors<R>>(
                 }
             }
             let at = i * w * c..(i + 1) * w * c;
-            apply::<R, L>(op.law, scale, additive, line, &x[at.clone()], &mut y[at]);
+            apply::<R, L>(op.law, scale, asked, line, &x[at.clone()], &mut y[at]);
         }
     } else if op.law == NoiseLaw::Drop {
         let channels = room.take(Scratch::real(c)).real;
         channels.fill(R::default());
         noise::add::<R, L>(draws, realisation, 0, one, channels);
         for (x, y) in x.chunks_exact(c).zip(y.chunks_exact_mut(c)) {
-            apply::<R, L>(op.law, scale, additive, channels, x, y);
+            apply::<R, L>(op.law, scale, asked, channels, x, y);
         }
     } else {
         let z = room.take(Scratch::real(CHUNK)).real;
@@ -299,7 +321,7 @@ fn row<R: Real, L: Vectors<R>>(
             let z = &mut z[..x.len()];
             z.fill(R::default());
             noise::add::<R, L>(draws, realisation, number * CHUNK, one, z);
-            apply::<R, L>(op.law, scale, additive, z, x, y);
+            apply::<R, L>(op.law, scale, asked, z, x, y);
         }
     }
 }
@@ -349,7 +371,7 @@ impl Op for KeyedNoise {
             let from = stream(&c.ints[1][i * KEY_WORDS..][..KEY_WORDS], self.layer);
             let scale = c.x[2][i].wide() as f32;
             let (x, y) = (&c.x[0][i * len..][..len], &mut c.y[0][i * len..][..len]);
-            row::<R, L>(self, sizes, (from, scale), true, x, y, c.room.again());
+            row::<R, L>(self, sizes, (from, scale), Asked::Noisy, x, y, c.room.again());
         }
     }
 
@@ -360,7 +382,7 @@ impl Op for KeyedNoise {
             let from = stream(&c.ints[1][i * KEY_WORDS..][..KEY_WORDS], self.layer);
             let scale = c.x[2][i].wide() as f32;
             let (x, y) = (&c.dy[0][i * len..][..len], &mut c.dx[0][i * len..][..len]);
-            row::<R, L>(self, sizes, (from, scale), false, x, y, c.room.again());
+            row::<R, L>(self, sizes, (from, scale), Asked::Gradient, x, y, c.room.again());
         }
     }
 

@@ -102,7 +102,8 @@ FN Place place(const ConvArgs& a, u32 number) {
   return p;
 }
 
-/* Writes d[channel of 64][pixel of 256] from channel `first` on, and its sums; `stage` has room for half of the pixels. */
+/* Writes d[channel of 64][pixel of 256] from channel `first` on, and its sums; `stage` has room for half of the pixels: a quarter is
+   written while the one before leaves. */
 FN void write_turned(const ConvArgs& a, const Place& p, u32 first, u32 columns, const float (&d)[128], u8* stage, int id, u32 thread) {
 #if KIND < 2
   if (first >= a.outputs) return;
@@ -112,30 +113,30 @@ FN void write_turned(const ConvArgs& a, const Place& p, u32 first, u32 columns, 
   const u32 row = shared_address(stage) + ((lane / 16) * 8 + lane % 8) * 128 + (((warp * 2 + lane / 8 % 2) ^ (lane % 8)) << 4);
   float sums[8] = {};
 #pragma unroll
-  for (int round = 0; round < 2; ++round) {
-    /* What was written before has been read. */
-    if (thread == 0) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+  for (int round = 0; round < 4; ++round) {
+    /* What was written there before has been read. */
+    if (thread == 0) asm volatile("cp.async.bulk.wait_group.read 1;" ::: "memory");
     team_wait(id);
 #pragma unroll
-    for (int j = 0; j < 16; j += 2) {
+    for (int j = 0; j < 8; j += 2) {
       u32 words[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const float* at = d + (round * 16 + j + i / 2) * 4 + i % 2 * 2;
+        const float* at = d + (round * 8 + j + i / 2) * 4 + i % 2 * 2;
         const float x = at[0] + (i % 2 ? add8 : add), y = at[1] + (i % 2 ? add8 : add);
         float* sum = sums + i / 2 * 4 + i % 2 * 2;
         sum[0] += x, sum[1] = fmaf(x, x, sum[1]);
         sum[0] += y, sum[1] = fmaf(y, y, sum[1]);
         words[i] = pack(x, y);
       }
-      asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row + j * 1024), "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3]) : "memory");
+      asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row + (round % 2 * 8 + j) * 1024), "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3]) : "memory");
     }
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     team_wait(id);
     if (thread == 0) {
       asm volatile(
           "cp.async.bulk.tensor.5d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5, %6}], [%1];\ncp.async.bulk.commit_group;" ::"l"(&a.to),
-          "r"(shared_address(stage)), "r"(first), "r"(0), "r"((p.tile % columns) * 16), "r"((p.tile / columns) * 16 + round * 8), "r"(p.image)
+          "r"(shared_address(stage) + round % 2 * 8192), "r"(first), "r"(0), "r"((p.tile % columns) * 16), "r"((p.tile / columns) * 16 + round * 4), "r"(p.image)
           : "memory");
     }
   }
@@ -379,22 +380,24 @@ FN void normed(const GatherArgs& a, u32 image, u32 c, double sum, double square)
   to[c] = s, to[a.padded + c] = weight[a.padded + c] - (float)mean * s;
 }
 
+/* Warps that share an image's parts, of which numbers of four bytes have four times as many. */
+#define SLICES (KIND < 2 ? 8 : 32)
 /* Sums of an image over its parts, 16 channels per block; an order of additions that no other image changes. */
-extern "C" __global__ void __launch_bounds__(1024) gather(const __grid_constant__ GatherArgs a) {
-  __shared__ float slices[32][33];
+extern "C" __global__ void __launch_bounds__(32 * SLICES) gather(const __grid_constant__ GatherArgs a) {
+  __shared__ float slices[SLICES][33];
   __shared__ double totals[32];
   const u32 blocks = a.padded / 16, image = blockIdx.x / blocks, first = blockIdx.x % blocks * 16;
   const u32 column = threadIdx.x % 32, slice = threadIdx.x / 32, channel = first + column % 16;
   const float* from = a.parts + ((u64)image * a.parts_per_image * 2 + column / 16) * a.padded + channel;
   float total = 0.0f;
 #pragma unroll 8
-  for (u32 part = slice; part < a.parts_per_image; part += 32) total += from[(u64)part * 2 * a.padded];
+  for (u32 part = slice; part < a.parts_per_image; part += SLICES) total += from[(u64)part * 2 * a.padded];
   slices[slice][column] = total;
   __syncthreads();
   if (slice == 0) {
     double sum = 0.0;
 #pragma unroll
-    for (int i = 0; i < 32; ++i) sum += (double)slices[i][column];
+    for (int i = 0; i < SLICES; ++i) sum += (double)slices[i][column];
     if (a.sums) a.sums[((u64)image * 2 + column / 16) * a.padded + channel] = sum;
     totals[column] = sum;
     __syncwarp();

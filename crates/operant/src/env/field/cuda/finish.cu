@@ -22,7 +22,8 @@ struct LastArgs {
   const float* weight;  /* [operators, field channels, padded] */
   const float* bias;    /* [operators, field channels] */
   const float2* scales; /* [operators, steps + 1]: scale, or threshold and growth of dropout */
-  const float* correlated; /* [B, H, W, channels], or none */
+  const float* factor;  /* [operators, field channels, field channels]: what the way back makes of Gaussian noise */
+  const float* correlated; /* [B, H, W, channels], of Gaussian noise the field's; or none */
   const float2* update; /* [operators]: coefficients of x and O(x) */
   float* state;         /* [B, H, W, field channels] */
   float* output;        /* O(x) of the same shape, or none: the state moves */
@@ -221,11 +222,18 @@ FN void draw_normals(const u32* key, u32 time, u32 layer, u32 first, u32 counter
   }
 }
 
-/* Noise of eight channels by normals z. */
+/* Channel k of Gaussian noise behind the way back, by normals of a pixel: what L makes of them, where L Lᵀ is W Wᵀ. */
+FN float mixed(const LastArgs& a, u32 op, u32 k, const float* normals) {
+  const float* row = a.factor + (op * a.field_channels + k) * a.field_channels;
+  float sum = 0.0f;
+  for (u32 i = 0; i <= k; ++i) sum = fmaf(__ldg(row + i), normals[i], sum);
+  return sum;
+}
+
+/* Noise of eight channels by normals z; Gaussian noise comes behind the way back. */
 FN void disturb8(float* v, const float* z, u32 law, float2 noise) {
 #define EACH(f) _Pragma("unroll") for (int i = 0; i < 8; ++i) v[i] = f
   switch (law) {
-    case 0: EACH(fmaf(z[i], noise.x, v[i])); break;
     case 1: EACH(fmaf(to_laplace(z[i]), noise.x, v[i])); break;
     case 2: EACH(z[i] < noise.x ? 0.0f : v[i] * noise.y); break;
     default: EACH(v[i] * fmaf(z[i], noise.x, 1.0f));
@@ -257,8 +265,9 @@ extern "C" __global__ void __launch_bounds__(256, 2) finish_last(const __grid_co
   const u32 op = image / f.rows_per_op, dropped = f.dropped[op], time = *f.clock, wide = f.side + 2 * f.border;
   const u32* key = f.keys + 4 * image;
   const float2 noise = a.scales[op * (a.steps + 1) + min(time, a.steps)], update = a.update[op];
-  const bool by_channel = a.law == 2 && !a.correlated, white = a.law != 2 && !a.correlated;
+  const bool behind = a.law == 0, by_channel = a.law == 2 && !a.correlated, white = !behind && a.law != 2 && !a.correlated;
   if (dropped) draw_kept(f, image, first, dropped, kept);
+  if (behind && !a.correlated) draw_normals(key, time, a.noise_layer, first / 64 * a.field_channels * 16, 2 * a.field_channels * 16, drawn);
   if (by_channel) draw_normals(key, time, a.noise_layer, 0, (f.channels + 63) / 64 * 16, drawn);
   coefficients(f, image, scale, shift);
   const float grow = 65536.0f / (65536 - dropped);
@@ -286,18 +295,21 @@ extern "C" __global__ void __launch_bounds__(256, 2) finish_last(const __grid_co
         const u64 to = (base + pixel) * a.field_channels + o + lane;
         const float before = own && !a.output ? a.state[to] : 0.0f;
         for (u32 octet = lane; octet < f.octets; octet += a.lanes) {
-          float v[8], z[8];
+          float v[8];
           u32 bits = dropped ? kept8((const u8*)kept, local * f.channels + octet * 8) : 255;
           finished8(f, octet == lane ? raw : raw8(result + (pixel * f.padded + octet * 8) * BYTES), past, pixel, at, octet, eight(scale, shift, octet), bits, grow, v);
-          const float* from = by_channel ? drawn + octet * 8 : white ? drawn + i * f.channels + octet * 8 : a.correlated + (base + pixel) * f.channels + octet * 8;
-          if (whole) {
-            float4 p = ((const float4*)from)[0], q = ((const float4*)from)[1];
-            z[0] = p.x, z[1] = p.y, z[2] = p.z, z[3] = p.w, z[4] = q.x, z[5] = q.y, z[6] = q.z, z[7] = q.w;
-          } else {
+          if (!behind) {
+            float z[8];
+            const float* from = by_channel ? drawn + octet * 8 : white ? drawn + i * f.channels + octet * 8 : a.correlated + (base + pixel) * f.channels + octet * 8;
+            if (whole) {
+              float4 p = ((const float4*)from)[0], q = ((const float4*)from)[1];
+              z[0] = p.x, z[1] = p.y, z[2] = p.z, z[3] = p.w, z[4] = q.x, z[5] = q.y, z[6] = q.z, z[7] = q.w;
+            } else {
 #pragma unroll
-            for (int c = 0; c < 8; ++c) z[c] = octet * 8 + c < f.channels ? from[c] : 0.0f;
+              for (int c = 0; c < 8; ++c) z[c] = octet * 8 + c < f.channels ? from[c] : 0.0f;
+            }
+            disturb8(v, z, a.law, noise);
           }
-          disturb8(v, z, a.law, noise);
 #pragma unroll
           for (int k = 0; k < 4; ++k) {
             if (o + k >= a.field_channels) break;
@@ -314,6 +326,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) finish_last(const __grid_co
         if (own) {
           float sum = lane == 0 ? sums[0] : lane == 1 ? sums[1] : lane == 2 ? sums[2] : sums[3];
           sum += a.bias[op * a.field_channels + o + lane];
+          if (behind) sum = fmaf(noise.x, mixed(a, op, o + lane, a.correlated ? a.correlated + (base + pixel) * a.field_channels : drawn + local * a.field_channels), sum);
           moved(a, time, to, before, sum, update);
         }
 #pragma unroll

@@ -96,6 +96,7 @@ pub(super) struct LastArgs {
     pub weight: DevicePtr,
     pub bias: DevicePtr,
     pub scales: DevicePtr,
+    pub factor: DevicePtr,
     pub correlated: DevicePtr,
     pub update: DevicePtr,
     pub state: DevicePtr,
@@ -114,9 +115,15 @@ pub(super) struct LastArgs {
 impl Params for LastArgs {}
 
 impl LastArgs {
-    /// Whether `wide.cu` is for it: noise is white, a number each.
+    /// Whether Gaussian noise comes behind the way back.
+    fn is_behind(&self) -> bool {
+        self.law == 0
+    }
+
+    /// Whether `wide.cu` is for it: noise comes behind, or is white, a number each.
     fn is_wide(&self) -> bool {
-        self.f.is_wide() && self.field_channels <= 4 && self.law != 2 && self.correlated == DevicePtr::NONE
+        let served = self.is_behind() || self.law != 2 && self.correlated == DevicePtr::NONE;
+        self.f.is_wide() && self.field_channels <= 4 && served
     }
 }
 
@@ -137,6 +144,25 @@ pub(super) struct UnfoldArgs {
     pub log_side: u32,
 }
 impl Params for UnfoldArgs {}
+
+/// `StemArgs` of `stem.cu`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub(super) struct StemArgs {
+    pub conv: ConvArgs,
+    pub state: DevicePtr,
+    pub clock: DevicePtr,
+    pub field_channels: u32,
+    pub unused: [u32; 11],
+}
+impl Params for StemArgs {}
+
+impl StemArgs {
+    /// Whether `stem.cu` is for convolutions of this many channels in and out with kernels of this side.
+    pub(super) fn serves(field_channels: usize, outputs: usize, kernel: usize, precision: Precision) -> bool {
+        kernel == 3 && field_channels <= 3 && outputs <= 64 && numbers(precision).bytes() == 2
+    }
+}
 
 /// `NormaliseArgs` of `finish.cu`.
 #[derive(Clone, Copy, Debug)]
@@ -176,6 +202,7 @@ impl Params for CorrelateArgs {}
 #[allow(clippy::large_enum_variant)]
 pub(super) enum Step {
     Unfold(UnfoldArgs),
+    Stem(StemArgs),
     /// Place in [`TILES`].
     Convolve(usize, ConvArgs),
     /// And rows.
@@ -195,6 +222,7 @@ impl Step {
     pub(super) fn name(&self) -> String {
         match self {
             Self::Unfold(_) => "unfold".into(),
+            Self::Stem(a) => format!("stem to {}", a.conv.outputs),
             Self::Convolve(_, a) => format!("convolve {}x{} to {}", a.kernel, a.kernel, a.outputs),
             Self::Gather(..) => "gather".into(),
             Self::Join(..) => "join".into(),
@@ -257,6 +285,8 @@ impl Tile {
 
 /// Shared memory of a block on Hopper GPUs, in bytes.
 pub(super) const SHARED: usize = 227 << 10;
+/// Of the first convolution's two teams: 256 pixels' neighbourhoods, weights, and room to write from.
+const STEM_SHARED: usize = 1024 + 2 * 128 * (256 + 64 + 128);
 /// Threads of kernels between convolutions, and their pixels.
 const THREADS: u32 = 256;
 const PIXELS: u32 = 128;
@@ -316,6 +346,7 @@ pub fn source(precision: Precision) -> String {
         ("FINISH_BYTES", size_of::<FinishArgs>()),
         ("LAST_BYTES", size_of::<LastArgs>()),
         ("UNFOLD_BYTES", size_of::<UnfoldArgs>()),
+        ("STEM_BYTES", size_of::<StemArgs>()),
         ("NORMALISE_BYTES", size_of::<NormaliseArgs>()),
         ("CORRELATE_BYTES", size_of::<CorrelateArgs>()),
     ];
@@ -329,7 +360,16 @@ pub fn source(precision: Precision) -> String {
     for n in [64, 128, 256] {
         text += &multiply(precision, n);
     }
-    text + include_str!("convolve.cu") + include_str!("finish.cu") + include_str!("wide.cu")
+    text + include_str!("convolve.cu") + include_str!("finish.cu") + include_str!("wide.cu") + include_str!("stem.cu")
+}
+
+/// Those of `wide.cu` and `stem.cu`.
+#[derive(Debug)]
+struct Wide {
+    stem: Kernel<StemArgs>,
+    finish: Kernel<FinishArgs>,
+    last: Kernel<LastArgs>,
+    last_behind: Kernel<LastArgs>,
 }
 
 /// Loaded kernels.
@@ -343,7 +383,7 @@ pub(super) struct Kernels {
     finish: Kernel<FinishArgs>,
     last: Kernel<LastArgs>,
     /// For numbers of two bytes.
-    wide: Option<(Kernel<FinishArgs>, Kernel<LastArgs>)>,
+    wide: Option<Wide>,
     normalise: Kernel<NormaliseArgs>,
     draw_modes: Kernel<CorrelateArgs>,
     correlate: Kernel<CorrelateArgs>,
@@ -352,16 +392,23 @@ pub(super) struct Kernels {
 }
 
 impl Kernels {
-    /// For operators whose last layer has so many channels.
-    pub(super) fn load(gpu: &Arc<Gpu>, precision: Precision, channels: usize) -> Result<Self> {
+    /// For operators whose last layer has so many channels, and whose field so many.
+    pub(super) fn load(gpu: &Arc<Gpu>, precision: Precision, channels: usize, of_field: usize) -> Result<Self> {
         let name = format!("field operators in {}", precision.name());
         let module = gpu.load_for("sm_90a", &name, &source(precision), Math::Fast)?;
         let convolve = |tile: &Tile| match tile.turned == (numbers(precision).bytes() == 2) {
             true => module.kernel(tile.name)?.with_shared(SHARED).map(Some),
             false => Ok(None),
         };
-        let drawn = 64 * channels.next_multiple_of(64) * size_of::<f32>();
-        let wide = || Ok::<_, Error>((module.kernel("finish_wide")?, module.kernel("last_wide")?));
+        let drawn = (64 * channels.next_multiple_of(64)).max(PIXELS as usize * of_field) * size_of::<f32>();
+        let wide = || {
+            Ok::<_, Error>(Wide {
+                stem: module.kernel("stem")?.with_shared(STEM_SHARED)?,
+                finish: module.kernel("finish_wide")?,
+                last: module.kernel("last_wide")?,
+                last_behind: module.kernel("last_behind")?,
+            })
+        };
         Ok(Self {
             unfold: module.kernel("unfold")?,
             convolve: TILES.iter().map(convolve).collect::<Result<_>>()?,
@@ -381,6 +428,13 @@ impl Kernels {
         let many = |threads: u64| threads.div_ceil(u64::from(THREADS)).clamp(1, 1 << 20) as u32;
         match step {
             Step::Unfold(a) => self.unfold.launch(a.images * a.side * a.side / UNFOLDED, THREADS, a),
+            Step::Stem(a) => match &self.wide {
+                Some(wide) => {
+                    let tiles = a.conv.images * a.conv.tiles;
+                    wide.stem.launch(tiles.div_ceil(2).min(self.blocks), THREADS, a)
+                }
+                None => Err(Error::Invalid("stem is not for these numbers".into())),
+            },
             Step::Convolve(place, a) => {
                 let blocks = (a.images * a.tiles * a.blocks_n).min(self.blocks);
                 let threads = 128 * TILES[*place].groups as u32 + 32;
@@ -390,14 +444,21 @@ impl Kernels {
                     None => Err(Error::Invalid(format!("{} is not for these numbers", TILES[*place].name))),
                 }
             }
-            Step::Gather(a, rows) => self.gather.launch(rows * (a.padded / GATHERED), 1024, a),
+            Step::Gather(a, rows) => {
+                // `SLICES` of `convolve.cu`.
+                let slices = if self.wide.is_some() { 8 } else { 32 };
+                self.gather.launch(rows * (a.padded / GATHERED), 32 * slices, a)
+            }
             Step::Join(a, rows) => self.join.launch(*rows, THREADS, a),
             Step::Finish(a, pixels) => match self.wide.as_ref().filter(|_| a.is_wide()) {
-                Some((finish, _)) => finish.launch(a.wide_blocks(*pixels), WIDE_THREADS, a),
+                Some(wide) => wide.finish.launch(a.wide_blocks(*pixels), WIDE_THREADS, a),
                 None => self.finish.launch(pixels / PIXELS, THREADS, a),
             },
             Step::Last(a, pixels) => match self.wide.as_ref().filter(|_| a.is_wide()) {
-                Some((_, last)) => last.launch(a.f.wide_blocks(*pixels), WIDE_THREADS, a),
+                Some(wide) => {
+                    let last = if a.is_behind() { &wide.last_behind } else { &wide.last };
+                    last.launch(a.f.wide_blocks(*pixels), WIDE_THREADS, a)
+                }
                 None => self.last.launch(pixels / PIXELS, THREADS, a),
             },
             Step::Normalise(a, channels) => self.normalise.launch(*channels, THREADS, a),

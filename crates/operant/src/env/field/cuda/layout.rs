@@ -1,11 +1,14 @@
 //! An operator's tensors and weights in a GPU's memory, and the launches that go through its layers.
 
 use super::Member;
-use super::kernels::{ConvArgs, FinishArgs, GatherArgs, SHARED, Step, TILES, Tile, numbers};
+use super::kernels::{
+    ConvArgs, FinishArgs, GatherArgs, SHARED, StemArgs, Step, TILES, Tile, UnfoldArgs, magic, numbers,
+};
 use crate::Result;
 use crate::data::shards::half_bits;
 use crate::device::cuda::{Buffer, DevicePtr, Element, Gpu, TensorMap, TensorNumbers};
 use crate::env::field::{Norm, Operator};
+use crate::nn::ops::noise_factor;
 use crate::nn::{Act, Params, Precision};
 use std::sync::Arc;
 
@@ -209,6 +212,12 @@ impl<'a> Build<'a> {
         list: &mut Vec<Step>,
     ) -> Result<()> {
         list.push(self.convolve(name, x, outputs, kernel, 0, norm.is_some())?);
+        self.push_norm(norm, list);
+        Ok(())
+    }
+
+    /// Adds what makes a norm's scales and shifts, if they depend on results.
+    fn push_norm(&self, norm: Option<GatherArgs>, list: &mut Vec<Step>) {
         if let Some(args) = norm {
             let rows = self.rows() as u32;
             list.push(Step::Gather(args, rows));
@@ -216,7 +225,6 @@ impl<'a> Build<'a> {
                 list.push(Step::Join(args, rows));
             }
         }
-        Ok(())
     }
 
     /// A convolution with parameters of this name, from x to results number `to`.
@@ -229,6 +237,19 @@ impl<'a> Build<'a> {
         to: usize,
         counted: bool,
     ) -> Result<Step> {
+        self.convolution(name, x, outputs, kernel, to, counted).map(|(place, args)| Step::Convolve(place, args))
+    }
+
+    /// The same as a place in [`TILES`] and arguments.
+    fn convolution(
+        &mut self,
+        name: &str,
+        x: Tensor,
+        outputs: usize,
+        kernel: usize,
+        to: usize,
+        counted: bool,
+    ) -> Result<(usize, ConvArgs)> {
         let stem = name == "stem";
         let (operator, split) = (self.operator(), self.split());
         let wide = padded(outputs);
@@ -269,9 +290,9 @@ impl<'a> Build<'a> {
         let x_sizes = [x.padded, planes, width, width, rows];
         let tile = TILES[place];
         let x_map = TensorMap::new(self.gpu, numbers, x.at, x_sizes, [chunk, 1, COLUMNS, tile.rows() + kernel - 1, 1])?;
-        // Turned results leave in halves of a tile.
+        // Turned results leave in quarters of a tile.
         let to_sizes = [wide, 1, grid, grid, rows];
-        let to_map = TensorMap::new(self.gpu, numbers, self.results[to], to_sizes, [chunk, 1, COLUMNS, 8, 1])?;
+        let to_map = TensorMap::new(self.gpu, numbers, self.results[to], to_sizes, [chunk, 1, COLUMNS, 4, 1])?;
         let w_sizes = [x.padded, planes, outputs, kernel * kernel, self.members.len()];
         let chunks = x.padded.div_ceil(chunk);
         let passes = if self.precision == Precision::F32 { 3 } else { 1 };
@@ -281,7 +302,7 @@ impl<'a> Build<'a> {
         let paired = !slots.resident && tiles.is_multiple_of(2);
         let boxed = if paired { n / 2 } else { n };
         let w_map = TensorMap::new(self.gpu, numbers, weights, w_sizes, [chunk, 1, boxed, 1, 1])?;
-        Ok(Step::Convolve(
+        Ok((
             place,
             ConvArgs {
                 x: x_map,
@@ -394,9 +415,47 @@ impl<'a> Build<'a> {
         Ok((args, norm.1))
     }
 
-    /// Launches of all layers but for the end of the last one, which is given back.
-    pub(super) fn layers(&mut self, unfolded: Tensor, list: &mut Vec<Step>) -> Result<FinishArgs> {
+    /// Launches of the first convolution, from the field at `state`.
+    fn stem(&mut self, state: DevicePtr, norm: Option<GatherArgs>, list: &mut Vec<Step>) -> Result<()> {
         let operator = self.operator();
+        let (rows, grid, kernel, outputs) = (self.rows(), operator.grid, operator.kernel, operator.base_channels);
+        let channels = self.split() * kernel.pow(2) * operator.channels;
+        if StemArgs::serves(operator.channels, outputs, kernel, self.precision) {
+            let never_read = Tensor { at: self.activations[0], channels, padded: padded(channels), border: 0 };
+            let (_, conv) = self.convolution("stem", never_read, outputs, 1, 0, norm.is_some())?;
+            let clock = self.clock;
+            list.push(Step::Stem(StemArgs {
+                conv,
+                state,
+                clock,
+                field_channels: operator.channels as u32,
+                unused: [0; 11],
+            }));
+            self.push_norm(norm, list);
+            return Ok(());
+        }
+        let unfolded = self.tensor(channels, 0)?;
+        list.push(Step::Unfold(UnfoldArgs {
+            state,
+            out: unfolded.at,
+            clock: self.clock,
+            images: rows as u32,
+            side: grid as u32,
+            field_channels: operator.channels as u32,
+            kernel: kernel as u32,
+            padded: unfolded.padded as u32,
+            split: self.split() as u32,
+            magic: magic(unfolded.padded as u32 / 8),
+            log_side: grid.trailing_zeros(),
+        }));
+        self.convolve_normed("stem", unfolded, outputs, 1, norm, list)
+    }
+
+    /// Launches of all layers from the field at `state` on, but for the end of the last one, which is given back.
+    pub(super) fn layers(&mut self, state: DevicePtr) -> Result<(Vec<Step>, FinishArgs)> {
+        let operator = self.operator();
+        let mut steps = Vec::new();
+        let list = &mut steps;
         let (border, kernel) = (operator.kernel / 2, operator.kernel);
         let pixels = (self.rows() * operator.grid * operator.grid) as u32;
         // Activations take turns: x, what a block makes of it on the way, and its result.
@@ -408,7 +467,7 @@ impl<'a> Build<'a> {
             border,
         };
         let (mut finish, norm) = self.finish("stem", operator.base_channels)?;
-        self.convolve_normed("stem", unfolded, operator.base_channels, 1, norm, list)?;
+        self.stem(state, norm, list)?;
         let mut from = operator.base_channels;
         for i in 0..operator.layers {
             let (name, to) = (format!("layers.{i}"), operator.width(i));
@@ -440,13 +499,13 @@ impl<'a> Build<'a> {
             }
             from = to;
         }
-        Ok(finish)
+        Ok((steps, finish))
     }
 
-    /// Weights and biases of the way back to the field.
-    pub(super) fn output(&mut self, wide: u32) -> Result<(DevicePtr, DevicePtr)> {
+    /// Weights and biases of the way back to the field, and what Gaussian noise becomes on it.
+    pub(super) fn output(&mut self, wide: u32) -> Result<[DevicePtr; 3]> {
         let channels = self.operator().channels;
-        let (mut weights, mut biases) = (Vec::new(), Vec::new());
+        let (mut weights, mut biases, mut factors) = (Vec::new(), Vec::new(), Vec::new());
         for params in &self.params {
             let weight = params.get("output.weight")?;
             for row in weight.chunks_exact(weight.len() / channels) {
@@ -454,8 +513,9 @@ impl<'a> Build<'a> {
                 weights.resize(weights.len() + wide as usize - row.len(), 0.0);
             }
             biases.extend_from_slice(params.get("output.bias")?);
+            factors.extend(noise_factor(weight, channels).into_iter().map(|x| x as f32));
         }
-        Ok((self.upload(&weights)?, self.upload(&biases)?))
+        Ok([self.upload(&weights)?, self.upload(&biases)?, self.upload(&factors)?])
     }
 }
 

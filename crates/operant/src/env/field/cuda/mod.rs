@@ -13,8 +13,8 @@ use crate::device::cuda::{Buffer, DevicePtr, Event, Gpu, Graph};
 use crate::nn::Precision;
 use crate::nn::ops::{KeyedNoise, NoiseLaw};
 use crate::{Error, Result};
-use kernels::{CorrelateArgs, Kernels, LastArgs, NormaliseArgs, Step, UnfoldArgs, magic};
-use layout::{Build, Tensor};
+use kernels::{CorrelateArgs, Kernels, LastArgs, NormaliseArgs, Step};
+use layout::Build;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -127,28 +127,15 @@ impl CudaRollout {
             .collect();
         let mut build = Build::new(gpu, members, realisations.len(), precision, clock.pointer(), &keys)?;
 
-        let unfolded = build.unfolded()?;
-        let mut list = vec![Step::Unfold(UnfoldArgs {
-            state: state.pointer(),
-            out: unfolded.at,
-            clock: clock.pointer(),
-            images: rows as u32,
-            side: grid as u32,
-            field_channels: channels as u32,
-            kernel: operator.kernel as u32,
-            padded: unfolded.padded as u32,
-            split: build.split() as u32,
-            magic: magic(unfolded.padded as u32 / 8),
-            log_side: grid.trailing_zeros(),
-        })];
-        let last = build.layers(unfolded, &mut list)?;
+        let (mut list, last) = build.layers(state.pointer())?;
 
         let noise = KeyedNoise::new(operator.noise, build.drawing() + 1, [grid; 2], operator.correlation * grid as f32);
-        let correlated = build.correlated(&noise, last.channels, &mut list)?;
+        let noisy = if operator.noise_is_behind() { channels as u32 } else { last.channels };
+        let correlated = build.correlated(&noise, noisy, &mut list)?;
         let scales: Vec<f32> = members.iter().flat_map(|member| scales(member.operator, steps)).collect();
         let updates: Vec<f32> =
             members.iter().flat_map(|member| <[f32; 2]>::from(member.update.coefficients())).collect();
-        let (weight, bias) = build.output(last.padded)?;
+        let [weight, bias, factor] = build.output(last.padded)?;
         let finish = last;
         let trace_at = if trace_slots > 0 { trace.pointer() } else { DevicePtr::NONE };
         let none = DevicePtr::NONE;
@@ -157,6 +144,7 @@ impl CudaRollout {
             weight,
             bias,
             scales: build.upload(&scales)?,
+            factor,
             correlated,
             update: build.upload(&updates)?,
             state: state.pointer(),
@@ -172,7 +160,7 @@ impl CudaRollout {
             trace_slots: trace_slots.max(1),
             unused: 0,
         };
-        let kernels = Kernels::load(gpu, precision, last.channels as usize)?;
+        let kernels = Kernels::load(gpu, precision, last.channels as usize, channels)?;
         let pixels = (rows * grid * grid) as u32;
         list.push(Step::Last(closing, pixels));
         if after.normalise {
@@ -192,8 +180,10 @@ impl CudaRollout {
         let step = Graph::record(gpu, || list.iter().try_for_each(|step| kernels.launch(step)))?;
         let whole = list.clone();
         list.retain(|step| !matches!(step, Step::Normalise(..) | Step::Last(..)));
-        if let Step::Unfold(args) = &mut list[0] {
-            args.state = probe.pointer();
+        match &mut list[0] {
+            Step::Unfold(args) => args.state = probe.pointer(),
+            Step::Stem(args) => args.state = probe.pointer(),
+            _ => {}
         }
         closing.output = output.pointer();
         list.push(Step::Last(closing, pixels));
@@ -357,12 +347,5 @@ impl Build<'_> {
             ..base
         }));
         Ok(whole)
-    }
-
-    /// The first field's neighbourhoods.
-    fn unfolded(&mut self) -> Result<Tensor> {
-        let operator = self.operator();
-        let channels = self.split() * operator.kernel.pow(2) * operator.channels;
-        self.tensor(channels, 0)
     }
 }

@@ -1,0 +1,85 @@
+/* The first convolution, of 3x3 taps from at most three channels of the field to at most 64, for numbers of two bytes: a pixel's
+   neighbourhood, its numbers in two parts that add up to them, is one row of an operand, made in shared memory where it is multiplied. */
+#if KIND < 2
+#define STEM_SLAB (256 * 128)
+#define STEM_WEIGHTS (64 * 128)
+#define STEM_STAGE (128 * 128)
+
+struct StemArgs {
+  ConvArgs c; /* its x is not read */
+  const float* state; /* [B, H, W, field channels] */
+  u32* clock;
+  u32 field_channels, unused[11];
+};
+static_assert(sizeof(StemArgs) == STEM_BYTES, "as in Rust");
+
+/* A tile's pixels in rows of 128 bytes, swizzled as the copy engine would. */
+template <int C>
+FN void unfold_tile(const StemArgs& s, const Place& p, u8* slab, u32 thread) {
+  const u32 side = s.c.side, columns = side / 16;
+  const float* image = s.state + (u64)p.image * side * side * C;
+#pragma unroll
+  for (u32 pixel = thread; pixel < 256; pixel += 128) {
+    const u32 y = p.tile / columns * 16 + pixel / 16 + side - 1, x = p.tile % columns * 16 + pixel % 16 + side - 1;
+    float v[9 * C];
+#pragma unroll
+    for (u32 tap = 0; tap < 9; ++tap) {
+      const float* at = image + (((y + tap / 3) & (side - 1)) * side + ((x + tap % 3) & (side - 1))) * C;
+#pragma unroll
+      for (u32 c = 0; c < C; ++c) v[tap * C + c] = at[c];
+    }
+    float both[64];
+#pragma unroll
+    for (u32 i = 0; i < 64; ++i) both[i] = i < 9 * C ? v[i] : i < 18 * C ? v[i - 9 * C] - as_stored(v[i - 9 * C]) : 0.0f;
+#pragma unroll
+    for (u32 i = 0; i < 8; ++i) *(uint4*)(slab + pixel * 128 + ((i ^ pixel % 8) << 4)) = pack8(both + i * 8).words[0];
+  }
+}
+
+/* Two teams of a warpgroup, each with tiles of its own. Time goes on by one. */
+extern "C" __global__ void __launch_bounds__(384, 1) stem(const __grid_constant__ StemArgs s) {
+  extern __shared__ u8 shared[];
+  __shared__ __align__(8) u64 arrived[2];
+  const ConvArgs& a = s.c;
+  const u32 team = threadIdx.x / 128, thread = threadIdx.x % 128, full = shared_address(arrived + team);
+  u8* room = shared + ((1024 - (shared_address(shared) & 1023)) & 1023);
+  u8 *slab = room + team * STEM_SLAB, *weights = room + 2 * STEM_SLAB + team * STEM_WEIGHTS;
+  u8* stage = room + 2 * (STEM_SLAB + STEM_WEIGHTS) + team * STEM_STAGE;
+  if (threadIdx.x == 0 && blockIdx.x == 0) *s.clock += 1;
+  if (thread == 0) {
+    barrier_init(full, 1);
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  }
+  u32 held = ~0u, visits = 0;
+  for (u32 number = 2 * blockIdx.x + team; number < a.images * a.tiles; number += 2 * gridDim.x) {
+    const Place p = place(a, number);
+    const bool fresh = held != p.weights;
+    if (fresh && thread == 0) {
+      barrier_expect(full, STEM_WEIGHTS);
+      copy5(shared_address(weights), &a.w, full, 0, 0, 0, 0, p.weights);
+    }
+    held = p.weights;
+    switch (s.field_channels) {
+      case 1: unfold_tile<1>(s, p, slab, thread); break;
+      case 2: unfold_tile<2>(s, p, slab, thread); break;
+      default: unfold_tile<3>(s, p, slab, thread);
+    }
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    team_wait(1 + team);
+    if (fresh) barrier_wait(full, visits++ & 1);
+    __syncwarp();
+    float d[128];
+    const u64 left = descriptor(shared_address(weights)), right = descriptor(shared_address(slab));
+    products_begin();
+#pragma unroll
+    for (int part = 0; part < 4; ++part) multiply<256>(d, left + 2 * part, right + 2 * part, part != 0);
+    products_commit();
+    products_wait<0>();
+#pragma unroll
+    for (int i = 0; i < 128; ++i) asm volatile("" : "+f"(d[i])::"memory");
+    write_turned(a, p, 0, a.side / 16, d, stage, 1 + team, thread);
+  }
+  if (thread == 0) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+}
+#endif
