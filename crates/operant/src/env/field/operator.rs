@@ -6,7 +6,7 @@
 //! convolutions. `uafno.rs` has another kind. Invariant: a row's result depends on that row and its keys alone, whichever rows lie beside it.
 
 use super::uafno::Afno;
-use crate::nn::ops::{Conv2d, KEY_WORDS, KeyedNoise, NoiseLaw, NormOptions};
+use crate::nn::ops::{Conv2d, KEY_WORDS, KeyedNoise, MOST_MIXED, NoiseLaw, NormOptions};
 use crate::nn::{Act, Feed, Graph, Node, Options, Params, Plan};
 use crate::{Error, Result};
 
@@ -268,7 +268,7 @@ impl Operator {
 
     /// Whether noise is drawn behind the 1×1 convolution that follows it: Gaussian noise has the same law there, in fewer channels.
     pub fn noise_is_behind(&self) -> bool {
-        self.noise == NoiseLaw::Gaussian
+        self.noise == NoiseLaw::Gaussian && self.channels <= MOST_MIXED
     }
 
     /// Products and sums of one application's convolutions and correlated noise; as the plan counts them.

@@ -9,13 +9,15 @@ use super::keyed_noise::{Asked, KEY_WORDS, KeyedNoise, NoiseLaw, row, stream};
 use crate::Result;
 use crate::lanes::Vectors;
 
-/// The lower triangle L `[outputs, outputs]` with LLᵀ = WWᵀ (Cholesky), of W `[outputs, inputs]`. A row that depends on those before
-/// it has 0 on the diagonal.
-pub fn noise_factor<R: Real>(weight: &[R], outputs: usize) -> Vec<f64> {
+/// Most channels of what is mixed.
+pub const MOST_MIXED: usize = 64;
+
+/// The lower triangle L `[outputs, outputs]` with LLᵀ = WWᵀ (Cholesky), of W `[outputs, inputs]`, into zeros. A row that depends on
+/// those before it has 0 on the diagonal.
+pub fn noise_factor<R: Real>(weight: &[R], outputs: usize, l: &mut [f64]) {
     let inputs = weight.len() / outputs;
     let of = |i: usize| &weight[i * inputs..][..inputs];
     let product = |i: usize, j: usize| -> f64 { of(i).iter().zip(of(j)).map(|(a, b)| a.wide() * b.wide()).sum() };
-    let mut l = vec![0.0; outputs * outputs];
     for j in 0..outputs {
         let square = product(j, j);
         let left = square - (0..j).map(|k| l[j * outputs + k] * l[j * outputs + k]).sum::<f64>();
@@ -30,7 +32,6 @@ pub fn noise_factor<R: Real>(weight: &[R], outputs: usize) -> Vec<f64> {
             l[i * outputs + j] = (product(i, j) - known) / root;
         }
     }
-    l
 }
 
 /// Inputs: x `[B, H, W, C]`, which a linear map made; integers `[B, 4]` (see [`KEY_WORDS`]); scales `[B, 1]`; that map's weight
@@ -42,11 +43,14 @@ impl Op for MixedNoise {
     const NAME: &'static str = "mixed noise";
 
     fn outputs(&self, x: &[Type]) -> Result<Vec<Type>, String> {
-        let wanted = || "wanted Gaussian noise, and the weight of the map that made x, [C, …]".to_owned();
+        let wanted = || {
+            format!("wanted Gaussian noise of at most {MOST_MIXED} channels, and the weight of the map that made x, [C, …]")
+        };
         let Some((weight, others)) = x.split_last() else { return Err(wanted()) };
         let made = self.0.outputs(others)?;
         let fits = weight.kind == Kind::Whole && weight.shape.first() == others[0].shape.last();
-        if fits && self.0.law() == NoiseLaw::Gaussian { Ok(made) } else { Err(wanted()) }
+        let few = weight.shape.first().is_some_and(|&channels| channels <= MOST_MIXED);
+        if fits && few && self.0.law() == NoiseLaw::Gaussian { Ok(made) } else { Err(wanted()) }
     }
 
     fn needs(&self, _: &Types) -> Needs {
@@ -69,7 +73,8 @@ impl Op for MixedNoise {
     fn forward<R: Real, L: Vectors<R>>(&self, c: &mut Forward<R>) {
         let (sizes, len) = (KeyedNoise::sizes(c.types), c.types.x[0].len());
         let channels = sizes[2];
-        let factor = noise_factor(c.x[3], channels);
+        let mut factor = [0.0; MOST_MIXED * MOST_MIXED];
+        noise_factor(c.x[3], channels, &mut factor);
         for i in 0..c.rows {
             let from = stream(&c.ints[1][i * KEY_WORDS..][..KEY_WORDS], self.0.layer());
             let scale = c.x[2][i].wide();

@@ -74,7 +74,7 @@ pub use conv::Conv2d;
 pub use group_norm::NormOptions;
 pub use keyed_noise::{KEY_WORDS, NoiseLaw};
 pub use loss_pointwise::Cost;
-pub use mixed_noise::noise_factor;
+pub use mixed_noise::{MOST_MIXED, noise_factor};
 pub use pool::Pooling;
 pub use ppo_loss::{PPO_STATISTICS, PpoCoefficients, PpoTargets};
 pub(in crate::nn) use tower::MOST_LAYERS;

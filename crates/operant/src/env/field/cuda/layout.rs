@@ -513,7 +513,9 @@ impl<'a> Build<'a> {
                 weights.resize(weights.len() + wide as usize - row.len(), 0.0);
             }
             biases.extend_from_slice(params.get("output.bias")?);
-            factors.extend(noise_factor(weight, channels).into_iter().map(|x| x as f32));
+            let mut factor = vec![0.0; channels * channels];
+            noise_factor(weight, channels, &mut factor);
+            factors.extend(factor.into_iter().map(|x| x as f32));
         }
         Ok([self.upload(&weights)?, self.upload(&biases)?, self.upload(&factors)?])
     }
