@@ -246,7 +246,19 @@ fn build(folder: &Path) -> Result<(), String> {
     };
     copy(&build_ours()?, folder.join("operant"))?;
     copy(&std::env::current_exe().map_err(io)?, folder.join("xtask"))?;
-    let words = ["test", "--release", "--package", "operant", "--lib", "--test", "cuda", "--test", "ppo_cuda", "--test", "cuda_plan"];
+    let words = [
+        "test",
+        "--release",
+        "--package",
+        "operant",
+        "--lib",
+        "--test",
+        "cuda",
+        "--test",
+        "ppo_cuda",
+        "--test",
+        "cuda_plan",
+    ];
     execute(cargo(&words).arg("--no-run"))?;
     let built = capture(cargo(&words).args(["--no-run", "--message-format", "json"]))?;
     for line in built.lines() {

@@ -75,7 +75,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let found = Host::find(&args.host)?;
     let host = Host { base: args.base.unwrap_or(found.base), ..found };
     let numbers = [args.num_envs, args.train_samples, args.val_samples, args.batch, host.base];
-    if numbers.contains(&0) || args.side < 4 || args.seconds.is_nan() || args.seconds < 0.0 || args.seeds > host.slots() {
+    if numbers.contains(&0) || args.side < 4 || args.seconds.is_nan() || args.seconds < 0.0 || args.seeds > host.slots()
+    {
         return Err(Failure::Usage(format!(
             "wanted at least one env, sample and channel, --side of at least 4, --seconds of at least 0, and --seeds of at most {}",
             host.slots()

@@ -33,7 +33,8 @@ pub use op::{Act, Backward, Draws, DynOp, Forward, Kind, MAX_INPUTS, MAX_OUTPUTS
 pub use optim::{Ema, LossScale, Method, MuonScale, Optimizer, Schedule, StepReport};
 pub use params::{ALIGN, ParamSpec, Params};
 pub use plan::{
-    CudaPlan, Feed, Gradients, Networks, OpTime, Options, Outcome, Plan, Profile, Setup, Shared, SharedWeights, StepName, Wanted,
+    CudaPlan, Feed, Gradients, Networks, OpTime, Options, Outcome, Plan, Profile, Setup, Shared, SharedWeights,
+    StepName, Wanted,
 };
 pub use precision::{Precision, peak_gflops};
 pub use real::{Compute, Left, Outer, PackPart, PackSet, Packed, PackedMut, Real, Room, Scratch, Start, View};

@@ -22,7 +22,8 @@ pub fn served<O: Op>() -> Result<Served, String> {
     let mut served = Served::default();
     for case in &O::cases(&mut Random::new(0)) {
         let setting = Setting::new(case).map_err(|error| format!("{case:?}: {error}"))?;
-        let missing = CudaPlan::missing(&setting.graph, &setting.wanted()).map_err(|error| format!("{case:?}: {error}"))?;
+        let missing =
+            CudaPlan::missing(&setting.graph, &setting.wanted()).map_err(|error| format!("{case:?}: {error}"))?;
         *(if missing.is_empty() { &mut served.with } else { &mut served.without }) += 1;
     }
     Ok(served)
@@ -83,8 +84,7 @@ fn check(gpu: &Arc<Gpu>, case: &Case, setting: &Setting) -> crate::Result<Result
     networks.values().upload(&[narrow(&halved), narrow(&setting.params)].concat())?;
     // The last group repeats the first.
     let groups = [(1usize, rows), (0, (rows - 1).max(1)), (1, rows)];
-    let setup =
-        Setup { groups: groups.len(), max_rows: rows, parts: 0, precision: Precision::F32, shared: &[] };
+    let setup = Setup { groups: groups.len(), max_rows: rows, parts: 0, precision: Precision::F32, shared: &[] };
     let plan = CudaPlan::new(&setting.graph, &setting.wanted(), &networks, &setup)?;
     plan.network_of().upload(&groups.map(|(network, _)| network as u32))?;
     plan.rows().upload(&groups.map(|(_, rows)| rows as u32))?;

@@ -19,5 +19,5 @@ pub use layout::{Layout, pitch_of};
 pub(crate) use mlp::operands_of;
 pub use mlp::{Mlp, Pass, Sums, Workspace};
 pub(in crate::nn) use products::Products;
-pub use twin::{Launch, Text, Twin};
 pub(in crate::nn) use twin::{Args, THREADS, Tensor, act_number, collapse, column_sums, vector_twin};
+pub use twin::{Launch, Text, Twin};

@@ -83,7 +83,8 @@ impl Products {
         if cg == 1 && og == 1 && groups > 1 {
             let parts = blocks("depthwise_weight", splits * (terms + 1)).makes(weight);
             let input = each("depthwise_input", inputs * c).makes(1);
-            return Twin::new([each("depthwise_forward", outputs * o)], [parts, collapse, input]).scratch(splits * sums);
+            return Twin::new([each("depthwise_forward", outputs * o)], [parts, collapse, input])
+                .scratch(splits * sums);
         }
         if let Some(twin) = self.patches(rows, numbers) {
             return twin;
@@ -141,7 +142,7 @@ impl Products {
             let blocks = tiles.div_ceil(TILES_OF_BLOCK) * width.div_ceil(columns);
             launch(format!("patch_{way}_{columns}"), blocks, cut)
         };
-        let parts = if taps * near <= 48 { 2 } else { 5 };
+        let parts = if taps * near <= 48 { 3 } else { 5 };
         let (columns, splits) = (columns(o, 32), forward.1.div_ceil(TILES_OF_SPLIT));
         let blocks = splits * c.div_ceil(NEARBY) * (taps * near).div_ceil(16 * parts) * o.div_ceil(columns);
         let makes = if bias { 0b110 } else { 0b10 };

@@ -276,14 +276,18 @@ impl GrownGroup {
         let (graph, logits, shapes) = padded(task)?;
         let pixels = task.image.iter().product::<usize>();
         let (count, validated) = (task.train.targets.len(), task.validation.targets.len());
-        let fits = |samples: &Samples| samples.images.len() == samples.targets.len() * pixels && !samples.targets.is_empty();
+        let fits =
+            |samples: &Samples| samples.images.len() == samples.targets.len() * pixels && !samples.targets.is_empty();
         if groups == 0 || batch == 0 || !fits(&task.train) || !fits(&task.validation) {
-            let text = format!("{groups} networks, minibatches of {batch}, {count} and {validated} samples of {pixels} numbers");
+            let text = format!(
+                "{groups} networks, minibatches of {batch}, {count} and {validated} samples of {pixels} numbers"
+            );
             return Err(Error::Invalid(format!("{text}: wanted at least one of each, and as many images as classes")));
         }
         let slots = task.host.slots();
         let networks = Networks::new(gpu, &graph, groups)?;
-        let setup = Setup { groups, max_rows: batch, parts: slots * SLOT_PARTS, precision: task.precision, shared: &[] };
+        let setup =
+            Setup { groups, max_rows: batch, parts: slots * SLOT_PARTS, precision: task.precision, shared: &[] };
         let mut learning = graph.clone();
         let target = learning.input_ints("target", []);
         let loss = learning.cross_entropy(logits, target, 0.0, None)?;
@@ -291,13 +295,13 @@ impl GrownGroup {
         let trainer = CudaPlan::new(&learning, &wanted, &networks, &setup)?;
         trainer.network_of().upload(&(0..groups as u32).collect::<Vec<_>>())?;
         let setting = "num_envs or train_samples";
-        let validation = Buffer::new(gpu, validated.next_multiple_of(batch) * pixels, "images to validate on", setting)?;
+        let validation =
+            Buffer::new(gpu, validated.next_multiple_of(batch) * pixels, "images to validate on", setting)?;
         validation.upload(task.validation.images)?;
         let shared = [Shared { input: IMAGES, at: validation.pointer(), stride: batch * pixels }];
         let wanted = Wanted { outputs: vec![logits], ..Wanted::default() };
-        let judge = |groups: usize| {
-            CudaPlan::new(&graph, &wanted, &networks, &Setup { groups, shared: &shared, ..setup })
-        };
+        let judge =
+            |groups: usize| CudaPlan::new(&graph, &wanted, &networks, &Setup { groups, shared: &shared, ..setup });
         let most = groups * validated.div_ceil(batch) * (1 + slots);
         let one = judge(1)?.bytes();
         let judge = judge(JUDGED_AT_ONCE.min(most).min(JUDGE_BYTES / one.max(1)).max(1))?;
@@ -560,7 +564,9 @@ impl GrownGroup {
         self.memory.broken.download(0, &mut broken)?;
         self.steps.iter_mut().zip(&broken).for_each(|(all, broken)| *all += steps as u64 - u64::from(*broken));
         let found = losses.iter().zip(&broken);
-        Ok(found.map(|(sum, broken)| Trained { loss: (sum / self.count as f64) as f32, finite: *broken == 0 }).collect())
+        Ok(found
+            .map(|(sum, broken)| Trained { loss: (sum / self.count as f64) as f32, finite: *broken == 0 })
+            .collect())
     }
 
     /// Loss and accuracy over all validation samples of networks with these α, as many as are asked for.
@@ -569,7 +575,9 @@ impl GrownGroup {
         let batches = self.validated.div_ceil(batch);
         let groups = self.judge.groups();
         let parts = self.parts(|slot, which| {
-            asked.iter().any(|(network, alphas)| alphas[slot] != 0.0 && has(self.topologies[*network].seeds[slot], which))
+            asked
+                .iter()
+                .any(|(network, alphas)| alphas[slot] != 0.0 && has(self.topologies[*network].seeds[slot], which))
         });
         if self.judges.as_ref().is_none_or(|recording| recording.parts != parts) {
             let graph = self.record_judging(&parts)?;
@@ -680,7 +688,9 @@ impl GrownGroup {
     /// Takes what `weights` has of a network's tensors; others stay as they are.
     pub fn take(&mut self, network: usize, weights: &Weights) -> Result<()> {
         for (name, here) in self.tensors(network).collect::<Vec<_>>() {
-            let Some((_, [values, momentum, _])) = weights.tensors.iter().find(|(known, _)| *known == name) else { continue };
+            let Some((_, [values, momentum, _])) = weights.tensors.iter().find(|(known, _)| *known == name) else {
+                continue;
+            };
             let at = network * self.networks.len() + self.layout.spec(&here)?.offset;
             self.networks.values().upload_at(at, values)?;
             self.memory.momentum.upload_at(at, momentum)?;
@@ -709,7 +719,8 @@ fn kinds(layout: &Params, slots: usize) -> (Vec<u32>, Vec<u32>) {
     for spec in layout.specs() {
         let slot = (0..slots).find(|slot| belongs(&spec.name, *slot));
         let of = slot.map(|slot| {
-            let is = |(blueprint, _): &&(Blueprint, &str)| spec.name.starts_with(&format!("{}.", place(slot, *blueprint)));
+            let is =
+                |(blueprint, _): &&(Blueprint, &str)| spec.name.starts_with(&format!("{}.", place(slot, *blueprint)));
             let which = Blueprint::ALL[1..].iter().find(is).map_or(1, |(blueprint, _)| 1 + blueprint.index());
             part(slot, which) as u32 + 1
         });

@@ -270,7 +270,8 @@ impl CudaPlan {
                 Work::Backward { call, add } => {
                     part = recipe.nodes[call].flag;
                     args.add = add;
-                    let wanted = step.dx.iter().enumerate().fold(0u32, |bits, (i, dx)| bits | u32::from(dx.is_some()) << i);
+                    let wanted =
+                        step.dx.iter().enumerate().fold(0u32, |bits, (i, dx)| bits | u32::from(dx.is_some()) << i);
                     for launch in twins[call].backward.iter().filter(|launch| launch.makes & wanted != 0) {
                         start(launch, part, args)?;
                     }

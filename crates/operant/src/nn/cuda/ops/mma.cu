@@ -14,6 +14,8 @@ FN void mma(float *c, const uint32_t *a, const uint32_t *b) {
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
+/* Numbers as tiles hold them: where each is one operand, already rounded. */
+FN float rounded(float x) { return EXACT ? x : __uint_as_float(tf32(x)); }
 /* A fragment as operands: its numbers, and what is left of them. */
 template <int N> struct Operand {
     uint32_t high[N];
@@ -21,9 +23,11 @@ template <int N> struct Operand {
     uint32_t low[N];
 #endif
     __device__ __forceinline__ void set(int i, float x) {
-        high[i] = tf32(x);
 #if EXACT
+        high[i] = tf32(x);
         low[i] = tf32(x - __uint_as_float(high[i]));
+#else
+        high[i] = __float_as_uint(x);
 #endif
     }
 };

@@ -84,7 +84,7 @@ FN void bring(const Args &a, const Way &s, const Tile &tile, const float *x, con
 #pragma unroll
             for (int u = 0; u < BATCH; ++u) {
                 const int i = begin + u * THREADS, pixel = i >> shift, c = i - (pixel << shift);
-                if (i < all && c < wide) patch[pixel * SPREAD + c] = v[u];
+                if (i < all && c < wide) patch[pixel * SPREAD + c] = rounded(v[u]);
             }
         }
         return;
@@ -107,7 +107,8 @@ FN void bring(const Args &a, const Way &s, const Tile &tile, const float *x, con
 #pragma unroll
         for (int u = 0; u < BATCH; ++u) {
             const int i = begin + u * THREADS, pixel = i >> shift, c = 4 * (i - (pixel << shift));
-            if (i < all && c < wide) *(float4 *)&patch[pixel * SPREAD + c] = v[u];
+            if (i < all && c < wide)
+                *(float4 *)&patch[pixel * SPREAD + c] = {rounded(v[u].x), rounded(v[u].y), rounded(v[u].z), rounded(v[u].w)};
         }
     }
 }
@@ -125,7 +126,7 @@ FN void weights(const Args &a, const Way &s, const float *weight, uint32_t colum
             float v = 0.0f;
             if (tap < taps && c < s.channels && column < outputs)
                 v = BACK ? weight[((size_t)c * a.n[2] + column) * taps + taps - 1 - tap] : weight[((size_t)column * a.n[2] + c) * taps + tap];
-            to[n * pitch + k] = v;
+            to[n * pitch + k] = rounded(v);
         }
     }
 }
@@ -241,7 +242,7 @@ template <int PARTS, int COLUMNS> FN void patch_weight(const Args &a) {
             const size_t at = (size_t)pixel * outputs + column;
             float d = 0.0f;
             if (p < pixels && pixel < tile.end && column < outputs) d = y ? dy[at] * slope(a.n[12], 0.0f, y[at]) : dy[at];
-            right[p * WIDTH + i % COLUMNS] = d;
+            right[p * WIDTH + i % COLUMNS] = rounded(d);
             bias += d;
         }
         __syncthreads();
@@ -322,7 +323,7 @@ PATCHES(16)
 PATCHES(32)
 PATCHES(64)
 #define PATCH_WEIGHTS(columns)                                             \
-    KERNEL(patch_weight_2_##columns) { patch_weight<2, columns>(a); }      \
+    KERNEL(patch_weight_3_##columns) { patch_weight<3, columns>(a); }      \
     KERNEL(patch_weight_5_##columns) { patch_weight<5, columns>(a); }
 PATCH_WEIGHTS(8)
 PATCH_WEIGHTS(16)

@@ -63,9 +63,9 @@ template <int COLUMNS> FN void product_forward(const Args &a) {
         __syncthreads();
 #pragma unroll 8
         for (uint32_t m = warp; m < TILE; m += 8)
-            left[m * PITCH + lane] = k < terms ? seen(a, x, places[m], ky, kx, of * cg + c) : 0.0f;
+            left[m * PITCH + lane] = k < terms ? rounded(seen(a, x, places[m], ky, kx, of * cg + c)) : 0.0f;
         for (uint32_t n = warp; n < COLUMNS; n += 8)
-            right[n * PITCH + lane] = k < terms && columns + n < og ? weight[(size_t)(columns + n) * terms + c * taps + tap] : 0.0f;
+            right[n * PITCH + lane] = k < terms && columns + n < og ? rounded(weight[(size_t)(columns + n) * terms + c * taps + tap]) : 0.0f;
         __syncthreads();
         tile_product<COLUMNS>(left, right, (min(terms - k0, (uint32_t)TERMS) + 7) / 8, sums);
     }
@@ -117,10 +117,10 @@ template <int COLUMNS> FN void product_input(const Args &a) {
                 const size_t at = (size_t)place.base + (oy * a.n[11] + ox) * a.n[3] + of * og + o;
                 d = y ? dy[at] * slope(a.n[12], 0.0f, y[at]) : dy[at];
             }
-            left[m * PITCH + lane] = d;
+            left[m * PITCH + lane] = rounded(d);
         }
         for (uint32_t n = warp; n < COLUMNS; n += 8)
-            right[n * PITCH + lane] = k < terms && columns + n < cg ? weight[((size_t)o * cg + columns + n) * taps + tap] : 0.0f;
+            right[n * PITCH + lane] = k < terms && columns + n < cg ? rounded(weight[((size_t)o * cg + columns + n) * taps + tap]) : 0.0f;
         __syncthreads();
         tile_product<COLUMNS>(left, right, (min(terms - k0, (uint32_t)TERMS) + 7) / 8, sums);
     }
@@ -161,12 +161,12 @@ template <int COLUMNS> FN void product_weight(const Args &a) {
             const size_t at = (size_t)m * a.n[3] + of * og + column;
             float d = 0.0f;
             if (m < end && column < og) d = y ? dy[at] * slope(a.n[12], 0.0f, y[at]) : dy[at];
-            right[i / COLUMNS * WIDTH + i % COLUMNS] = d;
+            right[i / COLUMNS * WIDTH + i % COLUMNS] = rounded(d);
         }
         __syncthreads();
 #pragma unroll 8
         for (uint32_t m = warp; m < TILE; m += 8)
-            left[m * PITCH + lane] = k < terms ? seen(a, x, places[m], ky, kx, of * cg + c) : k == terms ? 1.0f : 0.0f;
+            left[m * PITCH + lane] = k < terms ? rounded(seen(a, x, places[m], ky, kx, of * cg + c)) : k == terms ? 1.0f : 0.0f;
         __syncthreads();
 #pragma unroll
         for (int step = 0; step < 2; ++step) {
