@@ -42,11 +42,15 @@ const fn ppo(what: &'static str, words: &'static str, target: f64) -> Speed {
     Speed { what, words, key: "sps", unit: "steps/s", target, least: false }
 }
 
+const fn growth(what: &'static str, words: &'static str, target: f64) -> Speed {
+    Speed { what, words, key: "env_epochs_per_s", unit: "env-epochs/s", target, least: false }
+}
+
 const fn most(what: &'static str, words: &'static str, key: &'static str, unit: &'static str, target: f64) -> Speed {
     Speed { what, words, key, unit, target, least: true }
 }
 
-const SPEEDS: [Speed; 21] = [
+const SPEEDS: [Speed; 24] = [
     raw("CartPole, 8,192 envs", "env cartpole --num-envs 8192", 20e9),
     raw("CartPole, 131,072 envs", "env cartpole --num-envs 131072", 100e9),
     raw("CartPole, 1,048,576 envs", "env cartpole --num-envs 1048576", 110e9),
@@ -90,6 +94,9 @@ const SPEEDS: [Speed; 21] = [
         "of the time",
         0.05,
     ),
+    growth("Growth, base 8, 16 envs, 1 seed each", "growth --seeds 1", 40.0),
+    growth("Growth, base 32, 16 envs, 1 seed each", "growth --base 32 --seeds 1", 12.0),
+    growth("Growth, base 8, 16 envs, 3 seeds each", "growth --seeds 3", 20.0),
     most("Mean last return of all envs 475 after start-up, seed 1", SOLVE_1, "all_envs_s", "s", 0.02),
     most("Mean last return of all envs 475 after start-up, seed 2", SOLVE_2, "all_envs_s", "s", 0.02),
     most("Mean last return of all envs 475 after start-up, seed 3", SOLVE_3, "all_envs_s", "s", 0.02),
@@ -239,7 +246,19 @@ fn build(folder: &Path) -> Result<(), String> {
     };
     copy(&build_ours()?, folder.join("operant"))?;
     copy(&std::env::current_exe().map_err(io)?, folder.join("xtask"))?;
-    let words = ["test", "--release", "--package", "operant", "--lib", "--test", "cuda", "--test", "ppo_cuda"];
+    let words = [
+        "test",
+        "--release",
+        "--package",
+        "operant",
+        "--lib",
+        "--test",
+        "cuda",
+        "--test",
+        "ppo_cuda",
+        "--test",
+        "cuda_plan",
+    ];
     execute(cargo(&words).arg("--no-run"))?;
     let built = capture(cargo(&words).args(["--no-run", "--message-format", "json"]))?;
     for line in built.lines() {

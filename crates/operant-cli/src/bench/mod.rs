@@ -4,6 +4,7 @@ mod env;
 mod env_cuda;
 mod field;
 mod game;
+mod growth;
 mod nn;
 mod nn_cuda;
 mod ppo;
@@ -27,6 +28,8 @@ enum What {
     Field(field::Args),
     /// Games: random games and legal plays per second.
     Game(game::Args),
+    /// Networks that grow side by side on a GPU: env-epochs per second.
+    Growth(growth::Args),
     /// Tree search: simulations per second with an evaluator that costs nothing.
     Search(search::Args),
     /// Self-play by search over a network: games per minute.
@@ -42,6 +45,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         What::Env(args) => env::run(args),
         What::Field(args) => field::run(args),
         What::Game(args) => game::run(args),
+        What::Growth(args) => growth::run(args),
         What::Nn(args) => nn::run(args),
         What::Ppo(args) => ppo::run(args),
         What::Search(args) => search::run(args),

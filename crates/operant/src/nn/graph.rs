@@ -40,6 +40,8 @@ pub(super) struct Call {
     pub(super) op: Arc<dyn DynOp>,
     pub(super) inputs: Vec<Node>,
     pub(super) outputs: Vec<Node>,
+    /// See [`Graph::under`].
+    pub(super) flag: Option<u32>,
 }
 
 /// A network under construction. Layers are methods, each in the file of its op under `nn/ops/`.
@@ -64,6 +66,7 @@ pub struct Graph {
     pub(super) calls: Vec<Call>,
     pub(super) params: Vec<ParamSpec>,
     pub(super) inputs: Vec<Node>,
+    flag: Option<u32>,
 }
 
 impl Graph {
@@ -160,8 +163,14 @@ impl Graph {
                 self.value(name, ty, Source::Op { op: number })
             })
             .collect();
-        self.calls.push(Call { name, op, inputs: inputs.to_vec(), outputs: outputs.clone() });
+        self.calls.push(Call { name, op, inputs: inputs.to_vec(), outputs: outputs.clone(), flag: self.flag });
         Ok(outputs)
+    }
+
+    /// Ops that are added from now on belong to a part of this number, which a [`CudaPlan`](super::CudaPlan) leaves out for the
+    /// groups that are told so; `None` ends this. Other plans know nothing of parts.
+    pub fn under(&mut self, part: Option<u32>) {
+        self.flag = part;
     }
 
     /// Adds an op and gives its first output.

@@ -5,9 +5,11 @@
 //! changes no gradient of the host; taking a seed out gives back the host's function.
 
 mod blueprint;
+mod group;
 mod host;
 
 pub use blueprint::Blueprint;
+pub use group::{GrownGroup, Samples, Task, Trained, group_source};
 pub use host::{HOSTS, Host};
 
 use super::ops::Blend;

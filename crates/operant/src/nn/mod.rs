@@ -32,7 +32,10 @@ pub use init::Init;
 pub use op::{Act, Backward, Draws, DynOp, Forward, Kind, MAX_INPUTS, MAX_OUTPUTS, Needs, Op, Packing, Type, Types};
 pub use optim::{Ema, LossScale, Method, MuonScale, Optimizer, Schedule, StepReport};
 pub use params::{ALIGN, ParamSpec, Params};
-pub use plan::{Feed, Gradients, OpTime, Options, Outcome, Plan, Profile, SharedWeights, StepName, Wanted};
+pub use plan::{
+    CudaPlan, Feed, Gradients, Networks, OpTime, Options, Outcome, Plan, Profile, Setup, Shared, SharedWeights,
+    StepName, Wanted,
+};
 pub use precision::{Precision, peak_gflops};
 pub use real::{Compute, Left, Outer, PackPart, PackSet, Packed, PackedMut, Real, Room, Scratch, Start, View};
 pub use recurrent::{Cell, HasCases, Memory, Part, Recurrence, Recurrent, StepBackward, StepForward};

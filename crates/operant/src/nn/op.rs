@@ -4,6 +4,7 @@
 //! statistics over the batch). It never allocates and never fails: shapes were settled when the graph was built.
 
 use super::check::{Case, Random};
+use super::cuda::Twin;
 use super::real::{Compute, PackSet, Real, Room, Scratch};
 use crate::Result;
 #[cfg(feature = "check")]
@@ -12,7 +13,7 @@ use crate::lanes::{Backend, Kernel, Simd, Vectors};
 use std::fmt::Debug;
 
 /// Most inputs of an op.
-pub const MAX_INPUTS: usize = 12;
+pub const MAX_INPUTS: usize = 16;
 /// Most outputs of an op.
 pub const MAX_OUTPUTS: usize = 4;
 
@@ -306,6 +307,11 @@ pub trait Op: Debug + Send + Sync + Sized + 'static {
         None
     }
 
+    /// What runs it on a GPU, for up to `rows` rows; `None` where nothing does, and then a plan there says so.
+    fn twin(&self, _: &Types, _rows: usize) -> Option<Twin> {
+        None
+    }
+
     /// Computes a tile.
     fn forward<R: Real, L: Vectors<R>>(&self, c: &mut Forward<R>);
 
@@ -354,6 +360,8 @@ pub trait DynOp: Debug + Send + Sync {
     fn activation(&self) -> Option<Act>;
     /// See [`Op::layer`].
     fn layer(&self) -> Option<Act>;
+    /// See [`Op::twin`].
+    fn twin(&self, types: &Types, rows: usize) -> Option<Twin>;
     /// See [`Op::forward`].
     fn forward_f32(&self, backend: Backend, c: &mut Forward<f32>);
     /// See [`Op::forward`].
@@ -434,6 +442,9 @@ impl<O: Op> DynOp for O {
     }
     fn layer(&self) -> Option<Act> {
         Op::layer(self)
+    }
+    fn twin(&self, types: &Types, rows: usize) -> Option<Twin> {
+        Op::twin(self, types, rows)
     }
     fn forward_f32(&self, backend: Backend, c: &mut Forward<f32>) {
         backend.run_fast(RunForward(self, c));

@@ -117,13 +117,18 @@ impl<T: Element> Buffer<T> {
 
     /// Copies from the host to the front of the buffer, whose elements may be of another kind.
     pub fn upload<U: Element>(&self, from: &[U]) -> Result<()> {
-        let bytes = size_of_val(from);
-        assert!(bytes <= self.len * size_of::<T>(), "{bytes} bytes for a buffer of {}", self.len * size_of::<T>());
+        self.upload_at(0, from)
+    }
+
+    /// The same from the buffer's element `first` on.
+    pub fn upload_at<U: Element>(&self, first: usize, from: &[U]) -> Result<()> {
+        let (bytes, before) = (size_of_val(from), first * size_of::<T>());
+        let all = self.len * size_of::<T>();
+        assert!(before + bytes <= all, "{bytes} bytes from byte {before} on for a buffer of {all}");
         self.gpu.bind()?;
-        let call = &self.gpu.driver.call;
+        let (call, to) = (&self.gpu.driver.call, self.pointer.offset(before));
         // SAFETY: both sides have that many bytes, and the wait below keeps `from` alive until they are copied.
-        let status =
-            unsafe { (call.cuMemcpyHtoDAsync_v2)(self.pointer.0, from.as_ptr().cast(), bytes, self.gpu.stream) };
+        let status = unsafe { (call.cuMemcpyHtoDAsync_v2)(to.0, from.as_ptr().cast(), bytes, self.gpu.stream) };
         self.gpu.driver.check("copy to the GPU", status)?;
         self.gpu.synchronize()
     }

@@ -4,6 +4,8 @@
 //! The checks themselves are compiled with the feature `check`, and so is what cases compute.
 
 #[cfg(feature = "check")]
+pub mod cuda;
+#[cfg(feature = "check")]
 mod run;
 
 use super::graph::{Graph, Node};

@@ -42,19 +42,19 @@ fn draw(given: &Given, count: usize, stream: u32) -> Vec<f64> {
     out
 }
 
-struct Setting {
-    graph: Graph,
-    inputs: Vec<Node>,
-    outputs: Vec<Node>,
+pub(super) struct Setting {
+    pub(super) graph: Graph,
+    pub(super) inputs: Vec<Node>,
+    pub(super) outputs: Vec<Node>,
     loss: Node,
     /// Feeds: reals, and integers beside them.
-    reals: Vec<Vec<f64>>,
-    ints: Vec<Option<Vec<i32>>>,
-    params: Vec<f64>,
+    pub(super) reals: Vec<Vec<f64>>,
+    pub(super) ints: Vec<Option<Vec<i32>>>,
+    pub(super) params: Vec<f64>,
 }
 
 impl Setting {
-    fn new(case: &Case) -> Result<Self> {
+    pub(super) fn new(case: &Case) -> Result<Self> {
         let mut graph = Graph::new();
         let (mut reals, mut ints, mut whole) = (Vec::new(), Vec::new(), Vec::new());
         let mut inputs = Vec::new();
@@ -103,7 +103,7 @@ impl Setting {
         Ok(Self { graph, inputs, outputs, loss, reals, ints, params })
     }
 
-    fn wanted(&self) -> Wanted {
+    pub(super) fn wanted(&self) -> Wanted {
         Wanted { outputs: self.outputs.clone(), losses: vec![(self.loss, 1.0)], metrics: Vec::new() }
     }
 
@@ -117,7 +117,7 @@ impl Setting {
 }
 
 /// Outputs, gradients of parameters and of inputs, as f64, each with a name.
-type Found = Vec<(String, Vec<f64>)>;
+pub(super) type Found = Vec<(String, Vec<f64>)>;
 
 fn run_f32(setting: &Setting, rows: usize, options: &Options) -> Result<Found> {
     let mut plan = Plan::<f32>::new(&setting.graph, &setting.wanted(), rows, options)?;
@@ -136,12 +136,12 @@ fn run_f32(setting: &Setting, rows: usize, options: &Options) -> Result<Found> {
     Ok(found)
 }
 
-fn run_f64(plan: &mut Plan<f64>, setting: &Setting, rows: usize, params: &[f64], reals: &[Vec<f64>]) -> f64 {
+pub(super) fn run_f64(plan: &mut Plan<f64>, setting: &Setting, rows: usize, params: &[f64], reals: &[Vec<f64>]) -> f64 {
     plan.execute_with(params, rows, &setting.feeds(reals), Gradients::Replace);
     plan.loss() * rows as f64
 }
 
-fn close(name: &str, got: &[f64], wanted: &[f64], tolerance: f64) -> Result<(), String> {
+pub(super) fn close(name: &str, got: &[f64], wanted: &[f64], tolerance: f64) -> Result<(), String> {
     let scale = wanted.iter().fold(1e-3f64, |most, x| most.max(x.abs()));
     for (i, (got, wanted)) in got.iter().zip(wanted).enumerate() {
         // Infinities that agree are fine: masked log-probabilities.

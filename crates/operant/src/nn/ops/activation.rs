@@ -1,5 +1,6 @@
 //! Activations as ops. Where one follows a layer that can apply it itself, planning fuses the two.
 
+use crate::nn::cuda::{Twin, act_number};
 use super::super::check::{Case, Random, away_from_zero, rows};
 use super::super::elementwise::{activate, activation_gradient};
 use super::super::op::{Act, Backward, Forward, Kind, Needs, Op, Type, Types};
@@ -28,6 +29,11 @@ impl Op for Activation {
 
     fn activation(&self) -> Option<Act> {
         Some(self.0)
+    }
+
+    fn twin(&self, types: &Types, rows: usize) -> Option<Twin> {
+        let len = types.y[0].len();
+        Some(Twin::each("activation", rows * len, [act_number(self.0), len], [0.0]))
     }
 
     #[inline(always)]

@@ -1,5 +1,6 @@
 //! Sums, differences and products of tensors of one shape, and scaling by a number.
 
+use crate::nn::cuda::Twin;
 use super::super::check::{Case, Random, rows};
 use super::super::elementwise::{Binary, Plus, Ternary, Unary, map, map2, map_in_place, update, update2};
 use super::super::op::{Act, Backward, Forward, Kind, Needs, Op, Type, Types};
@@ -101,6 +102,11 @@ impl Op for Arithmetic {
         (*self == Self::Add && act == Act::Relu).then_some(Self::AddRelu)
     }
 
+    fn twin(&self, types: &Types, rows: usize) -> Option<Twin> {
+        let len = types.y[0].len();
+        Some(Twin::each("arithmetic", rows * len, [*self as usize, len], [0.0]))
+    }
+
     #[inline(always)]
     fn forward<R: Real, L: Vectors<R>>(&self, c: &mut Forward<R>) {
         let (a, b) = (c.x[0], c.x[1]);
@@ -169,6 +175,11 @@ impl Op for Scale {
 
     fn needs(&self, _: &Types) -> Needs {
         Needs::default()
+    }
+
+    fn twin(&self, types: &Types, rows: usize) -> Option<Twin> {
+        let len = types.y[0].len();
+        Some(Twin::each("scale", rows * len, [0, len], [self.0]))
     }
 
     #[inline(always)]

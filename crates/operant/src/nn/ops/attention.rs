@@ -3,6 +3,7 @@
 //! The gradient computes the weights of attention again from the logarithm of each row's sum, so nothing of size T² is kept
 //! (Dao et al., "FlashAttention", 2022). Queries go in blocks, so scratch is of size T.
 
+use crate::nn::cuda::{Launch, THREADS, Text, Twin};
 use super::super::check::{Case, Random, Values, fixed, rows, with};
 use super::super::elementwise::dot;
 use super::super::op::{Act, Backward, Forward, Kind, Needs, Op, Type, Types};
@@ -184,6 +185,22 @@ impl Op for Attention {
 
     fn differentiable(&self, input: usize) -> bool {
         input == 0
+    }
+
+    fn twin(&self, types: &Types, rows: usize) -> Option<Twin> {
+        let Sizes { t, d, head, .. } = self.sizes(types);
+        // Numbers of a head that a thread holds.
+        let held = head.next_power_of_two().max(4);
+        if held > 64 {
+            return None;
+        }
+        let numbers = [t, d, self.heads, usize::from(self.causal), usize::from(self.masked)];
+        let one = |pass: &str| {
+            let blocks = rows * self.heads * t.div_ceil(THREADS / 2);
+            let kernel = format!("attention_{pass}_{held}");
+            Launch::blocks(Text::Attention, kernel, blocks).numbers(numbers).threads(THREADS / 2)
+        };
+        Some(Twin::new([one("forward")], [one("queries"), one("keys")]).scratch(rows * self.heads * t))
     }
 
     #[inline(always)]

@@ -1,5 +1,6 @@
 //! A learned vector added to every row, or given to every row.
 
+use crate::nn::cuda::{Launch, Text, Twin, column_sums};
 use super::super::check::{Case, Random, rows, whole};
 use super::super::elementwise::{Plus, add_columns, map2, update};
 use super::super::op::{Backward, Forward, Kind, Needs, Op, Type, Types};
@@ -33,6 +34,15 @@ impl Op for Bias {
 
     fn adds(&self) -> bool {
         true
+    }
+
+    fn twin(&self, types: &Types, rows: usize) -> Option<Twin> {
+        let (len, n) = (types.x[0].len(), types.x[1].len());
+        let mut twin = Twin::each("vector", rows * len, [0, len, n, 1], [0.0]);
+        twin.backward[0].makes = 1;
+        let (sums, scratch) = column_sums(rows, len / n, n, 1);
+        twin.backward.extend(sums);
+        Some(twin.scratch(scratch))
     }
 
     #[inline(always)]
@@ -86,6 +96,13 @@ impl Op for Expand {
 
     fn needs(&self, _: &Types) -> Needs {
         Needs::default()
+    }
+
+    fn twin(&self, types: &Types, rows: usize) -> Option<Twin> {
+        let len = types.x[0].len();
+        let forward = Launch::each(Text::Elementwise, "expand_forward", rows * len).numbers([0, len]);
+        let (sums, scratch) = column_sums(rows, 1, len, 0);
+        Some(Twin::new([forward], sums).scratch(scratch))
     }
 
     #[inline(always)]

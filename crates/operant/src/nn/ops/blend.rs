@@ -3,6 +3,7 @@
 //! At α = 0 the result is the host's to the bit, whatever the seed holds, and the host's gradient is that of a network
 //! without the seed; the seed then learns straight through (Bengio et al., arXiv:1308.3432), as if α were 1.
 
+use crate::nn::cuda::{Launch, Text, Twin};
 use super::super::check::{Case, Random, away_from_zero, fixed, rows, whole};
 use super::super::elementwise::{Binary, Ternary, Unary, dot, map, map2, map3, update, update2};
 use super::super::op::{Backward, Forward, Kind, Needs, Op, Type, Types};
@@ -120,6 +121,14 @@ impl Op for Blend {
 
     fn differentiable(&self, input: usize) -> bool {
         input + 1 < self.inputs()
+    }
+
+    fn twin(&self, types: &Types, rows: usize) -> Option<Twin> {
+        let len = types.y[0].len();
+        let numbers = [*self as usize, len];
+        let forward = Launch::each(Text::Elementwise, "blend_forward", rows * len).numbers(numbers);
+        let backward = Launch::blocks(Text::Elementwise, "blend_backward", rows).numbers(numbers);
+        Some(Twin::new([forward], [backward]))
     }
 
     #[inline(always)]

@@ -1,5 +1,6 @@
 //! A vector per row applied at every place of the row: squeeze-and-excite, FiLM.
 
+use crate::nn::cuda::{Twin, vector_twin};
 use super::super::check::{Case, Random, rows};
 use super::super::elementwise::{Binary, Plus, Ternary, map2, update, update2};
 use super::super::op::{Backward, Forward, Kind, Needs, Op, Type, Types};
@@ -52,6 +53,10 @@ impl Op for Broadcast {
 
     fn needs(&self, _: &Types) -> Needs {
         Needs { inputs: if *self == Self::Mul { 3 } else { 0 }, outputs: 0 }
+    }
+
+    fn twin(&self, types: &Types, rows: usize) -> Option<Twin> {
+        Some(vector_twin(*self as usize, types, rows))
     }
 
     #[inline(always)]

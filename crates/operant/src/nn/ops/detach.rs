@@ -1,5 +1,6 @@
 //! The same numbers without a way back for gradients.
 
+use crate::nn::cuda::Twin;
 use super::super::check::{Case, Random, fixed, rows};
 use super::super::op::{Backward, Forward, Kind, Needs, Op, Type, Types};
 use super::super::real::Real;
@@ -27,6 +28,12 @@ impl Op for Detach {
 
     fn differentiable(&self, _: usize) -> bool {
         false
+    }
+
+    fn twin(&self, types: &Types, rows: usize) -> Option<Twin> {
+        let len = types.y[0].len();
+        // No activation: the same numbers.
+        Some(Twin::new(Twin::each("activation", rows * len, [0, len], [0.0]).forward, []))
     }
 
     #[inline(always)]

@@ -4,6 +4,7 @@
 //! One pass makes statistics, a second applies them, an activation and noise. Backward the activation's input is made again
 //! from x, so nothing but x and the statistics is kept.
 
+use crate::nn::cuda::{Launch, THREADS, Text, Twin, act_number, collapse};
 use crate::Result;
 use crate::lanes::Vectors;
 use crate::nn::channels::{self, Affine};
@@ -136,6 +137,18 @@ impl Op for GroupNorm {
 
     fn fuse(&self, act: Act, _: bool) -> Option<Self> {
         (self.act == Act::Identity && self.noise.is_none()).then_some(Self { act, ..*self })
+    }
+
+    fn twin(&self, types: &Types, rows: usize) -> Option<Twin> {
+        let Sizes { channels, groups, len, .. } = self.sizes(types);
+        if channels > THREADS || self.noise.is_some() {
+            return None;
+        }
+        let numbers = [len / channels, channels, groups, usize::from(self.affine), act_number(self.act)];
+        let one = |kernel| Launch::blocks(Text::Norm, kernel, rows).numbers(numbers).factors([self.eps]);
+        let mut backward = vec![one("group_norm_backward")];
+        backward.extend(self.affine.then(|| collapse(2 * channels, [1, 1], [1, 2], channels)));
+        Some(Twin::new([one("group_norm_forward")], backward).scratch(rows * 2 * channels))
     }
 
     #[inline(always)]

@@ -1,5 +1,6 @@
 //! Normalisation over the last axis (Ba, Kiros & Hinton, "Layer normalization", 2016), with an activation at its end.
 
+use crate::nn::cuda::{Launch, Text, Twin, act_number, collapse};
 use crate::Result;
 use crate::lanes::{Float, Vectors};
 use crate::nn::check::{Case, Given, Random, rows, whole};
@@ -150,6 +151,21 @@ impl Op for LayerNorm {
 
     fn fuse(&self, act: Act, _: bool) -> Option<Self> {
         (self.act == Act::Identity).then_some(Self { act, ..*self })
+    }
+
+    fn twin(&self, types: &Types, rows: usize) -> Option<Twin> {
+        /// Places whose share of the gradients of weight and bias one block adds up.
+        const CHUNK: usize = 256;
+        let (channels, places) = (features(types), types.y[1].len());
+        let numbers = [places, channels, 1, usize::from(self.affine), act_number(self.act), CHUNK];
+        let one = |kernel| Launch::warps(Text::Norm, kernel, rows * places).numbers(numbers).factors([self.eps]);
+        let parts = (rows * places).div_ceil(CHUNK);
+        let mut backward = vec![one("layer_norm_backward").makes(1)];
+        if self.affine {
+            let weight = Launch::blocks(Text::Norm, "layer_norm_weight", parts).numbers(numbers).makes(0b110);
+            backward.extend([weight, collapse(2 * channels, [places, CHUNK], [1, 2], channels)]);
+        }
+        Some(Twin::new([one("layer_norm_forward")], backward).scratch(parts * 2 * channels))
     }
 
     #[inline(always)]

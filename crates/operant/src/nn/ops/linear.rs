@@ -1,5 +1,6 @@
 //! `y = act(x·Wᵀ + b)` over the last axis.
 
+use crate::nn::cuda::{Products, Twin};
 use super::super::check::{Case, Random, rows, whole};
 use super::super::elementwise::{activate_for, activation_gradient, add_columns, gradient_and_columns};
 use super::super::op::{Act, Backward, Forward, Kind, Needs, Op, Packing, Type, Types};
@@ -113,6 +114,11 @@ impl Op for Linear {
 
     fn layer(&self) -> Option<Act> {
         self.bias.then_some(self.act)
+    }
+
+    fn twin(&self, types: &Types, rows: usize) -> Option<Twin> {
+        let Sizes { n, k, inner } = sizes(types);
+        Some(Products::linear(inner, [k, n], self.bias, self.act).twin(rows))
     }
 
     #[inline(always)]

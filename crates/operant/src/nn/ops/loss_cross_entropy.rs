@@ -2,6 +2,7 @@
 //!
 //! The outputs lose the last axis, or are `[B, 1]` if it was the only one.
 
+use crate::nn::cuda::{Launch, Text, Twin};
 use super::super::check::{Case, Random, Values, fixed, ints, rows, with};
 use super::super::elementwise::dot;
 use super::super::long_rows::{chunk, exp_shifted, largest, legal, log, log_sum_exp};
@@ -91,6 +92,14 @@ impl Op for CrossEntropy {
 
     fn differentiable(&self, input: usize) -> bool {
         input == 0
+    }
+
+    fn twin(&self, types: &Types, rows: usize) -> Option<Twin> {
+        let k = *types.x[0].shape.last()?;
+        let count = types.x[0].len() / k;
+        let numbers = [count, k, usize::from(self.soft), usize::from(self.masked)];
+        let one = |kernel| Launch::warps(Text::Rows, kernel, rows * count).numbers(numbers).factors([self.smoothing]);
+        Some(Twin::new([one("cross_entropy_forward")], [one("cross_entropy_backward")]))
     }
 
     #[inline(always)]

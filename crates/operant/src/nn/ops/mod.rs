@@ -13,6 +13,10 @@ macro_rules! ops {
                 name: stringify!($op),
                 #[cfg(feature = "check")]
                 check: super::check::op::<$op>,
+                #[cfg(feature = "check")]
+                served: super::check::cuda::served::<$op>,
+                #[cfg(feature = "check")]
+                check_cuda: super::check::cuda::op::<$op>,
             },)+)+];
     };
 }
@@ -27,6 +31,12 @@ pub struct OpEntry {
     /// Holds it to its cases.
     #[cfg(feature = "check")]
     pub check: fn() -> Result<(), String>,
+    /// Which of its cases have kernels on a GPU.
+    #[cfg(feature = "check")]
+    pub served: fn() -> Result<super::check::cuda::Served, String>,
+    /// Holds its kernels to its cases.
+    #[cfg(feature = "check")]
+    pub check_cuda: fn(&std::sync::Arc<crate::device::cuda::Gpu>) -> Result<(), String>,
 }
 
 ops! {
@@ -47,6 +57,7 @@ ops! {
     embedding_sum: EmbeddingSum;
     gather: Gather;
     gaussian: Gaussian, SquashedGaussian;
+    graft: Graft, Valve;
     group_norm: GroupNorm;
     gru: Gru;
     keyed_noise: KeyedDropout, KeyedNoise;

@@ -1,5 +1,6 @@
 //! Maximum and average over windows of images, or over all pixels.
 
+use crate::nn::cuda::{Launch, Text, Twin};
 use crate::Result;
 use crate::lanes::{Float, Mask, Vectors, select};
 use crate::nn::channels;
@@ -83,6 +84,17 @@ impl Op for Pool {
     fn needs(&self, _: &Types) -> Needs {
         let max = u32::from(self.how == Pooling::Max);
         Needs { inputs: max, outputs: max }
+    }
+
+    fn twin(&self, types: &Types, rows: usize) -> Option<Twin> {
+        let ([h, w, channels], [ho, wo, _]) = (image(&types.x[0]), image(&types.y[0]));
+        let numbers = [h, w, channels, ho, wo, self.kernel, self.stride, self.padding, self.how as usize];
+        let one = |kernel, ty: &Type| Launch::each(Text::Places, kernel, rows * ty.len()).numbers(numbers);
+        let [x, y] = [&types.x[0], &types.y[0]];
+        if self.how == Pooling::Max && self.stride == self.kernel && self.padding == 0 {
+            return Some(Twin::new([one("windows_forward", y)], [one("windows_backward", y)]));
+        }
+        Some(Twin::new([one("pool_forward", y)], [one("pool_backward", x)]))
     }
 
     #[inline(always)]
@@ -183,6 +195,14 @@ impl Op for GlobalPool {
 
     fn scratch<R: Real>(&self, types: &Types, _: usize, _: Compute) -> Scratch {
         Scratch::real(channels::row_len(types.y[0].len()))
+    }
+
+    fn twin(&self, types: &Types, rows: usize) -> Option<Twin> {
+        let (channels, len) = (types.y[0].len(), types.x[0].len());
+        let numbers = [len / channels, channels, usize::from(self.how == Pooling::Max)];
+        let forward = Launch::blocks(Text::Places, "global_pool_forward", rows);
+        let backward = Launch::each(Text::Places, "global_pool_backward", rows * len);
+        Some(Twin::new([forward.numbers(numbers)], [backward.numbers(numbers)]))
     }
 
     #[inline(always)]

@@ -1,5 +1,6 @@
 //! Sum, mean and maximum over the last axes of a row.
 
+use crate::nn::cuda::{Launch, Text, Twin};
 use super::super::check::{Case, Random, distinct, rows};
 use super::super::elementwise::sum;
 use super::super::op::{Backward, Forward, Kind, Needs, Op, Type, Types};
@@ -60,6 +61,12 @@ impl Op for Reduce {
 
     fn needs(&self, _: &Types) -> Needs {
         Needs { inputs: u32::from(self.how == Reduction::Max), outputs: 0 }
+    }
+
+    fn twin(&self, types: &Types, rows: usize) -> Option<Twin> {
+        let (count, len) = (types.y[0].len(), self.block(&types.x[0]));
+        let one = |kernel| Launch::warps(Text::Places, kernel, rows * count).numbers([count, len, self.how as usize]);
+        Some(Twin::new([one("reduce_forward")], [one("reduce_backward")]))
     }
 
     #[inline(always)]

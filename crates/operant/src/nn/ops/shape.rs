@@ -1,5 +1,6 @@
 //! Putting tensors together, taking parts of them, and other shapes for the same numbers.
 
+use crate::nn::cuda::{Launch, Text, Twin};
 use super::super::check::{Case, Random, rows, whole};
 use super::super::elementwise::{Plus, update};
 use super::super::op::{Backward, Forward, Kind, Needs, Op, Type, Types};
@@ -50,6 +51,21 @@ impl Op for Concat {
 
     fn adds(&self) -> bool {
         true
+    }
+
+    fn twin(&self, types: &Types, rows: usize) -> Option<Twin> {
+        let stride = run_len(&types.y[0], self.axis);
+        let (runs, mut offset) = (types.y[0].len() / stride, 0);
+        let mut twin = Twin::default();
+        for (i, ty) in types.x.iter().enumerate() {
+            let run = run_len(ty, self.axis);
+            let numbers = [runs, stride, run, i, offset];
+            let one = |kernel| Launch::each(Text::Elementwise, kernel, rows * ty.len()).numbers(numbers);
+            twin.forward.push(one("concat_forward"));
+            twin.backward.push(one("concat_backward").makes(1 << i));
+            offset += run;
+        }
+        Some(twin)
     }
 
     #[inline(always)]
@@ -143,6 +159,13 @@ impl Op for Slice {
 
     fn adds(&self) -> bool {
         true
+    }
+
+    fn twin(&self, types: &Types, rows: usize) -> Option<Twin> {
+        let (stride, offset, run) = self.runs(&types.x[0]);
+        let numbers = [types.y[0].len() / run, stride, run, 0, offset];
+        let one = |kernel, ty: &Type| Launch::each(Text::Elementwise, kernel, rows * ty.len()).numbers(numbers);
+        Some(Twin::new([one("slice_forward", &types.y[0])], [one("slice_backward", &types.x[0])]))
     }
 
     #[inline(always)]

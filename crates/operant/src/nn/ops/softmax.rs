@@ -1,5 +1,6 @@
 //! Softmax and its logarithm over the last axis.
 
+use crate::nn::cuda::{Launch, Text, Twin};
 use super::super::check::{Case, Random, Values, fixed, rows, with};
 use super::super::elementwise::{dot, sum};
 use super::super::long_rows::{chunk, exp_shifted, largest, legal, log_sum_exp};
@@ -45,6 +46,14 @@ impl Op for Softmax {
 
     fn differentiable(&self, input: usize) -> bool {
         input == 0
+    }
+
+    fn twin(&self, types: &Types, rows: usize) -> Option<Twin> {
+        let k = *types.x[0].shape.last()?;
+        let count = types.x[0].len() / k;
+        let numbers = [count, k, usize::from(self.log), usize::from(self.masked)];
+        let one = |kernel| Launch::warps(Text::Rows, kernel, rows * count).numbers(numbers);
+        Some(Twin::new([one("softmax_forward")], [one("softmax_backward")]))
     }
 
     #[inline(always)]

@@ -1,5 +1,6 @@
 //! Channels scaled by what all pixels say of them (Hu et al., "Squeeze-and-excitation networks", 2018).
 
+use crate::nn::cuda::{Twin, vector_twin};
 use crate::Result;
 use crate::lanes::Vectors;
 use crate::nn::channels;
@@ -32,6 +33,10 @@ impl Op for ScaleChannels {
 
     fn scratch<R: Real>(&self, types: &Types, _: usize, _: Compute) -> Scratch {
         Scratch::real(channels::row_len(types.x[1].len()))
+    }
+
+    fn twin(&self, types: &Types, rows: usize) -> Option<Twin> {
+        Some(vector_twin(1, types, rows))
     }
 
     #[inline(always)]

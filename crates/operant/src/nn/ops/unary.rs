@@ -1,5 +1,6 @@
 //! Functions of one number.
 
+use crate::nn::cuda::Twin;
 use super::super::check::{Case, Random, Values, away_from_zero, rows, with};
 use super::super::elementwise::{Ternary, Unary, map, map3};
 use super::super::op::{Backward, Forward, Kind, Needs, Op, Type, Types};
@@ -110,6 +111,11 @@ impl Op for Function {
             _ if self.reads_input() => Needs { inputs: 1, outputs: 0 },
             _ => Needs { inputs: 0, outputs: 1 },
         }
+    }
+
+    fn twin(&self, types: &Types, rows: usize) -> Option<Twin> {
+        let len = types.y[0].len();
+        Some(Twin::each("function", rows * len, [*self as usize, len], [0.0]))
     }
 
     #[inline(always)]

@@ -100,6 +100,8 @@ pub(super) struct Planned {
     pub(super) types: Types,
     pub(super) packings: Vec<Packing>,
     pub(super) flops: u64,
+    /// See [`Graph::under`].
+    pub(super) flag: Option<u32>,
     /// Buffers of inputs without rows.
     pub(super) x: Vec<Option<Buffer>>,
 }
@@ -219,7 +221,7 @@ fn read_inputs<'a>(call: &'a Call, wanted: &Wanted) -> impl Iterator<Item = &'a 
 }
 
 /// Fuses activations into the ops before them and drops ops that nothing wanted depends on.
-fn simplify(graph: &Graph, wanted: &Wanted) -> Vec<Call> {
+fn simplify(graph: &Graph, wanted: &Wanted, towers: bool) -> Vec<Call> {
     let ends: Vec<Node> =
         wanted.outputs.iter().chain(&wanted.metrics).chain(wanted.losses.iter().map(|(n, _)| n)).copied().collect();
     let mut needed = vec![false; graph.values.len()];
@@ -255,7 +257,8 @@ fn simplify(graph: &Graph, wanted: &Wanted) -> Vec<Call> {
         }
         call.outputs.iter().for_each(|node| producer[node.index()] = Some(i));
     }
-    merge_layers(graph, &uses, calls.into_iter().flatten().collect())
+    let calls = calls.into_iter().flatten().collect();
+    if towers { merge_layers(graph, &uses, calls) } else { calls }
 }
 
 /// Makes one op of fully connected layers that follow each other, where [`Tower`] can be had: it needs every hidden
@@ -296,7 +299,7 @@ fn merge_layers(graph: &Graph, uses: &[usize], mut calls: Vec<Call>) -> Vec<Call
         let outputs: Vec<Node> = std::iter::once(calls[i].outputs[0]).chain(hidden).collect();
         layers[..layers.len() - 1].iter().for_each(|&layer| merged[layer] = true);
         let name = name_of_all(&calls[layers[0]].name, &calls[i].name);
-        calls[i] = Call { name, op: Arc::new(tower), inputs, outputs };
+        calls[i] = Call { name, op: Arc::new(tower), inputs, outputs, flag: None };
     }
     let mut number = 0..;
     calls.retain(|_| !merged[number.next().expect("endless")]);
@@ -310,13 +313,15 @@ fn name_of_all(first: &str, last: &str) -> String {
 }
 
 impl Recipe {
-    /// Plans a graph. `offsets` are those of the parameters, `params_len` their length with padding.
+    /// Plans a graph. `offsets` are those of the parameters, `params_len` their length with padding. `towers` makes one op of
+    /// layers that follow each other.
     pub(super) fn new(
         graph: &Graph,
         wanted: &Wanted,
         offsets: &[usize],
         params_len: usize,
         max_rows: usize,
+        towers: bool,
         tile_rows: impl FnOnce(usize, usize) -> usize,
     ) -> Result<Self> {
         for (node, _) in &wanted.losses {
@@ -329,7 +334,7 @@ impl Recipe {
             }
         }
         let grads_len = if wanted.training() { params_len } else { 0 };
-        let calls = simplify(graph, wanted);
+        let calls = simplify(graph, wanted, towers);
         if let Some(node) = wanted.outputs.iter().find(|node| graph.ty(**node).kind != Kind::Rows) {
             let (name, ty) = (graph.name(*node), graph.ty(*node));
             return Err(Error::Invalid(format!("output {name} {ty}: wanted a tensor with rows")));
@@ -500,6 +505,7 @@ impl Builder<'_> {
             name: call.name.clone(),
             packings: call.op.packings(&types),
             flops: call.op.flops(&types),
+            flag: call.flag,
             op: Arc::clone(&call.op),
             types,
             x: wholes.into_iter().map(|node| node.map(|node| self.value(node, offsets))).collect(),

@@ -5,6 +5,7 @@
 //! a later step reads them. Results do not depend on the number of threads.
 
 mod build;
+mod cuda;
 mod memory;
 mod print;
 #[cfg(test)]
@@ -12,6 +13,7 @@ mod random_graphs;
 mod run;
 mod weights;
 
+pub use cuda::{CudaPlan, Networks, Setup, Shared};
 pub use print::{OpTime, Profile, StepName};
 pub use run::Feed;
 pub use weights::SharedWeights;
@@ -124,7 +126,7 @@ impl<R: Real> Plan<R> {
         let params_len = params.len();
         let chosen = |per_row, least| tile_rows(per_row, size_of::<R>()).max(least);
         let choose = |per_row, least| options.tile_rows.unwrap_or_else(|| chosen(per_row, least));
-        let recipe = Recipe::new(graph, wanted, &offsets, params_len, max_rows, choose)?;
+        let recipe = Recipe::new(graph, wanted, &offsets, params_len, max_rows, true, choose)?;
         let (precision, note) = options.precision.served();
         let compute = Compute { backend: options.backend, precision };
         Ok(Self::from_recipe(Arc::new(recipe), compute, note, options.clone()))

@@ -9,6 +9,7 @@ mod depthwise;
 mod gradient;
 mod padded;
 
+use crate::nn::cuda::{Products, Twin};
 use crate::Result;
 use crate::device::gemm::{Product, Strips};
 use crate::lanes::Vectors;
@@ -245,6 +246,17 @@ impl Op for Conv {
     fn fuse(&self, act: Act, training: bool) -> Option<Self> {
         let can = self.act == Act::Identity && !(training && act.needs_input());
         can.then_some(Self { act, ..*self })
+    }
+
+    fn twin(&self, types: &Types, rows: usize) -> Option<Twin> {
+        let (&[h, w, c], &[ho, wo, o], &[_, _, kh, kw]) =
+            (&types.x[0].shape[..], &types.y[0].shape[..], &types.x[1].shape[..])
+        else {
+            return None;
+        };
+        let (image, out, channels, kernel) = ([h, w], [ho, wo], [c, o], [kh, kw]);
+        let Self { stride, padding, circular, groups, bias, act } = *self;
+        Some(Products { image, out, channels, kernel, stride, padding, circular, groups, bias, act }.twin(rows))
     }
 
     #[inline(always)]

@@ -1,0 +1,161 @@
+/* Norms: n0 places, n1 channels, n2 groups of channels, n3 whether there are a weight and a bias, n4 the activation; f0 is added to
+   variances. */
+
+/* A block per row; at most THREADS channels. Sums of differences from one of the numbers lose no digits to a large mean. */
+KERNEL(group_norm_forward) {
+    BEGIN;
+    __shared__ float room[THREADS], means[THREADS], rstds[THREADS];
+    if (block >= rows) return;
+    const uint32_t places = a.n[0], channels = a.n[1], groups = a.n[2], size = channels / groups, t = threadIdx.x;
+    const uint32_t sides = THREADS / channels, side = t / channels, c = t % channels, of = c / size;
+    const size_t at = (size_t)block * places * channels;
+    const float *x = X(0) + at, shift = x[of * size], scale = 1.0f / (float)(places * size);
+    float sum = 0.0f, square = 0.0f;
+    if (side < sides)
+        for (uint32_t p = side; p < places; p += sides) {
+            const float d = x[p * channels + c] - shift;
+            sum += d;
+            square += d * d;
+        }
+    sum = over_places(sum, channels, sides, room);
+    means[t] = sum;
+    square = over_places(square, channels, sides, room);
+    rstds[t] = square;
+    __syncthreads();
+    float total = 0.0f, squares = 0.0f;
+    for (uint32_t k = 0; k < size; ++k) {
+        total += means[of * size + k];
+        squares += rstds[of * size + k];
+    }
+    const float offset = total * scale, variance = fmaxf(squares * scale - offset * offset, 0.0f);
+    const float mean = shift + offset, rstd = 1.0f / sqrtf(variance + a.f[0]);
+    if (t < channels && c % size == 0 && Y(1)) {
+        Y(1)[(size_t)block * groups + of] = mean;
+        Y(2)[(size_t)block * groups + of] = rstd;
+    }
+    if (side >= sides) return;
+    const float weight = a.n[3] ? X(1)[c] : 1.0f, bias = a.n[3] ? X(2)[c] : 0.0f;
+    float *y = Y(0) + at;
+    for (uint32_t p = side; p < places; p += sides)
+        y[p * channels + c] = activated(a.n[4], fmaf((x[p * channels + c] - mean) * rstd, weight, bias));
+}
+/* dx = rstd·(w·dz − mean(w·dz) − x̂·mean(w·dz·x̂)); the scratch gets [rows][2·channels] for weight and bias. */
+KERNEL(group_norm_backward) {
+    BEGIN;
+    __shared__ float room[THREADS], products[THREADS], sums[THREADS];
+    if (block >= rows) return;
+    const uint32_t places = a.n[0], channels = a.n[1], groups = a.n[2], size = channels / groups, t = threadIdx.x;
+    const uint32_t sides = THREADS / channels, side = t / channels, c = t % channels, of = c / size;
+    const size_t at = (size_t)block * places * channels;
+    const float *x = X(0) + at, *dy = DY(0) + at;
+    const float mean = Y(1)[(size_t)block * groups + of], rstd = Y(2)[(size_t)block * groups + of];
+    const float weight = a.n[3] ? X(1)[c] : 1.0f, bias = a.n[3] ? X(2)[c] : 0.0f;
+    float sum = 0.0f, product = 0.0f;
+    if (side < sides)
+        for (uint32_t p = side; p < places; p += sides) {
+            const float scaled = (x[p * channels + c] - mean) * rstd, z = fmaf(scaled, weight, bias);
+            const float dz = dy[p * channels + c] * slope(a.n[4], z, activated(a.n[4], z));
+            sum += dz;
+            product += dz * scaled;
+        }
+    sum = over_places(sum, channels, sides, room);
+    product = over_places(product, channels, sides, room);
+    if (t < channels) {
+        if (a.n[3]) {
+            float *to = SCRATCH + (size_t)block * 2 * channels;
+            to[c] = product;
+            to[channels + c] = sum;
+        }
+        products[t] = product * weight;
+        sums[t] = sum * weight;
+    }
+    __syncthreads();
+    float *dx = DX(0);
+    if (!dx || side >= sides) return;
+    float first = 0.0f, second = 0.0f;
+    for (uint32_t k = 0; k < size; ++k) {
+        first += sums[of * size + k];
+        second += products[of * size + k];
+    }
+    const float scale = 1.0f / (float)(places * size);
+    first *= scale;
+    second *= scale;
+    dx += at;
+    for (uint32_t p = side; p < places; p += sides) {
+        const float scaled = (x[p * channels + c] - mean) * rstd, z = fmaf(scaled, weight, bias);
+        const float dz = dy[p * channels + c] * slope(a.n[4], z, activated(a.n[4], z));
+        dx[p * channels + c] = rstd * (weight * dz - first - scaled * second);
+    }
+}
+
+/* A warp per place. */
+KERNEL(layer_norm_forward) {
+    BEGIN;
+    const uint32_t at = block * (THREADS / 32) + threadIdx.x / 32, lane = threadIdx.x % 32, channels = a.n[1];
+    if (at >= rows * a.n[0]) return;
+    const float *x = X(0) + (size_t)at * channels, *weight = a.n[3] ? X(1) : nullptr, *bias = a.n[3] ? X(2) : nullptr;
+    float *y = Y(0) + (size_t)at * channels, sum = 0.0f, square = 0.0f;
+    for (uint32_t c = lane; c < channels; c += 32) sum += x[c];
+    const float mean = warp_sum(sum) / (float)channels;
+    for (uint32_t c = lane; c < channels; c += 32) square += (x[c] - mean) * (x[c] - mean);
+    const float rstd = 1.0f / sqrtf(warp_sum(square) / (float)channels + a.f[0]);
+    if (lane == 0 && Y(1)) {
+        Y(1)[at] = mean;
+        Y(2)[at] = rstd;
+    }
+    for (uint32_t c = lane; c < channels; c += 32)
+        y[c] = activated(a.n[4], fmaf((x[c] - mean) * rstd, weight ? weight[c] : 1.0f, bias ? bias[c] : 0.0f));
+}
+KERNEL(layer_norm_backward) {
+    BEGIN;
+    const uint32_t at = block * (THREADS / 32) + threadIdx.x / 32, lane = threadIdx.x % 32, channels = a.n[1];
+    if (at >= rows * a.n[0]) return;
+    const float *x = X(0) + (size_t)at * channels, *dy = DY(0) + (size_t)at * channels;
+    const float *weight = a.n[3] ? X(1) : nullptr, *bias = a.n[3] ? X(2) : nullptr, mean = Y(1)[at], rstd = Y(2)[at];
+    float *dx = DX(0) + (size_t)at * channels, first = 0.0f, second = 0.0f;
+    for (int pass = 0; pass < 2; ++pass) {
+        for (uint32_t c = lane; c < channels; c += 32) {
+            const float w = weight ? weight[c] : 1.0f, scaled = (x[c] - mean) * rstd, z = fmaf(scaled, w, bias ? bias[c] : 0.0f);
+            const float dz = dy[c] * slope(a.n[4], z, activated(a.n[4], z)) * w;
+            if (pass == 0) {
+                first += dz;
+                second += dz * scaled;
+            } else {
+                dx[c] = (dz - first - scaled * second) * rstd;
+            }
+        }
+        if (pass == 0) {
+            first = warp_sum(first) / (float)channels;
+            second = warp_sum(second) / (float)channels;
+        }
+    }
+}
+/* Gradients of weight and bias: n5 places a block, to the scratch [blocks][2·channels]. */
+KERNEL(layer_norm_weight) {
+    BEGIN;
+    __shared__ float room[THREADS];
+    const uint32_t count = rows * a.n[0], channels = a.n[1], begin = block * a.n[5];
+    if (begin >= count) return;
+    const uint32_t end = min(begin + a.n[5], count);
+    const float *x = X(0), *dy = DY(0), *means = Y(1), *rstds = Y(2), *weight = X(1), *bias = X(2);
+    float *to = SCRATCH + (size_t)block * 2 * channels;
+    for (uint32_t from = 0; from < channels; from += THREADS) {
+        const uint32_t width = min((uint32_t)THREADS, channels - from), sides = THREADS / width;
+        const uint32_t c = from + threadIdx.x % width, side = threadIdx.x / width;
+        float sum = 0.0f, product = 0.0f;
+        if (side < sides)
+            for (uint32_t p = begin + side; p < end; p += sides) {
+                const size_t i = (size_t)p * channels + c;
+                const float scaled = (x[i] - means[p]) * rstds[p], z = fmaf(scaled, weight[c], bias[c]);
+                const float dz = dy[i] * slope(a.n[4], z, activated(a.n[4], z));
+                sum += dz;
+                product += dz * scaled;
+            }
+        sum = over_places(sum, width, sides, room);
+        product = over_places(product, width, sides, room);
+        if (side == 0) {
+            to[c] = product;
+            to[channels + c] = sum;
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! What runs an op on a GPU: kernels of the texts in `ops/`, with their numbers. An op names its own in [`Op::twin`](crate::nn::op::Op).
+//!
+//! Every kernel takes [`Args`], and its grid has the group as first axis: a group is one network on its own rows.
+
+use crate::device::cuda::{DevicePtr, Params};
+use crate::lanes::CUDA_PRELUDE;
+use crate::nn::op::{Act, MAX_INPUTS, MAX_OUTPUTS, Types};
+
+/// Threads of most kernels.
+pub(in crate::nn) const THREADS: usize = 256;
+/// Warps of a block, for kernels with a warp per item.
+const WARPS: usize = THREADS / 32;
+/// Numbers of a kernel.
+const NUMBERS: usize = 24;
+
+/// A text of kernels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Text {
+    /// What plans do between ops.
+    Between,
+    /// Number by number.
+    Elementwise,
+    /// Over the places of a row.
+    Places,
+    /// Norms.
+    Norm,
+    /// Convolutions and linear layers of any kind.
+    Products,
+    /// Those of stride 1, whose pixels fit into tiles.
+    Patches,
+    /// Softmax and its losses.
+    Rows,
+    /// Self-attention.
+    Attention,
+}
+
+impl Text {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Between,
+        Self::Elementwise,
+        Self::Places,
+        Self::Norm,
+        Self::Products,
+        Self::Patches,
+        Self::Rows,
+        Self::Attention,
+    ];
+
+    /// Its name, for messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Between => "plan-between",
+            Self::Elementwise => "plan-elementwise",
+            Self::Places => "plan-places",
+            Self::Norm => "plan-norm",
+            Self::Products => "plan-products",
+            Self::Patches => "plan-patches",
+            Self::Rows => "plan-rows",
+            Self::Attention => "plan-attention",
+        }
+    }
+
+    /// The whole text. With `exact` products have the accuracy of f32, else TF32 operands.
+    pub fn source(self, exact: bool) -> String {
+        let tiles = if matches!(self, Self::Products | Self::Patches) { include_str!("ops/mma.cu") } else { "" };
+        let body = match self {
+            Self::Between => include_str!("ops/between.cu"),
+            Self::Elementwise => include_str!("ops/elementwise.cu"),
+            Self::Places => include_str!("ops/places.cu"),
+            Self::Norm => include_str!("ops/norm.cu"),
+            Self::Products => include_str!("ops/products.cu"),
+            Self::Patches => include_str!("ops/patches.cu"),
+            Self::Rows => include_str!("ops/rows.cu"),
+            Self::Attention => include_str!("ops/attention.cu"),
+        };
+        let (bytes, exact) = (size_of::<Args>(), u8::from(exact));
+        let sizes = format!("#define ARGS_BYTES {bytes}\n#define INPUTS {MAX_INPUTS}\n#define EXACT {exact}\n");
+        [CUDA_PRELUDE, "\n", &sizes, include_str!("ops/plan.cu"), tiles, body].concat()
+    }
+}
+
+/// A tensor as kernels see it: `Tensor` of `plan.cu`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(in crate::nn) struct Tensor {
+    pub(in crate::nn) at: DevicePtr,
+    /// Numbers from one group's part to the next.
+    pub(in crate::nn) stride: u32,
+    /// Which index tells a group's part.
+    pub(in crate::nn) of: u32,
+}
+
+/// The argument of every kernel: `Args` of `plan.cu`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(in crate::nn) struct Args {
+    pub(in crate::nn) x: [Tensor; MAX_INPUTS],
+    pub(in crate::nn) y: [Tensor; MAX_OUTPUTS],
+    pub(in crate::nn) dy: [Tensor; MAX_OUTPUTS],
+    pub(in crate::nn) dx: [Tensor; MAX_INPUTS],
+    pub(in crate::nn) scratch: Tensor,
+    pub(in crate::nn) index: [DevicePtr; 3],
+    pub(in crate::nn) rows: DevicePtr,
+    pub(in crate::nn) skip: DevicePtr,
+    pub(in crate::nn) blocks: u32,
+    pub(in crate::nn) add: u32,
+    pub(in crate::nn) numbers: [i32; NUMBERS],
+    pub(in crate::nn) factors: [f32; 4],
+}
+
+impl Params for Args {}
+
+/// A kernel to be launched.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    pub(in crate::nn) text: Text,
+    pub(in crate::nn) kernel: String,
+    /// Blocks of a group.
+    pub(in crate::nn) blocks: usize,
+    pub(in crate::nn) threads: usize,
+    pub(in crate::nn) numbers: [i32; NUMBERS],
+    pub(in crate::nn) factors: [f32; 4],
+    /// Bit i: it makes the gradient of input i. It is left out where none of these is wanted.
+    pub(in crate::nn) makes: u32,
+}
+
+impl Launch {
+    /// So many blocks of a group.
+    pub fn blocks(text: Text, kernel: impl Into<String>, blocks: usize) -> Self {
+        Self {
+            text,
+            kernel: kernel.into(),
+            blocks: blocks.max(1),
+            threads: THREADS,
+            numbers: [0; NUMBERS],
+            factors: [0.0; 4],
+            makes: !0,
+        }
+    }
+
+    /// Threads that go through so many numbers, a few each.
+    pub fn each(text: Text, kernel: impl Into<String>, count: usize) -> Self {
+        Self::blocks(text, kernel, count.div_ceil(4 * THREADS))
+    }
+
+    /// A warp for each of so many items.
+    pub fn warps(text: Text, kernel: impl Into<String>, count: usize) -> Self {
+        Self::blocks(text, kernel, count.div_ceil(WARPS))
+    }
+
+    /// With these numbers.
+    pub fn numbers<const N: usize>(mut self, numbers: [usize; N]) -> Self {
+        self.numbers.iter_mut().zip(numbers).for_each(|(to, from)| *to = from as i32);
+        self
+    }
+
+    /// With these factors.
+    pub fn factors<const N: usize>(mut self, factors: [f32; N]) -> Self {
+        self.factors[..N].copy_from_slice(&factors);
+        self
+    }
+
+    /// For gradients of these inputs, as bits.
+    pub fn makes(self, makes: u32) -> Self {
+        Self { makes, ..self }
+    }
+
+    /// With blocks of so many threads.
+    pub fn threads(self, threads: usize) -> Self {
+        Self { threads, ..self }
+    }
+}
+
+/// The kernels of an op.
+#[derive(Clone, Debug, Default)]
+pub struct Twin {
+    pub(in crate::nn) forward: Vec<Launch>,
+    pub(in crate::nn) backward: Vec<Launch>,
+    /// Numbers that a group's launches of one pass share.
+    pub(in crate::nn) scratch: usize,
+}
+
+impl Twin {
+    /// These, forward and backward.
+    pub fn new(forward: impl Into<Vec<Launch>>, backward: impl Into<Vec<Launch>>) -> Self {
+        Self { forward: forward.into(), backward: backward.into(), scratch: 0 }
+    }
+
+    /// With so many numbers of scratch memory for a group.
+    pub fn scratch(self, scratch: usize) -> Self {
+        Self { scratch, ..self }
+    }
+
+    /// `kernel`_forward and `kernel`_backward over the numbers of `rows` rows, with the same numbers.
+    pub fn each<const N: usize>(kernel: &str, count: usize, numbers: [usize; N], factors: [f32; 1]) -> Self {
+        let one = |pass: &str| {
+            Launch::each(Text::Elementwise, format!("{kernel}_{pass}"), count).numbers(numbers).factors(factors)
+        };
+        Self::new([one("forward")], [one("backward")])
+    }
+}
+
+/// The number of an activation in `plan.cu`.
+pub(in crate::nn) fn act_number(act: Act) -> usize {
+    match act {
+        Act::Identity => 0,
+        Act::Relu => 1,
+        Act::Tanh => 2,
+        Act::Sigmoid => 3,
+        Act::Gelu => 4,
+        Act::Silu => 5,
+    }
+}
+
+/// Places whose columns one block adds up.
+const CHUNK: usize = 512;
+
+/// Sums over all rows and places of `[rows·places, channels]` gradients, for input `to`.
+pub(in crate::nn) fn column_sums(rows: usize, places: usize, channels: usize, to: usize) -> (Vec<Launch>, usize) {
+    let parts = (rows * places).div_ceil(CHUNK);
+    let sums = Launch::blocks(Text::Places, "columns", parts).numbers([places, channels, CHUNK]);
+    let collapse = collapse(channels, [places, CHUNK], [to, to], channels);
+    (vec![sums.makes(1 << to), collapse.makes(1 << to)], parts * channels)
+}
+
+/// Adds up parts of `len` numbers in the scratch memory, one for every `chunk` of `places` a row: those before `before` for the
+/// first of two inputs, the others for the second.
+pub(in crate::nn) fn collapse(len: usize, [places, chunk]: [usize; 2], to: [usize; 2], before: usize) -> Launch {
+    let launch = Launch::blocks(Text::Between, "plan_collapse", len.div_ceil(32));
+    launch.numbers([len, places, chunk, to[0], to[1], before]).makes(1 << to[0] | 1 << to[1])
+}
+
+/// A vector of each row at all of its places: kind 0 adds it, 1 multiplies by it.
+pub(in crate::nn) fn vector_twin(kind: usize, types: &Types, rows: usize) -> Twin {
+    let (len, n) = (types.x[0].len(), types.x[1].len());
+    let mut twin = Twin::each("vector", rows * len, [kind, len, n, 0], [0.0]);
+    twin.backward[0].makes = 1;
+    let vector = Launch::blocks(Text::Places, "vector_gradient", rows).numbers([len / n, n, kind]);
+    twin.backward.push(vector.makes(0b10));
+    twin
+}

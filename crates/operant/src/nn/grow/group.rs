@@ -1,0 +1,735 @@
+//! Many networks that grow, side by side on a GPU.
+//!
+//! One graph holds the host and in each slot every blueprint ([`Graft`]); which seeds a network has, how they are blended and their α
+//! are numbers in the GPU's memory, so surgery uploads a few tensors and plans nothing. All networks take one step in one recorded
+//! graph of launches; what no network has is not in it, what some have not ends at once for these. The result of a network does
+//! not depend on the others.
+
+use super::{Blueprint, Host, Score, Seed, Topology, Training, Weights, belongs, gate, prefix};
+use crate::device::cuda::{Buffer, DevicePtr, Gpu, Graph as Recorded, Kernel, Params as Argument};
+use crate::error::{Error, Result};
+use crate::lanes::{CUDA_PRELUDE, Math};
+use crate::nn::ops::{Blend, Graft, Valve};
+use crate::nn::{CudaPlan, Graph, Method, Networks, Node, Params, Precision, Setup, Shared, Wanted};
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+/// Threads of a block, and blocks of a group that add up squares: as in the text.
+const THREADS: usize = 256;
+const NORM_BLOCKS: usize = 64;
+/// Blueprints that may be chosen: all but the first.
+const CHOICES: usize = Blueprint::ALL.len() - 1;
+/// Parts of a slot: whether it has a seed, whether that has a gate, and each blueprint.
+const SLOT_PARTS: usize = 2 + CHOICES;
+/// Networks that are judged at once, at most.
+const JUDGED_AT_ONCE: usize = 256;
+/// Memory of the plan that judges, at most, in bytes.
+const JUDGE_BYTES: usize = 8 << 30;
+
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+struct BatchArgs {
+    images: DevicePtr,
+    targets: DevicePtr,
+    order: DevicePtr,
+    step: DevicePtr,
+    to_images: DevicePtr,
+    to_targets: DevicePtr,
+    rows: DevicePtr,
+    count: u32,
+    batch: u32,
+    pixels: u32,
+    unused: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+struct SgdArgs {
+    values: DevicePtr,
+    momentum: DevicePtr,
+    sums: DevicePtr,
+    kinds: DevicePtr,
+    absent: DevicePtr,
+    squares: DevicePtr,
+    losses: DevicePtr,
+    broken: DevicePtr,
+    step: DevicePtr,
+    groups: u32,
+    len: u32,
+    stride: u32,
+    loss_at: u32,
+    blocks: u32,
+    unused: u32,
+    rate: f32,
+    keep: f32,
+    decay: f32,
+    longest: f32,
+}
+
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+struct SizesArgs {
+    sums: DevicePtr,
+    owners: DevicePtr,
+    absent: DevicePtr,
+    kinds: DevicePtr,
+    sizes: DevicePtr,
+    groups: u32,
+    len: u32,
+    stride: u32,
+    count: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+struct JudgeArgs {
+    logits: DevicePtr,
+    targets: DevicePtr,
+    samples: DevicePtr,
+    rows: DevicePtr,
+    losses: DevicePtr,
+    right: DevicePtr,
+    stride: u64,
+    batch: u32,
+    classes: u32,
+}
+
+impl Argument for BatchArgs {}
+impl Argument for SgdArgs {}
+impl Argument for SizesArgs {}
+impl Argument for JudgeArgs {}
+
+/// The kernels' text.
+pub fn group_source() -> String {
+    let sizes = [
+        ("BATCH_BYTES", size_of::<BatchArgs>()),
+        ("SGD_BYTES", size_of::<SgdArgs>()),
+        ("SIZES_BYTES", size_of::<SizesArgs>()),
+        ("JUDGE_BYTES", size_of::<JudgeArgs>()),
+    ];
+    let mut text = format!("{CUDA_PRELUDE}\n");
+    for (name, value) in sizes {
+        let _ = writeln!(text, "#define {name} {value}");
+    }
+    text.push_str(include_str!("../cuda/ops/grown.cu"));
+    text
+}
+
+#[derive(Debug)]
+struct Kernels {
+    gather: Kernel<BatchArgs>,
+    squares: Kernel<SgdArgs>,
+    descend: Kernel<SgdArgs>,
+    advance: Kernel<SgdArgs>,
+    sizes: Kernel<SizesArgs>,
+    judge: Kernel<JudgeArgs>,
+}
+
+/// Samples: images one behind the other, and their classes.
+#[derive(Clone, Copy, Debug)]
+pub struct Samples<'a> {
+    /// Pixels.
+    pub images: &'a [f32],
+    /// Classes.
+    pub targets: &'a [i32],
+}
+
+/// What all networks of a group have alike.
+#[derive(Clone, Copy, Debug)]
+pub struct Task<'a> {
+    /// The host.
+    pub host: Host,
+    /// Height, width and channels of images.
+    pub image: [usize; 3],
+    /// Classes.
+    pub classes: usize,
+    /// To train on.
+    pub train: Samples<'a>,
+    /// To validate on.
+    pub validation: Samples<'a>,
+    /// How networks learn: by SGD.
+    pub training: Training,
+    /// Precision of products: f32, or anything else for TF32.
+    pub precision: Precision,
+}
+
+/// What an epoch of a network found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Trained {
+    /// Mean loss, each before the step on its minibatch.
+    pub loss: f32,
+    /// Whether all losses and gradients were finite.
+    pub finite: bool,
+}
+
+#[derive(Debug)]
+struct Memory {
+    images: Buffer<f32>,
+    targets: Buffer<i32>,
+    /// Read by the plan that judges.
+    _validation: Buffer<f32>,
+    validation_targets: Buffer<i32>,
+    order: Buffer<u32>,
+    step: Buffer<u32>,
+    momentum: Buffer<f32>,
+    kinds: Buffer<u32>,
+    owners: Buffer<u32>,
+    sizes: Buffer<f32>,
+    squares: Buffer<f64>,
+    losses: Buffer<f64>,
+    broken: Buffer<u32>,
+    judged_losses: Buffer<f64>,
+    judged_right: Buffer<u32>,
+}
+
+/// A recorded graph and the parts that are in it.
+#[derive(Debug)]
+struct Recording {
+    parts: Vec<bool>,
+    graph: Recorded,
+}
+
+/// Networks of one host on a GPU, each with seeds of its own.
+#[derive(Debug)]
+pub struct GrownGroup {
+    topologies: Vec<Topology>,
+    alphas: Vec<Vec<f32>>,
+    steps: Vec<u64>,
+    shapes: Vec<Vec<usize>>,
+    training: Training,
+    sgd: [f32; 2],
+    layout: Params,
+    networks: Arc<Networks>,
+    trainer: CudaPlan,
+    judge: CudaPlan,
+    logits: Node,
+    kernels: Kernels,
+    memory: Memory,
+    count: usize,
+    validated: usize,
+    trains: Option<Recording>,
+    judges: Option<Recording>,
+    gpu: Arc<Gpu>,
+}
+
+/// Number of a part of a slot.
+fn part(slot: usize, which: usize) -> usize {
+    slot * SLOT_PARTS + which
+}
+
+/// Name of the tensors of a blueprint in a slot, where all of them are.
+fn place(slot: usize, blueprint: Blueprint) -> String {
+    format!("{}.{}", prefix(slot), blueprint.name())
+}
+
+/// Inputs of the graph: images, and for each slot its control and whether gradients go back through its input.
+const IMAGES: usize = 0;
+fn control(slot: usize) -> usize {
+    1 + 2 * slot
+}
+
+/// The host with every blueprint in every slot; gives the logits and the shapes of what enters slots.
+fn padded(task: &Task) -> Result<(Graph, Node, Vec<Vec<usize>>)> {
+    let mut g = Graph::new();
+    let images = g.input("images", task.image.to_vec());
+    let inputs: Vec<[Node; 2]> = (0..task.host.slots())
+        .map(|slot| {
+            [g.input_whole(&format!("control of slot {slot}"), [2]), g.input_whole(&format!("way of slot {slot}"), [1])]
+        })
+        .collect();
+    let mut shapes = Vec::new();
+    let logits = task.host.add(&mut g, images, task.classes, &mut |g, slot, h| {
+        shapes.push(g.shape(h).to_vec());
+        let [control, open] = inputs[slot];
+        let under = |which: usize| Some(part(slot, which) as u32);
+        g.under(under(0));
+        let x = g.apply("", Valve, &[h, open])?;
+        let mut seeds = Vec::new();
+        for (blueprint, _) in &Blueprint::ALL[1..] {
+            g.under(under(1 + blueprint.index()));
+            seeds.push(blueprint.add(g, &place(slot, *blueprint), x)?);
+        }
+        g.under(under(1));
+        let gate = gate(g, slot, x)?;
+        g.under(None);
+        g.graft(h, x, gate, control, &seeds)
+    })?;
+    Ok((g, logits, shapes))
+}
+
+/// Parts of a slot that such a seed is made of.
+fn has(seed: Option<Seed>, which: usize) -> bool {
+    seed.is_some_and(|seed| match which {
+        0 => true,
+        1 => seed.blend == Blend::Gate,
+        _ => which - 1 == seed.blueprint.index(),
+    })
+}
+
+impl GrownGroup {
+    /// Hosts without seeds, one for each number, which draws its first weights: the same as those of [`super::Grown`].
+    pub fn new(gpu: &Arc<Gpu>, task: &Task, seeds: &[u64]) -> Result<Self> {
+        let Method::Sgd { momentum, nesterov: false, weight_decay } = task.training.method else {
+            return Err(Error::Invalid("networks that grow on a GPU learn by SGD without nesterov".into()));
+        };
+        let (groups, batch) = (seeds.len(), task.training.batch);
+        let (graph, logits, shapes) = padded(task)?;
+        let pixels = task.image.iter().product::<usize>();
+        let (count, validated) = (task.train.targets.len(), task.validation.targets.len());
+        let fits =
+            |samples: &Samples| samples.images.len() == samples.targets.len() * pixels && !samples.targets.is_empty();
+        if groups == 0 || batch == 0 || !fits(&task.train) || !fits(&task.validation) {
+            let text = format!(
+                "{groups} networks, minibatches of {batch}, {count} and {validated} samples of {pixels} numbers"
+            );
+            return Err(Error::Invalid(format!("{text}: wanted at least one of each, and as many images as classes")));
+        }
+        let slots = task.host.slots();
+        let networks = Networks::new(gpu, &graph, groups)?;
+        let setup =
+            Setup { groups, max_rows: batch, parts: slots * SLOT_PARTS, precision: task.precision, shared: &[] };
+        let mut learning = graph.clone();
+        let target = learning.input_ints("target", []);
+        let loss = learning.cross_entropy(logits, target, 0.0, None)?;
+        let wanted = Wanted { losses: vec![(loss, 1.0)], outputs: vec![logits], ..Wanted::default() };
+        let trainer = CudaPlan::new(&learning, &wanted, &networks, &setup)?;
+        trainer.network_of().upload(&(0..groups as u32).collect::<Vec<_>>())?;
+        let setting = "num_envs or train_samples";
+        let validation =
+            Buffer::new(gpu, validated.next_multiple_of(batch) * pixels, "images to validate on", setting)?;
+        validation.upload(task.validation.images)?;
+        let shared = [Shared { input: IMAGES, at: validation.pointer(), stride: batch * pixels }];
+        let wanted = Wanted { outputs: vec![logits], ..Wanted::default() };
+        let judge =
+            |groups: usize| CudaPlan::new(&graph, &wanted, &networks, &Setup { groups, shared: &shared, ..setup });
+        let most = groups * validated.div_ceil(batch) * (1 + slots);
+        let one = judge(1)?.bytes();
+        let judge = judge(JUDGED_AT_ONCE.min(most).min(JUDGE_BYTES / one.max(1)).max(1))?;
+        let judges = judge.groups();
+        let layout = graph.params(0)?;
+        let (kinds, owners) = kinds(&layout, slots);
+        let memory = Memory {
+            images: Buffer::new(gpu, task.train.images.len(), "images to train on", setting)?,
+            targets: Buffer::new(gpu, count, "classes", setting)?,
+            _validation: validation,
+            validation_targets: Buffer::new(gpu, validated.next_multiple_of(batch), "classes", setting)?,
+            order: Buffer::new(gpu, groups * count, "orders of samples", setting)?,
+            step: Buffer::new(gpu, 1, "a count", setting)?,
+            momentum: Buffer::new(gpu, groups * networks.len(), "momentum", setting)?,
+            kinds: Buffer::new(gpu, kinds.len(), "kinds of tensors", setting)?,
+            owners: Buffer::new(gpu, owners.len(), "owners of tensors", setting)?,
+            sizes: Buffer::new(gpu, groups * (1 + slots), "sizes of gradients", setting)?,
+            squares: Buffer::new(gpu, groups * NORM_BLOCKS, "squares", setting)?,
+            losses: Buffer::new(gpu, groups, "losses", setting)?,
+            broken: Buffer::new(gpu, groups, "counts", setting)?,
+            judged_losses: Buffer::new(gpu, judges, "losses", setting)?,
+            judged_right: Buffer::new(gpu, judges, "counts", setting)?,
+        };
+        memory.images.upload(task.train.images)?;
+        memory.targets.upload(task.train.targets)?;
+        memory.validation_targets.upload(task.validation.targets)?;
+        memory.kinds.upload(&kinds)?;
+        memory.owners.upload(&owners)?;
+        let module = gpu.load("grown", &group_source(), Math::Fast)?;
+        let kernels = Kernels {
+            gather: module.kernel("gather")?,
+            squares: module.kernel("squares")?,
+            descend: module.kernel("descend")?,
+            advance: module.kernel("advance")?,
+            sizes: module.kernel("gradient_sizes")?,
+            judge: module.kernel("judge")?,
+        };
+        for (network, seed) in seeds.iter().enumerate() {
+            let params = graph.params(*seed)?;
+            networks.values().upload_at(network * networks.len(), params.values())?;
+        }
+        Ok(Self {
+            topologies: vec![Topology::new(task.host, task.image, task.classes); groups],
+            alphas: vec![vec![0.0; slots]; groups],
+            steps: vec![0; groups],
+            shapes,
+            training: task.training,
+            sgd: [momentum as f32, weight_decay as f32],
+            layout,
+            networks,
+            trainer,
+            judge,
+            logits,
+            kernels,
+            memory,
+            count,
+            validated,
+            trains: None,
+            judges: None,
+            gpu: Arc::clone(gpu),
+        })
+    }
+
+    /// How many networks.
+    pub fn count(&self) -> usize {
+        self.topologies.len()
+    }
+
+    /// What a network is made of.
+    pub fn topology(&self, network: usize) -> &Topology {
+        &self.topologies[network]
+    }
+
+    /// Shape of what enters a slot, without the batch axis.
+    pub fn slot_shape(&self, slot: usize) -> &[usize] {
+        &self.shapes[slot]
+    }
+
+    /// α of each slot of a network.
+    pub fn alphas(&self, network: usize) -> &[f32] {
+        &self.alphas[network]
+    }
+
+    /// Sets the α of a slot.
+    pub fn set_alpha(&mut self, network: usize, slot: usize, alpha: f32) {
+        self.alphas[network][slot] = alpha;
+    }
+
+    /// Bytes of the plans' memory on the GPU.
+    pub fn bytes(&self) -> usize {
+        self.trainer.bytes() + self.judge.bytes()
+    }
+
+    /// Launches of one step of all networks.
+    pub fn launches(&self) -> usize {
+        let parts = self.parts_of_all();
+        4 + self.trainer.launches(|part| parts[part as usize])
+    }
+
+    /// Puts a seed into a slot, in place of what was there; `number` draws its first weights. Its α is 0.
+    pub fn germinate(&mut self, network: usize, slot: usize, seed: Seed, number: u64) -> Result<()> {
+        let mut g = Graph::new();
+        let x = g.input("x", self.shapes[slot].clone());
+        seed.blueprint.add(&mut g, &prefix(slot), x)?;
+        let params = g.params(number)?;
+        for spec in params.specs() {
+            self.begin(network, &placed(&spec.name, slot, seed.blueprint), params.get(&spec.name)?)?;
+        }
+        if seed.blend == Blend::Gate {
+            self.begin_gate(network, slot, number)?;
+        }
+        self.topologies[network].seeds[slot] = Some(seed);
+        self.alphas[network][slot] = 0.0;
+        Ok(())
+    }
+
+    fn begin_gate(&self, network: usize, slot: usize, number: u64) -> Result<()> {
+        let mut g = Graph::new();
+        let x = g.input("x", self.shapes[slot].clone());
+        gate(&mut g, slot, x)?;
+        let params = g.params(number)?;
+        params.specs().iter().try_for_each(|spec| self.begin(network, &spec.name, params.get(&spec.name)?))
+    }
+
+    /// First values of a tensor.
+    fn begin(&self, network: usize, name: &str, values: &[f32]) -> Result<()> {
+        let at = network * self.networks.len() + self.layout.spec(name)?.offset;
+        self.networks.values().upload_at(at, values)?;
+        self.memory.momentum.upload_at(at, &vec![0.0f32; values.len()])
+    }
+
+    /// Takes the seed out of a slot.
+    pub fn prune(&mut self, network: usize, slot: usize) {
+        self.topologies[network].seeds[slot] = None;
+        self.alphas[network][slot] = 0.0;
+    }
+
+    /// Blends a slot's seed in another way, or lets gradients through its input; its weights and α stay.
+    pub fn reshape(&mut self, network: usize, slot: usize, seed: Seed) -> Result<()> {
+        let before = self.topologies[network].seeds[slot].replace(seed);
+        if seed.blend == Blend::Gate && !has(before, 1) {
+            self.begin_gate(network, slot, 0)?;
+        }
+        Ok(())
+    }
+
+    /// Which parts some network has.
+    fn parts_of_all(&self) -> Vec<bool> {
+        let any = |slot: usize, which: usize| self.topologies.iter().any(|topology| has(topology.seeds[slot], which));
+        self.parts(any)
+    }
+
+    fn parts(&self, any: impl Fn(usize, usize) -> bool) -> Vec<bool> {
+        (0..self.shapes.len() * SLOT_PARTS).map(|number| any(number / SLOT_PARTS, number % SLOT_PARTS)).collect()
+    }
+
+    /// Tells a plan what its groups have: `of` gives a group's network and its α, or none for a group that rests. Seeds that are not
+    /// heard have a part only where they learn.
+    fn tell<'a>(
+        &'a self,
+        plan: &CudaPlan,
+        learns: bool,
+        of: impl Fn(usize) -> Option<(usize, &'a [f32])>,
+    ) -> Result<()> {
+        let groups = plan.groups();
+        let mut absent = vec![1u32; plan.parts() * groups];
+        for slot in 0..self.shapes.len() {
+            let (mut controls, mut ways) = (vec![0.0f32; 2 * groups], vec![0.0f32; groups]);
+            for group in 0..groups {
+                let Some((network, alphas)) = of(group) else { continue };
+                let heard = |_: &Seed| learns || alphas[slot] != 0.0;
+                let Some(seed) = self.topologies[network].seeds[slot].filter(heard) else { continue };
+                for which in (0..SLOT_PARTS).filter(|which| has(Some(seed), *which)) {
+                    absent[part(slot, which) * groups + group] = 0;
+                }
+                let chosen = (alphas[slot], seed.blend, seed.blueprint.index() - 1);
+                controls[2 * group..][..2].copy_from_slice(&Graft::control(Some(chosen)));
+                ways[group] = f32::from(u8::from(!seed.detached));
+            }
+            for (input, values) in [(control(slot), &controls), (control(slot) + 1, &ways)] {
+                plan.feed(input).map_or(Ok(()), |feed| feed.upload(values))?;
+            }
+        }
+        plan.absent().upload(&absent)
+    }
+
+    fn sgd_args(&self) -> SgdArgs {
+        let [keep, decay] = self.sgd;
+        let len = self.networks.len();
+        SgdArgs {
+            values: self.networks.values().pointer(),
+            momentum: self.memory.momentum.pointer(),
+            sums: self.trainer.sums().pointer(),
+            kinds: self.memory.kinds.pointer(),
+            absent: self.trainer.absent().pointer(),
+            squares: self.memory.squares.pointer(),
+            losses: self.memory.losses.pointer(),
+            broken: self.memory.broken.pointer(),
+            step: self.memory.step.pointer(),
+            groups: self.count() as u32,
+            len: len as u32,
+            stride: self.trainer.sums_len() as u32,
+            loss_at: self.trainer.loss_place().unwrap_or(0) as u32,
+            blocks: len.div_ceil(4 * THREADS) as u32,
+            unused: 0,
+            rate: self.training.learning_rate,
+            keep,
+            decay,
+            longest: self.training.max_grad_norm,
+        }
+    }
+
+    fn record_training(&self, parts: &[bool]) -> Result<Recorded> {
+        let (groups, batch) = (self.count() as u32, self.training.batch as u32);
+        let feed = |input: usize| self.trainer.feed(input).map_or(DevicePtr::NONE, Buffer::pointer);
+        let targets = control(self.shapes.len());
+        let samples = BatchArgs {
+            images: self.memory.images.pointer(),
+            targets: self.memory.targets.pointer(),
+            order: self.memory.order.pointer(),
+            step: self.memory.step.pointer(),
+            to_images: feed(IMAGES),
+            to_targets: feed(targets),
+            rows: self.trainer.rows().pointer(),
+            count: self.count as u32,
+            batch,
+            pixels: (self.memory.images.len() / self.count) as u32,
+            unused: 0,
+        };
+        let sgd = self.sgd_args();
+        Recorded::record(&self.gpu, || {
+            self.kernels.gather.launch(groups * batch, THREADS as u32, &samples)?;
+            self.trainer.run(|part| parts[part as usize])?;
+            self.kernels.squares.launch(groups * NORM_BLOCKS as u32, THREADS as u32, &sgd)?;
+            self.kernels.descend.launch(groups * sgd.blocks, THREADS as u32, &sgd)?;
+            self.kernels.advance.launch(1, 1, &sgd)
+        })
+    }
+
+    /// One epoch of every network over the training samples in an order of its own: all samples' numbers, network by network.
+    pub fn epoch(&mut self, orders: &[u32]) -> Result<Vec<Trained>> {
+        let groups = self.count();
+        assert_eq!(orders.len(), groups * self.count, "an order of all samples for each network");
+        self.memory.order.upload(orders)?;
+        self.memory.step.zero()?;
+        self.memory.losses.zero()?;
+        self.memory.broken.zero()?;
+        self.tell(&self.trainer, true, |group| Some((group, &self.alphas[group])))?;
+        let parts = self.parts_of_all();
+        if self.trains.as_ref().is_none_or(|recording| recording.parts != parts) {
+            let graph = self.record_training(&parts)?;
+            self.trains = Some(Recording { parts, graph });
+        }
+        let steps = self.count.div_ceil(self.training.batch);
+        for _ in 0..steps {
+            self.trains.as_ref().map_or(Ok(()), |recording| recording.graph.launch())?;
+        }
+        let (mut losses, mut broken) = (vec![0.0f64; groups], vec![0u32; groups]);
+        self.memory.losses.download(0, &mut losses)?;
+        self.memory.broken.download(0, &mut broken)?;
+        self.steps.iter_mut().zip(&broken).for_each(|(all, broken)| *all += steps as u64 - u64::from(*broken));
+        let found = losses.iter().zip(&broken);
+        Ok(found
+            .map(|(sum, broken)| Trained { loss: (sum / self.count as f64) as f32, finite: *broken == 0 })
+            .collect())
+    }
+
+    /// Loss and accuracy over all validation samples of networks with these α, as many as are asked for.
+    pub fn score(&mut self, asked: &[(usize, Vec<f32>)]) -> Result<Vec<Score>> {
+        let batch = self.training.batch;
+        let batches = self.validated.div_ceil(batch);
+        let groups = self.judge.groups();
+        let parts = self.parts(|slot, which| {
+            asked
+                .iter()
+                .any(|(network, alphas)| alphas[slot] != 0.0 && has(self.topologies[*network].seeds[slot], which))
+        });
+        if self.judges.as_ref().is_none_or(|recording| recording.parts != parts) {
+            let graph = self.record_judging(&parts)?;
+            self.judges = Some(Recording { parts, graph });
+        }
+        let mut sums = vec![(0.0f64, 0u64); asked.len()];
+        let (mut losses, mut right) = (vec![0.0f64; groups], vec![0u32; groups]);
+        for first in (0..asked.len() * batches).step_by(groups) {
+            let item = |group: usize| Some(first + group).filter(|item| *item < asked.len() * batches);
+            let each = |what: &dyn Fn(usize) -> usize| -> Vec<u32> {
+                (0..groups).map(|group| item(group).map_or(0, |item| what(item) as u32)).collect()
+            };
+            self.judge.network_of().upload(&each(&|item| asked[item / batches].0))?;
+            self.judge.samples_of().upload(&each(&|item| item % batches))?;
+            self.judge.rows().upload(&each(&|item| batch.min(self.validated - item % batches * batch)))?;
+            self.tell(&self.judge, false, |group| {
+                item(group).map(|item| (asked[item / batches].0, &asked[item / batches].1[..]))
+            })?;
+            self.judges.as_ref().map_or(Ok(()), |recording| recording.graph.launch())?;
+            self.memory.judged_losses.download(0, &mut losses)?;
+            self.memory.judged_right.download(0, &mut right)?;
+            for group in 0..groups {
+                if let Some(item) = item(group) {
+                    let (loss, count) = &mut sums[item / batches];
+                    *loss += losses[group];
+                    *count += u64::from(right[group]);
+                }
+            }
+        }
+        let count = self.validated;
+        let mean = |(loss, right): (f64, u64)| Score {
+            loss: (loss / count as f64) as f32,
+            accuracy: right as f32 / count as f32,
+        };
+        Ok(sums.into_iter().map(mean).collect())
+    }
+
+    fn record_judging(&self, parts: &[bool]) -> Result<Recorded> {
+        let (logits, stride) = self.judge.output(self.logits).unwrap_or((DevicePtr::NONE, 0));
+        let args = JudgeArgs {
+            logits,
+            targets: self.memory.validation_targets.pointer(),
+            samples: self.judge.samples_of().pointer(),
+            rows: self.judge.rows().pointer(),
+            losses: self.memory.judged_losses.pointer(),
+            right: self.memory.judged_right.pointer(),
+            stride: stride as u64,
+            batch: self.training.batch as u32,
+            classes: self.topologies[0].classes as u32,
+        };
+        Recorded::record(&self.gpu, || {
+            self.judge.run(|part| parts[part as usize])?;
+            self.kernels.judge.launch(self.judge.groups() as u32, THREADS as u32, &args)
+        })
+    }
+
+    /// Root of the mean square of every network's last gradient: of the host, then of each slot's seed (0 where there is none).
+    pub fn gradient_sizes(&self) -> Result<Vec<Vec<f32>>> {
+        let owners = 1 + self.shapes.len();
+        let args = SizesArgs {
+            sums: self.trainer.sums().pointer(),
+            owners: self.memory.owners.pointer(),
+            absent: self.trainer.absent().pointer(),
+            kinds: self.memory.kinds.pointer(),
+            sizes: self.memory.sizes.pointer(),
+            groups: self.count() as u32,
+            len: self.networks.len() as u32,
+            stride: self.trainer.sums_len() as u32,
+            count: owners as u32,
+        };
+        self.kernels.sizes.launch((self.count() * owners) as u32, THREADS as u32, &args)?;
+        let mut sizes = vec![0.0; self.count() * owners];
+        self.memory.sizes.download(0, &mut sizes)?;
+        Ok(sizes.chunks(owners).map(<[f32]>::to_vec).collect())
+    }
+
+    /// Tensors that a network has: their names in [`super::Grown`] and in the layout here.
+    fn tensors(&self, network: usize) -> impl Iterator<Item = (String, String)> + '_ {
+        let seeds = &self.topologies[network].seeds;
+        self.layout.specs().iter().filter_map(move |spec| {
+            let Some(slot) = (0..seeds.len()).find(|slot| belongs(&spec.name, *slot)) else {
+                return Some((spec.name.clone(), spec.name.clone()));
+            };
+            let seed = seeds[slot]?;
+            let gated = spec.name.starts_with(&format!("{}.gate.", prefix(slot)));
+            if gated {
+                return has(Some(seed), 1).then(|| (spec.name.clone(), spec.name.clone()));
+            }
+            let rest = spec.name.strip_prefix(&place(slot, seed.blueprint))?.strip_prefix('.')?;
+            Some((format!("{}.{rest}", prefix(slot)), spec.name.clone()))
+        })
+    }
+
+    /// All that training changes of a network, as [`super::Grown`] has it.
+    pub fn weights(&self, network: usize) -> Result<Weights> {
+        let len = self.networks.len();
+        let [mut values, mut momentum] = [vec![0.0f32; len], vec![0.0f32; len]];
+        self.networks.values().download(network * len, &mut values)?;
+        self.memory.momentum.download(network * len, &mut momentum)?;
+        let mut tensors = Vec::new();
+        for (name, here) in self.tensors(network) {
+            let range = self.layout.spec(&here)?.range();
+            tensors.push((name, [values[range.clone()].to_vec(), momentum[range].to_vec(), vec![]]));
+        }
+        Ok(Weights { tensors, steps: self.steps[network] })
+    }
+
+    /// Takes what `weights` has of a network's tensors; others stay as they are.
+    pub fn take(&mut self, network: usize, weights: &Weights) -> Result<()> {
+        for (name, here) in self.tensors(network).collect::<Vec<_>>() {
+            let Some((_, [values, momentum, _])) = weights.tensors.iter().find(|(known, _)| *known == name) else {
+                continue;
+            };
+            let at = network * self.networks.len() + self.layout.spec(&here)?.offset;
+            self.networks.values().upload_at(at, values)?;
+            self.memory.momentum.upload_at(at, momentum)?;
+        }
+        self.steps[network] = weights.steps;
+        Ok(())
+    }
+
+    /// The last gradient of a tensor of a network, by its name in [`super::Grown`].
+    pub fn gradient(&self, network: usize, name: &str) -> Result<Vec<f32>> {
+        let here = self.tensors(network).find(|(known, _)| known == name).map(|(_, here)| here);
+        let range = self.layout.spec(here.as_deref().unwrap_or(name))?.range();
+        Ok(self.trainer.read_gradients(network)?[range].to_vec())
+    }
+}
+
+/// A tensor's name where all blueprints are, for its name in a slot with this one.
+fn placed(name: &str, slot: usize, blueprint: Blueprint) -> String {
+    let rest = name.strip_prefix(&prefix(slot)).unwrap_or(name);
+    format!("{}{rest}", place(slot, blueprint))
+}
+
+/// Of every 16 numbers: whether they decay and learn and whose part they are; and who owns them, with how many are numbers.
+fn kinds(layout: &Params, slots: usize) -> (Vec<u32>, Vec<u32>) {
+    let (mut kinds, mut owners) = (vec![0; layout.len() / 16], vec![0; layout.len() / 16]);
+    for spec in layout.specs() {
+        let slot = (0..slots).find(|slot| belongs(&spec.name, *slot));
+        let of = slot.map(|slot| {
+            let is =
+                |(blueprint, _): &&(Blueprint, &str)| spec.name.starts_with(&format!("{}.", place(slot, *blueprint)));
+            let which = Blueprint::ALL[1..].iter().find(is).map_or(1, |(blueprint, _)| 1 + blueprint.index());
+            part(slot, which) as u32 + 1
+        });
+        let kind = u32::from(spec.decay) | u32::from(spec.trainable) << 1 | of.unwrap_or(0) << 2;
+        let range = spec.range();
+        for at in (range.start..range.end).step_by(16) {
+            kinds[at / 16] = kind;
+            owners[at / 16] = slot.map_or(0, |slot| 1 + slot as u32) | ((range.end - at).min(16) as u32) << 8;
+        }
+    }
+    (kinds, owners)
+}

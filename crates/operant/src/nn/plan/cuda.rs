@@ -1,0 +1,459 @@
+//! A plan on a GPU, for many networks at once: groups.
+//!
+//! All groups have the same steps. Group g's activations, gradients and sums lie g strides behind the first one's, so a step is
+//! one launch whatever the number of groups. A group has a network's parameters by one index and samples by another: several
+//! groups may share either. Its rows may be fewer than the most, and parts of the graph ([`Graph::under`]) may be left out of it:
+//! blocks of such groups end at once. Memory is planned and allocated once, a run launches and does nothing else, so that it can
+//! be recorded; sums have a fixed order, and so the same numbers give the same bits on the same GPU, alone or among others.
+
+use super::build::{Buffer, Place, Recipe, Step, Wanted, Work};
+use crate::device::cuda::{self, DevicePtr, Gpu, Kernel, Module};
+use crate::error::{Error, Result};
+use crate::lanes::Math;
+use crate::nn::cuda::{Args, Launch, Tensor, Text};
+use crate::nn::graph::{Graph, Node};
+use crate::nn::op::{Kind, MAX_INPUTS, MAX_OUTPUTS};
+use crate::nn::params::Params;
+use crate::nn::precision::Precision;
+use std::sync::Arc;
+
+/// Parameters of several networks of one layout, one behind the other in a GPU's memory.
+#[derive(Debug)]
+pub struct Networks {
+    gpu: Arc<Gpu>,
+    values: cuda::Buffer<f32>,
+    len: usize,
+    count: usize,
+}
+
+impl Networks {
+    /// Zeros for `count` networks with the parameters of a graph.
+    pub fn new(gpu: &Arc<Gpu>, graph: &Graph, count: usize) -> Result<Arc<Self>> {
+        let len = Params::new(graph.params.clone())?.len();
+        let values = cuda::Buffer::new(gpu, count * len, "networks' parameters", "num_envs")?;
+        Ok(Arc::new(Self { gpu: Arc::clone(gpu), values, len, count }))
+    }
+
+    /// Numbers of one network, padding included.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether they have no parameters.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// How many networks.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Where they lie.
+    pub fn values(&self) -> &cuda::Buffer<f32> {
+        &self.values
+    }
+}
+
+/// An input that lies in memory of the caller: group g's rows begin at its samples' index times `stride` numbers.
+#[derive(Clone, Copy, Debug)]
+pub struct Shared {
+    /// Number of the input, in the order in which they were declared.
+    pub input: usize,
+    /// Where sample 0 lies.
+    pub at: DevicePtr,
+    /// Numbers from one index to the next.
+    pub stride: usize,
+}
+
+/// How a plan is cut.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup<'a> {
+    /// Groups.
+    pub groups: usize,
+    /// Most rows of each.
+    pub max_rows: usize,
+    /// Parts of the graph: numbers given to [`Graph::under`] are below this.
+    pub parts: usize,
+    /// Precision of products: f32 for its accuracy, anything else for TF32 operands.
+    pub precision: Precision,
+    /// Inputs that are not the plan's own.
+    pub shared: &'a [Shared],
+}
+
+/// One launch with its arguments.
+#[derive(Debug)]
+struct Started {
+    kernel: usize,
+    blocks: u32,
+    threads: u32,
+    part: Option<u32>,
+    args: Args,
+}
+
+/// A graph settled for a GPU.
+#[derive(Debug)]
+pub struct CudaPlan {
+    gpu: Arc<Gpu>,
+    recipe: Recipe,
+    groups: usize,
+    parts: usize,
+    networks: Arc<Networks>,
+    kernels: Vec<Kernel<Args>>,
+    launches: Vec<Started>,
+    feeds: Vec<Option<cuda::Buffer<f32>>>,
+    rows: cuda::Buffer<u32>,
+    network_of: cuda::Buffer<u32>,
+    samples_of: cuda::Buffer<u32>,
+    absent: cuda::Buffer<u32>,
+    memory: Memory,
+}
+
+#[derive(Debug)]
+struct Memory {
+    /// Activations and their gradients: `[groups, arena]`.
+    arena: cuda::Buffer<f32>,
+    arena_len: usize,
+    sums: cuda::Buffer<f32>,
+    scratch: cuda::Buffer<f32>,
+    own: cuda::Buffer<u32>,
+}
+
+/// Which index tells a group's part: `index` of `plan.cu`.
+const BY_GROUP: u32 = 0;
+const BY_NETWORK: u32 = 1;
+const BY_SAMPLES: u32 = 2;
+
+fn recipe_of(graph: &Graph, wanted: &Wanted, max_rows: usize) -> Result<Recipe> {
+    if max_rows == 0 {
+        return Err(Error::Invalid("a plan for 0 rows: wanted at least 1".into()));
+    }
+    let params = Params::new(graph.params.clone())?;
+    let offsets: Vec<usize> = params.specs().iter().map(|spec| spec.offset).collect();
+    Recipe::new(graph, wanted, &offsets, params.len(), max_rows, false, |_, _| max_rows)
+}
+
+/// Ops of a plan that have no kernels, by the names of their calls.
+fn missing(recipe: &Recipe) -> Vec<String> {
+    let none = |step: &&Step| match step.work {
+        Work::Forward { call } => recipe.nodes[call].op.twin(&recipe.nodes[call].types, recipe.max_rows).is_none(),
+        _ => false,
+    };
+    let name = |step: &Step| match step.work {
+        Work::Forward { call } => format!("{} \"{}\"", recipe.nodes[call].op.name(), step.name),
+        _ => step.name.clone(),
+    };
+    recipe.steps.iter().filter(none).map(name).collect()
+}
+
+impl CudaPlan {
+    /// Ops of a graph that have no kernels; where there are any, [`CudaPlan::new`] fails with their names. Needs no GPU.
+    pub fn missing(graph: &Graph, wanted: &Wanted) -> Result<Vec<String>> {
+        Ok(missing(&recipe_of(graph, wanted, 1)?))
+    }
+
+    /// A plan of all that is wanted. Groups begin with all rows, network 0, samples 0 and every part.
+    pub fn new(graph: &Graph, wanted: &Wanted, networks: &Arc<Networks>, setup: &Setup) -> Result<Self> {
+        let recipe = recipe_of(graph, wanted, setup.max_rows)?;
+        let missing = missing(&recipe);
+        if !missing.is_empty() {
+            return Err(Error::Invalid(format!("no CUDA kernels for {}: take --device cpu", missing.join(", "))));
+        }
+        let (gpu, groups) = (&networks.gpu, setup.groups);
+        let longest = recipe.slots.iter().map(|slot| slot.len * setup.max_rows).max().unwrap_or(0);
+        if longest > i32::MAX as usize || networks.len != recipe.params_len || groups == 0 {
+            return Err(Error::Invalid(format!(
+                "a plan of {groups} groups with tensors of {longest} numbers and {} parameters for networks of {}: wanted at \
+                 least one group, fewer than 2³¹ numbers and the networks of this graph",
+                recipe.params_len, networks.len
+            )));
+        }
+        let setting = "num_envs or the minibatch";
+        let of = |len: usize, what: &str| cuda::Buffer::<f32>::new(gpu, len, what, setting);
+        let ids = |len: usize, what: &str| cuda::Buffer::<u32>::new(gpu, len, what, setting);
+        let shared = |input: usize| setup.shared.iter().find(|shared| shared.input == input);
+        let mut feeds = Vec::new();
+        for (number, (name, len, kind)) in recipe.feeds.iter().enumerate() {
+            let rows = if *kind == Kind::Whole { 1 } else { setup.max_rows };
+            let own = shared(number).is_none();
+            feeds.push(if own { Some(of(groups * rows * len, &format!("input {name}"))?) } else { None });
+        }
+        let twins: Vec<_> =
+            recipe.nodes.iter().map(|node| node.op.twin(&node.types, setup.max_rows).unwrap_or_default()).collect();
+        let scratch_len = twins.iter().map(|twin| twin.scratch).max().unwrap_or(0);
+        let arena_len = recipe.tile_len + recipe.full_len;
+        let memory = Memory {
+            arena: of(groups * arena_len, "activations")?,
+            arena_len,
+            sums: of(groups * recipe.sums_len, "gradients")?,
+            scratch: of(groups * scratch_len, "partial sums")?,
+            own: ids(groups, "groups")?,
+        };
+        memory.own.upload(&(0..groups as u32).collect::<Vec<_>>())?;
+        let rows = ids(groups, "rows")?;
+        rows.upload(&vec![setup.max_rows as u32; groups])?;
+        let (network_of, samples_of) = (ids(groups, "networks")?, ids(groups, "samples")?);
+        let absent = ids(setup.parts * groups, "parts")?;
+        let blank = Args {
+            x: [Tensor::default(); MAX_INPUTS],
+            y: [Tensor::default(); MAX_OUTPUTS],
+            dy: [Tensor::default(); MAX_OUTPUTS],
+            dx: [Tensor::default(); MAX_INPUTS],
+            scratch: Tensor { at: memory.scratch.pointer(), stride: scratch_len as u32, of: BY_GROUP },
+            index: [memory.own.pointer(), network_of.pointer(), samples_of.pointer()],
+            rows: rows.pointer(),
+            skip: DevicePtr::NONE,
+            blocks: 1,
+            add: 0,
+            numbers: [0; _],
+            factors: [0.0; 4],
+        };
+        let tensor = |buffer: Buffer| -> Tensor {
+            let slot = recipe.slots[buffer];
+            let at = |base: DevicePtr, offset: usize, stride: usize, of: u32| Tensor {
+                at: base.offset(4 * offset),
+                stride: stride as u32,
+                of,
+            };
+            match slot.place {
+                Place::Feed(number) => match (shared(number), &feeds[number]) {
+                    (Some(shared), _) => at(shared.at, 0, shared.stride, BY_SAMPLES),
+                    (None, Some(own)) => at(own.pointer(), 0, own.len() / groups, BY_GROUP),
+                    (None, None) => unreachable!("an input is the plan's or shared"),
+                },
+                Place::Param(offset) => at(networks.values.pointer(), offset, networks.len, BY_NETWORK),
+                Place::Tile(offset) => at(memory.arena.pointer(), offset, arena_len, BY_GROUP),
+                Place::Full(offset) => at(memory.arena.pointer(), recipe.tile_len + offset, arena_len, BY_GROUP),
+                Place::Sum(offset) => at(memory.sums.pointer(), offset, recipe.sums_len, BY_GROUP),
+            }
+        };
+        let mut loader = Loader::new(gpu, setup.precision == Precision::F32);
+        let mut launches = Vec::new();
+        let mut start = |launch: &Launch, part: Option<u32>, args: Args| -> Result<()> {
+            let skip = part.map_or(DevicePtr::NONE, |part| absent.pointer().offset(4 * part as usize * groups));
+            let (numbers, factors, blocks) = (launch.numbers, launch.factors, launch.blocks as u32);
+            launches.push(Started {
+                kernel: loader.kernel(launch.text, &launch.kernel)?,
+                blocks: blocks * groups as u32,
+                threads: launch.threads as u32,
+                part,
+                args: Args { skip, blocks, numbers, factors, ..args },
+            });
+            Ok(())
+        };
+        let fill = |to: &mut [Tensor], from: &[Option<Buffer>]| {
+            for (to, buffer) in to.iter_mut().zip(from) {
+                *to = buffer.map_or(Tensor::default(), tensor);
+            }
+        };
+        if recipe.sums_len > 0 {
+            let sums = Tensor { at: memory.sums.pointer(), stride: recipe.sums_len as u32, of: BY_GROUP };
+            let mut args = blank;
+            args.y[0] = sums;
+            start(&Launch::each(Text::Between, "plan_clear", recipe.sums_len).numbers([recipe.sums_len]), None, args)?;
+        }
+        // What adds gradients up belongs to the op whose gradients they are.
+        let mut part = None;
+        for step in &recipe.steps {
+            let mut args = blank;
+            fill(&mut args.x, &step.x);
+            fill(&mut args.y, &step.y);
+            fill(&mut args.dy, &step.dy);
+            fill(&mut args.dx, &step.dx);
+            let len = |buffers: &[Option<Buffer>]| buffers[0].map_or(0, |buffer| recipe.slots[buffer].len);
+            match step.work {
+                Work::Forward { call } => {
+                    for launch in &twins[call].forward {
+                        start(launch, recipe.nodes[call].flag, args)?;
+                    }
+                }
+                Work::Backward { call, add } => {
+                    part = recipe.nodes[call].flag;
+                    args.add = add;
+                    let wanted =
+                        step.dx.iter().enumerate().fold(0u32, |bits, (i, dx)| bits | u32::from(dx.is_some()) << i);
+                    for launch in twins[call].backward.iter().filter(|launch| launch.makes & wanted != 0) {
+                        start(launch, part, args)?;
+                    }
+                }
+                Work::Add => {
+                    let len = len(&step.x);
+                    let launch = Launch::each(Text::Between, "plan_add", setup.max_rows * len).numbers([len]);
+                    start(&launch, part, args)?;
+                }
+                Work::Seed { weight } => {
+                    let launch = Launch::each(Text::Between, "plan_seed", setup.max_rows).factors([weight]);
+                    start(&launch, None, args)?;
+                }
+                Work::Total => {
+                    let len = len(&step.x);
+                    start(&Launch::blocks(Text::Between, "plan_total", len).numbers([len]), None, args)?;
+                }
+            }
+        }
+        let kernels = loader.kernels;
+        Ok(Self {
+            gpu: Arc::clone(gpu),
+            recipe,
+            groups,
+            parts: setup.parts,
+            networks: Arc::clone(networks),
+            kernels,
+            launches,
+            feeds,
+            rows,
+            network_of,
+            samples_of,
+            absent,
+            memory,
+        })
+    }
+
+    /// Runs all groups after all work that came before. `anywhere` says which parts some group has: others are not even launched.
+    pub fn run(&self, anywhere: impl Fn(u32) -> bool) -> Result<()> {
+        for launch in self.launches.iter().filter(|launch| launch.part.is_none_or(&anywhere)) {
+            self.kernels[launch.kernel].launch(launch.blocks, launch.threads, &launch.args)?;
+        }
+        Ok(())
+    }
+
+    /// How many launches a run with these parts has.
+    pub fn launches(&self, anywhere: impl Fn(u32) -> bool) -> usize {
+        self.launches.iter().filter(|launch| launch.part.is_none_or(&anywhere)).count()
+    }
+
+    /// Groups.
+    pub fn groups(&self) -> usize {
+        self.groups
+    }
+
+    /// Most rows of a group.
+    pub fn max_rows(&self) -> usize {
+        self.recipe.max_rows
+    }
+
+    /// Its networks.
+    pub fn networks(&self) -> &Arc<Networks> {
+        &self.networks
+    }
+
+    /// Rows of each group.
+    pub fn rows(&self) -> &cuda::Buffer<u32> {
+        &self.rows
+    }
+
+    /// The network of each group.
+    pub fn network_of(&self) -> &cuda::Buffer<u32> {
+        &self.network_of
+    }
+
+    /// The index of each group's samples.
+    pub fn samples_of(&self) -> &cuda::Buffer<u32> {
+        &self.samples_of
+    }
+
+    /// Whether a part is left out of a group: `[parts, groups]`, not 0 where it is.
+    pub fn absent(&self) -> &cuda::Buffer<u32> {
+        &self.absent
+    }
+
+    /// Parts of its graph.
+    pub fn parts(&self) -> usize {
+        self.parts
+    }
+
+    /// Memory of an input: `[groups, max_rows, …]`, `[groups, …]` for one without rows, bits of i32 for integers. `None` if it is
+    /// the caller's.
+    pub fn feed(&self, input: usize) -> Option<&cuda::Buffer<f32>> {
+        self.feeds[input].as_ref()
+    }
+
+    /// Gradients of parameters, laid out like them, and behind them other sums: `[groups, sums_len]`.
+    pub fn sums(&self) -> &cuda::Buffer<f32> {
+        &self.memory.sums
+    }
+
+    /// Numbers from one group's sums to the next one's.
+    pub fn sums_len(&self) -> usize {
+        self.recipe.sums_len
+    }
+
+    /// Where the sum over rows of the losses' first lies among a group's sums.
+    pub fn loss_place(&self) -> Option<usize> {
+        match self.recipe.slots[self.recipe.losses.first()?.0].place {
+            Place::Sum(at) => Some(at),
+            _ => None,
+        }
+    }
+
+    /// Where group 0's rows of an output lie, and the numbers from one group to the next; `None` if the plan was not built to give it.
+    pub fn output(&self, node: Node) -> Option<(DevicePtr, usize)> {
+        let (_, buffer) = self.recipe.readable.iter().find(|(other, _)| *other == node)?;
+        Some((self.memory.arena.pointer().offset(4 * self.offset(*buffer)), self.memory.arena_len))
+    }
+
+    fn offset(&self, buffer: Buffer) -> usize {
+        match self.recipe.slots[buffer].place {
+            Place::Tile(at) => at,
+            Place::Full(at) => self.recipe.tile_len + at,
+            _ => unreachable!("what is kept has memory for the whole batch"),
+        }
+    }
+
+    /// An output of a group, or with `gradient` the gradient of an input, copied to the host: `rows` rows.
+    pub fn read(&self, node: Node, gradient: bool, group: usize, rows: usize) -> Result<Option<Vec<f32>>> {
+        let list = if gradient { &self.recipe.gradients } else { &self.recipe.readable };
+        let Some((_, buffer)) = list.iter().find(|(other, _)| *other == node) else { return Ok(None) };
+        let mut out = vec![0.0; rows * self.recipe.slots[*buffer].len];
+        self.memory.arena.download(group * self.memory.arena_len + self.offset(*buffer), &mut out)?;
+        Ok(Some(out))
+    }
+
+    /// A group's gradients of parameters, copied to the host.
+    pub fn read_gradients(&self, group: usize) -> Result<Vec<f32>> {
+        let mut out = vec![0.0; self.recipe.grads_len];
+        self.memory.sums.download(group * self.recipe.sums_len, &mut out)?;
+        Ok(out)
+    }
+
+    /// Bytes of its memory on the GPU.
+    pub fn bytes(&self) -> usize {
+        let feeds: usize = self.feeds.iter().flatten().map(cuda::Buffer::len).sum();
+        4 * (self.memory.arena.len() + self.memory.sums.len() + self.memory.scratch.len() + feeds)
+    }
+
+    /// Its GPU.
+    pub fn gpu(&self) -> &Arc<Gpu> {
+        &self.gpu
+    }
+}
+
+/// Compiles texts when a kernel of them is wanted for the first time.
+struct Loader<'a> {
+    gpu: &'a Arc<Gpu>,
+    exact: bool,
+    modules: Vec<(Text, Module)>,
+    names: Vec<(Text, String)>,
+    kernels: Vec<Kernel<Args>>,
+}
+
+impl<'a> Loader<'a> {
+    fn new(gpu: &'a Arc<Gpu>, exact: bool) -> Self {
+        Self { gpu, exact, modules: Vec::new(), names: Vec::new(), kernels: Vec::new() }
+    }
+
+    fn kernel(&mut self, text: Text, name: &str) -> Result<usize> {
+        if let Some(found) = self.names.iter().position(|(of, known)| *of == text && known == name) {
+            return Ok(found);
+        }
+        if !self.modules.iter().any(|(known, _)| *known == text) {
+            let module = self.gpu.load(text.name(), &text.source(self.exact), Math::Fast)?;
+            self.modules.push((text, module));
+        }
+        let module = self.modules.iter().find(|(known, _)| *known == text).map(|(_, module)| module);
+        let kernel = module.ok_or_else(|| Error::Device(format!("no kernels {}", text.name())))?.kernel(name)?;
+        self.names.push((text, name.to_owned()));
+        self.kernels.push(kernel);
+        Ok(self.kernels.len() - 1)
+    }
+}

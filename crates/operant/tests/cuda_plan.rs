@@ -1,0 +1,206 @@
+//! Kernels of plans: compiled for three architectures everywhere, held to the CPU where there is a GPU.
+
+use operant::device::cuda::{self, Gpu};
+use operant::lanes::Math;
+use operant::lanes::rng::HostRng;
+use operant::nn::Precision;
+use operant::nn::cuda::Text;
+use operant::nn::grow::{Blueprint, Grown, GrownGroup, Host, Samples, Seed, Task, Topology, Training, group_source};
+use operant::nn::ops::{Blend, OPS};
+
+#[cfg(target_os = "linux")]
+#[test]
+fn every_kernel_compiles() {
+    if let Err(error) = cuda::compile("nothing", "", "sm_90", Math::Fast)
+        && error.to_string().contains("not found")
+    {
+        panic!("{error}; cargo xtask test installs it, or: pip install nvidia-cuda-nvrtc");
+    }
+    // Each for one architecture, and for all three those that have instructions of their own.
+    let archs = ["sm_80", "sm_90", "sm_120"];
+    let mut work: Vec<(String, &str, String)> = Vec::new();
+    for (i, text) in Text::ALL.into_iter().enumerate() {
+        let mut add = |arch, exact| work.push((text.name().to_owned(), arch, text.source(exact)));
+        match text {
+            Text::Patches => archs.into_iter().enumerate().for_each(|(i, arch)| add(arch, i == 1)),
+            _ => add(archs[i % archs.len()], true),
+        }
+    }
+    work.push(("grown".into(), "sm_80", group_source()));
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..operant::device::threads_available().min(8) {
+            scope.spawn(|| {
+                while let Some((name, arch, source)) = work.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed))
+                {
+                    let cubin = cuda::compile(name, source, arch, Math::Fast).unwrap();
+                    assert!(cubin.starts_with(b"\x7fELF"));
+                }
+            });
+        }
+    });
+}
+
+/// Ops without kernels, and those of whose cases some have none.
+const WITHOUT: &[&str] = &[
+    "BatchNorm",
+    "BatchStatistics",
+    "Categorical",
+    "Clip",
+    "Dropout",
+    "Noise",
+    "Dueling",
+    "Embedding",
+    "EmbeddingSum",
+    "Gather",
+    "Gaussian",
+    "SquashedGaussian",
+    "Gru",
+    "KeyedDropout",
+    "KeyedNoise",
+    "KlDivergence",
+    "PointwiseLoss",
+    "QuantileLoss",
+    "Lstm",
+    "MinGru",
+    "PpoCategorical",
+    "PpoGaussian",
+    "Spectral",
+    "Tower",
+    "Upsample",
+];
+const PARTLY: &[&str] = &[];
+
+#[test]
+fn ops_without_kernels_are_known() {
+    let (mut without, mut partly) = (Vec::new(), Vec::new());
+    for entry in OPS {
+        let served = (entry.served)().unwrap();
+        if served.with == 0 {
+            without.push(entry.name);
+        } else if served.without > 0 {
+            partly.push(entry.name);
+        }
+    }
+    assert_eq!((without.as_slice(), partly.as_slice()), (WITHOUT, PARTLY));
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn kernels_agree_with_the_cpu() {
+    let gpu = Gpu::open(0).unwrap();
+    let wanted = std::env::var("OPERANT_OP").ok();
+    let chosen = |name: &str| wanted.as_deref().is_none_or(|wanted| name.eq_ignore_ascii_case(wanted));
+    let failures: Vec<String> = OPS
+        .iter()
+        .filter(|entry| chosen(entry.name))
+        .filter_map(|entry| (entry.check_cuda)(&gpu).err().map(|error| format!("{}: {error}", entry.name)))
+        .collect();
+    assert!(failures.is_empty(), "\n{}", failures.join("\n"));
+}
+
+/// Small images and their classes.
+fn samples(count: usize, pixels: usize, classes: usize, turn: usize) -> (Vec<f32>, Vec<i32>) {
+    let mut rng = HostRng::new(turn as u64, 0, 0, 0);
+    let targets: Vec<i32> = (0..count).map(|_| rng.below(classes as u32) as i32).collect();
+    let images = targets.iter().flat_map(|&target| {
+        let level = target as f32 / classes as f32 - 0.5;
+        (0..pixels).map(|_| level + rng.normal()).collect::<Vec<f32>>()
+    });
+    (images.collect(), targets)
+}
+
+/// Every blueprint in some slot, blended in every way, with open and closed ways back, among networks that have others.
+fn seeds_of(network: usize, slots: usize) -> Vec<(usize, Seed, f32)> {
+    let blends = [Blend::Add, Blend::Multiply, Blend::Gate];
+    let one = |slot: usize| {
+        let blueprint = Blueprint::ALL[1 + (network + 5 * slot) % 12].0;
+        let seed =
+            Seed { blueprint, blend: blends[(network + slot) % 3], detached: (network + slot).is_multiple_of(2) };
+        (slot, seed, [0.0, 0.5, 1.0, 0.7][(network / 3 + slot) % 4])
+    };
+    (0..slots).filter(|slot| network > 0 && (network + slot) % 3 != 1).map(one).collect()
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn networks_side_by_side_learn_as_they_do_alone() {
+    let gpu = Gpu::open(0).unwrap();
+    let (image, classes, networks) = ([8, 8, 3], 5, 13);
+    let host = Host::find("baseline").unwrap();
+    let ((images, targets), (val, val_targets)) = (samples(40, 192, classes, 1), samples(22, 192, classes, 2));
+    let training = Training { batch: 16, learning_rate: 0.02, ..Training::default() };
+    let task = Task {
+        host,
+        image,
+        classes,
+        train: Samples { images: &images, targets: &targets },
+        validation: Samples { images: &val, targets: &val_targets },
+        training,
+        precision: Precision::F32,
+    };
+    let run = |numbers: &[u64]| {
+        let mut group = GrownGroup::new(&gpu, &task, numbers).unwrap();
+        for (place, &number) in numbers.iter().enumerate() {
+            for (slot, seed, alpha) in seeds_of(number as usize, host.slots()) {
+                group.germinate(place, slot, seed, 100 + number).unwrap();
+                group.set_alpha(place, slot, alpha);
+            }
+        }
+        let order: Vec<u32> = numbers.iter().flat_map(|&n| (0..40).map(move |i| (i * 7 + n as u32) % 40)).collect();
+        let first = group.epoch(&order).unwrap();
+        let second = group.epoch(&order).unwrap();
+        let asked: Vec<(usize, Vec<f32>)> =
+            (0..numbers.len()).flat_map(|n| [(n, group.alphas(n).to_vec()), (n, vec![0.0; host.slots()])]).collect();
+        let scores = group.score(&asked).unwrap();
+        let weights: Vec<_> = (0..numbers.len()).map(|n| group.weights(n).unwrap()).collect();
+        (first, second, scores, weights, group.gradient_sizes().unwrap())
+    };
+    let numbers: Vec<u64> = (0..networks).collect();
+    let (first, second, scores, weights, sizes) = run(&numbers);
+    for &number in &numbers {
+        let n = number as usize;
+        let mut alone = Grown::new(Topology::new(host, image, classes), training, number).unwrap();
+        for (slot, seed, alpha) in seeds_of(n, host.slots()) {
+            alone.germinate(slot, seed, 100 + number).unwrap();
+            alone.set_alpha(slot, alpha);
+        }
+        let near = |what: &str, got: f32, wanted: f32, tolerance: f32| {
+            let error = (got - wanted).abs() / (1.0 + wanted.abs());
+            assert!(error < tolerance, "network {n}, {:?}: {what} is {got}, wanted {wanted}", seeds_of(n, 3));
+        };
+        for found in [&first, &second] {
+            let order: Vec<usize> = (0..40).map(|i| (i * 7 + n) % 40).collect();
+            let mut sum = 0.0;
+            for rows in order.chunks(16) {
+                let images: Vec<f32> = rows.iter().flat_map(|&row| images[row * 192..][..192].to_vec()).collect();
+                let targets: Vec<i32> = rows.iter().map(|&row| targets[row]).collect();
+                sum += alone.train(&images, &targets).0 * rows.len() as f32;
+            }
+            near("loss", found[n].loss, sum / 40.0, 2e-4);
+            assert!(found[n].finite);
+        }
+        for (name, [wanted, momentum, _]) in &alone.weights().tensors {
+            let (_, [values, moved, _]) = weights[n].tensors.iter().find(|(known, _)| known == name).unwrap();
+            let scale = wanted.iter().fold(0.02f32, |most, x| most.max(x.abs()));
+            values.iter().zip(wanted).for_each(|(got, wanted)| near(name, got / scale, wanted / scale, 2e-3));
+            let scale = momentum.iter().fold(0.1f32, |most, x| most.max(x.abs()));
+            moved.iter().zip(momentum).for_each(|(got, wanted)| near(name, got / scale, wanted / scale, 1e-2));
+        }
+        assert_eq!(weights[n].tensors.len(), alone.weights().tensors.len());
+        let (host_size, slot_sizes) = alone.gradient_sizes();
+        near("gradient of the host", sizes[n][0], host_size, 1e-3);
+        slot_sizes.iter().zip(&sizes[n][1..]).for_each(|(wanted, got)| near("gradient of a seed", *got, *wanted, 1e-3));
+        let alphas = alone.alphas().to_vec();
+        for (got, alphas) in scores[2 * n..][..2].iter().zip([alphas, vec![0.0; host.slots()]]) {
+            let wanted = alone.score(&val, &val_targets, &alphas);
+            near("validation loss", got.loss, wanted.loss, 1e-3);
+            near("accuracy", got.accuracy, wanted.accuracy, 0.05);
+        }
+    }
+    // To the bit whoever else is there.
+    let (.., few, _) = run(&[3, 0, 11]);
+    for (place, number) in [3, 0, 11].into_iter().enumerate() {
+        assert_eq!(few[place], weights[number], "network {number} among others");
+    }
+}
