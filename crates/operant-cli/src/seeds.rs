@@ -106,9 +106,10 @@ impl Batch {
         Ok(replace_file(&self.folder.join(FILE), table.to_string().as_bytes())?)
     }
 
-    /// How many of its runs go on side by side: one alone leaves most of a GPU idle, but has all threads of a CPU.
+    /// How many of its runs go on side by side: one alone leaves most of a GPU idle, but has all threads of a CPU, if that steps the envs.
     fn at_once(&self) -> u64 {
-        if self.config.settings.device.starts_with("cuda") { self.seeds.min(MOST_AT_ONCE) } else { 1 }
+        let on_gpu = self.config.settings.device.starts_with("cuda") && !self.config.stages_envs().unwrap_or(false);
+        if on_gpu { self.seeds.min(MOST_AT_ONCE) } else { 1 }
     }
 
     /// Where one of its runs is, with its settings.

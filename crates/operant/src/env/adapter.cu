@@ -11,8 +11,8 @@
 #define DISABLED 2
 
 /* Where every step of an episode gives the same and episodes are short, a step reads and writes two bytes of progress for eight: elapsed
-   steps are halves of words, and of returns only by how many steps they are behind is kept, which is 0 unless the host wrote a
-   state in the middle of an episode. */
+   steps are halves of words, and of returns only what they have beside is kept, which is 0 unless the host wrote a state or changed a
+   parameter in the middle of an episode. */
 #define NARROW (REWARD != 0 && AUTORESET == SAME_STEP && LIMIT > 0 && LIMIT < 65536)
 
 /* The adapter's own columns, after the env's. */
@@ -22,7 +22,7 @@
 #define PENDING (STATE + 3)
 #define SEED (STATE + 4)
 
-/* Whether all envs share a seed, its two words, and, if NARROW, whether the return of any env is behind. */
+/* Whether all envs share a seed, its two words, and, if NARROW, whether the return of any env has something beside. */
 #define SHARED_SEED(envs) ((envs).words + (size_t)(STATE + 6) * (envs).pitch)
 
 /* Episodes that ended: integers, so that the order of additions does not show. */
@@ -121,7 +121,7 @@ FN void store_own(const Envs &envs, int column, uint32_t i, int32_t word) {
     envs.words[(size_t)column * envs.pitch + i] = word;
 }
 
-/* Steps and return of the episode so far; if NARROW, the return that it would have if it were not behind. */
+/* Steps and return of the episode so far; if NARROW, without what it has beside. */
 FN void load_elapsed(const Envs &envs, uint32_t i, Own &own) {
 #if NARROW
     own.elapsed = ((const uint16_t *)(envs.words + (size_t)ELAPSED * envs.pitch))[i];
@@ -141,11 +141,11 @@ FN void store_elapsed(const Envs &envs, uint32_t i, const Own &own) {
 #endif
 }
 
-/* Takes off what the return of an episode is behind, which the next one is not: for who reads it only when the episode ends. */
-FN void catch_up(const Envs &envs, uint32_t i, Own &own) {
+/* Adds what the return of an episode has beside, and the next one has not: for who reads it only when the episode ends. */
+FN void complete_return(const Envs &envs, uint32_t i, Own &own) {
 #if NARROW
     if (SHARED_SEED(envs)[3]) {
-        own.returned -= (float)(load_own(envs, RETURNED, i) * REWARD);
+        own.returned += from_bits(load_own(envs, RETURNED, i));
         store_own(envs, RETURNED, i, 0);
     }
 #endif
@@ -155,14 +155,14 @@ FN void catch_up(const Envs &envs, uint32_t i, Own &own) {
 FN void load_progress(const Envs &envs, uint32_t i, Own &own) {
     load_elapsed(envs, i, own);
 #if NARROW
-    if (SHARED_SEED(envs)[3]) own.returned -= (float)(load_own(envs, RETURNED, i) * REWARD);
+    if (SHARED_SEED(envs)[3]) own.returned += from_bits(load_own(envs, RETURNED, i));
 #endif
 }
 
 FN void store_progress(const Envs &envs, uint32_t i, const Own &own) {
     store_elapsed(envs, i, own);
 #if NARROW
-    if (SHARED_SEED(envs)[3]) store_own(envs, RETURNED, i, own.elapsed - (int)own.returned / REWARD);
+    if (SHARED_SEED(envs)[3]) store_own(envs, RETURNED, i, bits(own.returned - (float)(own.elapsed * REWARD)));
 #endif
 }
 
@@ -185,7 +185,7 @@ FN void store_obs(float *to, uint32_t at, int here, const float *obs) {
     if (here) __stcs((float2 *)to + at, make_float2(obs[0], obs[1]));
 #elif OBS == 4
     if (here) __stcs((float4 *)to + at, make_float4(obs[0], obs[1], obs[2], obs[3]));
-#elif BLOCK >= 32 && OBS * BLOCK <= 12288
+#elif BLOCK >= 32 && (OBS + (LISTS ? STATE + 4 : 0)) * BLOCK <= 12288
     __shared__ float staged[OBS * BLOCK];
     const uint32_t lane = threadIdx.x % 32;
     const uint32_t numbers = OBS * __popc(__ballot_sync(0xFFFFFFFFu, here));
@@ -428,7 +428,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) step(const StepArgs a) {
     }
     const uint32_t record = record_at(i, done);
     if (done) {
-        catch_up(envs, i, own);
+        complete_return(envs, i, own);
         note_end(a.row, i, record, s, own);
     }
 #if LISTS && AUTORESET == SAME_STEP

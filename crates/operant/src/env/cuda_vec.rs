@@ -15,8 +15,8 @@ use std::sync::{Arc, OnceLock};
 
 /// Words of `SHARED_SEED` in `adapter.cu`; zeros: each env has its own.
 const SHARED_SEED: usize = 4;
-/// Which of them tells that returns of some envs are behind, if `NARROW`.
-const BEHIND: usize = 3;
+/// Which of them tells that returns of some envs have something beside, if `NARROW`.
+const BESIDE: usize = 3;
 /// Slots of `Totals` in `adapter.cu`, of four words each.
 const TOTALS_SLOTS: usize = 1024;
 /// Words of all `Totals`.
@@ -155,6 +155,8 @@ pub struct CudaVec {
     kernels: OnceLock<Kernels>,
     columns: Vec<Column>,
     own: Own,
+    /// What every step gives, if words are narrow.
+    narrow_reward: Option<i32>,
     num_envs: usize,
     /// N rounded up: words of a column.
     pitch: usize,
@@ -211,6 +213,7 @@ impl CudaVec {
             actions: Buffer::new(gpu, count, "actions", lower)?,
             which: Buffer::new(gpu, num_envs, "a mask of envs", lower)?,
             seeds: Buffer::new(gpu, num_envs, "seeds", lower)?,
+            narrow_reward: emit::narrow_reward(&env, &shape),
             env: Box::new(env),
             gpu: gpu.clone(),
             spec,
@@ -429,12 +432,13 @@ impl CudaVec {
     fn fetch_words(&self) -> Result<Vec<i32>> {
         let mut words = vec![0; self.words.len()];
         self.words.download(0, &mut words)?;
-        if let Some(reward) = self.env.narrow_reward(&self.shape) {
+        if let Some(reward) = self.narrow_reward {
             let (elapsed, returned) = (self.own.elapsed() * self.pitch, self.own.returned() * self.pitch);
             for env in (0..self.num_envs).rev() {
                 let steps = words[elapsed + env / 2] >> (16 * (env % 2)) & 0xffff;
                 words[elapsed + env] = steps;
-                words[returned + env] = (((steps - words[returned + env]) * reward) as f32).to_bits() as i32;
+                let beside = f32::from_bits(words[returned + env] as u32);
+                words[returned + env] = ((steps * reward) as f32 + beside).to_bits() as i32;
             }
         }
         Ok(words)
@@ -442,20 +446,18 @@ impl CudaVec {
 
     /// The reverse of [`fetch_words`](Self::fetch_words).
     fn send_words(&self, mut words: Vec<i32>) -> Result<()> {
-        if let Some(reward) = self.env.narrow_reward(&self.shape) {
+        if let Some(reward) = self.narrow_reward {
             let (elapsed, returned) = (self.own.elapsed() * self.pitch, self.own.returned() * self.pitch);
-            let mut behind = 0;
+            let mut beside = 0;
             for env in 0..self.num_envs {
-                let steps = std::mem::take(&mut words[elapsed + env]);
-                if !(0..65_536).contains(&steps) {
-                    return Err(Error::Invalid(format!("elapsed of env {env}: got {steps}, wanted 0 to 65535")));
-                }
+                // Beyond the time limit, as more would be.
+                let steps = std::mem::take(&mut words[elapsed + env]).clamp(0, 0xffff);
                 words[elapsed + env / 2] |= steps << (16 * (env % 2));
-                let rewarded = f32::from_bits(words[returned + env] as u32) as i32 / reward;
-                words[returned + env] = steps - rewarded;
-                behind |= steps - rewarded;
+                let more = f32::from_bits(words[returned + env] as u32) - (steps * reward) as f32;
+                words[returned + env] = more.to_bits() as i32;
+                beside |= words[returned + env];
             }
-            words[self.own.columns() * self.pitch + BEHIND] = i32::from(behind != 0);
+            words[self.own.columns() * self.pitch + BESIDE] = i32::from(beside != 0);
         }
         self.words.upload(&words)
     }
@@ -559,8 +561,9 @@ impl VecEnv for CudaVec {
         let kernels = load(&self.gpu, self.spec.name, &changed.source(&self.shape), self.math)?;
         let words = self.fetch_words()?;
         self.kernels = OnceLock::from(kernels);
-        self.env = changed;
         // A parameter may decide whether every step gives the same.
+        self.narrow_reward = changed.narrow_reward(&self.shape);
+        self.env = changed;
         self.send_words(words)
     }
 

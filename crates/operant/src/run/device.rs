@@ -31,7 +31,10 @@ pub fn decide_device<E>(resolve: impl Fn(Option<&str>) -> Result<Config, E>) -> 
 fn served(config: &Config) -> Result<()> {
     let entry = env::find(&config.env)?;
     match config.algo.as_str() {
-        "ppo" => ppo::check_cuda(entry, &config.network, &config.own, config.settings.num_envs, config.precision()?),
+        "ppo" => {
+            let (num_envs, hosted) = (config.settings.num_envs, config.settings.env_device == "cpu");
+            ppo::check_cuda(entry, &config.network, &config.own, num_envs, config.precision()?, hosted)
+        }
         other => Err(crate::Error::Invalid(format!("{other} has no kernels for a GPU"))),
     }
 }
@@ -75,6 +78,7 @@ mod tests {
             (&["device=cuda", "network.memory=lstm"][..], "network.memory"),
             (&["device=cuda", "ppo.overlap=true", "network.hidden=[512]"], "layer by layer"),
             (&["device=cuda", "ppo.popart=true"], "popart"),
+            (&["device=cuda", "env_device=cpu", "ppo.overlap=true"], "envs that the CPU steps"),
         ] {
             let mut over = Table::new();
             words.iter().for_each(|word| config::assign(&mut over, word).unwrap());

@@ -264,21 +264,24 @@ impl Path {
     }
 }
 
-/// Whether there are kernels for an env, a network and settings, or what of them has none.
+/// Whether there are kernels for an env, a network and settings, or what of them has none; `hosted` if the CPU steps the envs.
 pub fn check_cuda(
     entry: &env::Entry,
     network: &NetworkSettings,
     settings: &Table,
     num_envs: usize,
     precision: Precision,
+    hosted: bool,
 ) -> Result<()> {
     let settings = read(settings)?;
     settings.check(num_envs)?;
     check(&settings, num_envs)?;
-    env_source(entry)?;
+    if !hosted {
+        env_source(entry)?;
+    }
     let spec = entry.spec();
     let architecture = network.architecture(&spec, None)?;
-    Path::choose(&architecture, &spec, num_envs, precision, settings.overlap, false, None).map(drop)
+    Path::choose(&architecture, &spec, num_envs, precision, settings.overlap, hosted, None).map(drop)
 }
 
 fn unserved(what: &str) -> Error {

@@ -119,7 +119,8 @@ pub(super) struct Staging {
 
 /// First env and count of each part: two of about the same size where the envs can be stepped so.
 fn parts_of(num_envs: usize, part_size: usize) -> Vec<(usize, usize)> {
-    let first = (num_envs / 2).next_multiple_of(part_size).min(num_envs);
+    // Whole tiles: products want their rows at round addresses.
+    let first = (num_envs / 2).next_multiple_of(part_size.max(TILE)).min(num_envs);
     let parts = [(0, first), (first, num_envs - first)];
     parts.into_iter().filter(|&(_, count)| count > 0).collect()
 }
@@ -237,7 +238,7 @@ mod tests {
         assert_eq!(parts_of(64, 16), [(0, 32), (32, 32)]);
         assert_eq!(parts_of(48, 16), [(0, 32), (32, 16)]);
         assert_eq!(parts_of(16, 16), [(0, 16)]);
-        assert_eq!(parts_of(48, 1), [(0, 24), (24, 24)]);
+        assert_eq!(parts_of(48, 1), [(0, 32), (32, 16)]);
         assert_eq!(parts_of(48, 48), [(0, 48)]);
     }
 }
