@@ -52,6 +52,11 @@ pub(crate) struct Args {
     json: bool,
 }
 
+/// Beyond these nobody measures, and memory would be asked for in vain.
+const MOST_SIDE: usize = 256;
+const MOST_BASE: usize = 1024;
+const MOST_SAMPLES: usize = 1_000_000;
+
 /// Blueprints that seeds are of, in turn.
 const PLANTED: [Blueprint; 4] = [Blueprint::ConvLight, Blueprint::ConvSmall, Blueprint::Norm, Blueprint::MlpSmall];
 
@@ -75,10 +80,13 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let found = Host::find(&args.host)?;
     let host = Host { base: args.base.unwrap_or(found.base), ..found };
     let numbers = [args.num_envs, args.train_samples, args.val_samples, args.batch, host.base];
-    if numbers.contains(&0) || args.side < 4 || args.seconds.is_nan() || args.seconds < 0.0 || args.seeds > host.slots()
-    {
+    let within =
+        args.side <= MOST_SIDE && host.base <= MOST_BASE && args.train_samples.max(args.val_samples) <= MOST_SAMPLES;
+    let timed = args.seconds.is_finite() && args.seconds >= 0.0;
+    if numbers.contains(&0) || args.side < 4 || !within || !timed || args.seeds > host.slots() {
         return Err(Failure::Usage(format!(
-            "wanted at least one env, sample and channel, --side of at least 4, --seconds of at least 0, and --seeds of at most {}",
+            "wanted at least one env, sample and channel, at most {MOST_SAMPLES} samples, --base of at most {MOST_BASE}, --side of 4 to \
+             {MOST_SIDE}, --seconds of at least 0, and --seeds of at most {}",
             host.slots()
         )));
     }
@@ -111,7 +119,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
          env-epochs/s       {rate:.1}, without the controller\n\
          a step of all      {step_ms:.3} ms, {} launches\n\
          an epoch of all    {:.3} s of training, {:.3} s of validation and counterfactuals, {:.3} CPU-s\n\
-         memory             {} bytes\n",
+         memory of plans    {} bytes\n",
         args.host,
         host.base,
         args.num_envs,

@@ -587,8 +587,10 @@ impl Collection {
                  again into another folder"
             )));
         }
-        self.check_draws(store)?;
         let todo: Vec<u32> = (0..self.settings.count).filter(|&k| !store.done()[k as usize]).collect();
+        if !todo.is_empty() {
+            self.check_draws(store)?;
+        }
         let (next, layout) = (AtomicUsize::new(0), store.layout().clone());
         let per_operator = u64::from(self.settings.realisations) * u64::from(self.settings.steps);
         let ended = AtomicBool::new(false);

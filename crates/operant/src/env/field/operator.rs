@@ -311,7 +311,9 @@ impl Operator {
         let noise = KeyedNoise::new(self.noise, b.drawing + 1, side, self.correlation * self.grid as f32);
         let h = if self.noise_is_behind() { h } else { b.g.keyed_noise(h, keys, scale, noise.clone())? };
         let mut output = b.g.conv2d("output", h, Conv2d::new(self.channels, 1))?;
-        if let Some(weight) = b.g.find_param("output.weight").filter(|_| self.noise_is_behind()) {
+        if self.noise_is_behind() {
+            let weight = b.g.find_param("output.weight");
+            let weight = weight.ok_or_else(|| Error::Invalid("an operator without output.weight".into()))?;
             output = b.g.mixed_noise(output, keys, scale, weight, noise)?;
         }
         Ok(Network { graph: b.g, output, norms: b.norms })

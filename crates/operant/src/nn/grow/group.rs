@@ -156,7 +156,7 @@ pub struct Task<'a> {
 /// What an epoch of a network found.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Trained {
-    /// Mean loss, each before the step on its minibatch.
+    /// Mean loss, each before the step on its minibatch; NaN if not all were finite.
     pub loss: f32,
     /// Whether all losses and gradients were finite.
     pub finite: bool,
@@ -284,6 +284,10 @@ impl GrownGroup {
             );
             return Err(Error::Invalid(format!("{text}: wanted at least one of each, and as many images as classes")));
         }
+        let mut targets = task.train.targets.iter().chain(task.validation.targets);
+        if let Some(other) = targets.find(|target| !(0..task.classes as i32).contains(*target)) {
+            return Err(Error::Invalid(format!("a class {other}: wanted 0 to {}", task.classes.saturating_sub(1))));
+        }
         let slots = task.host.slots();
         let networks = Networks::new(gpu, &graph, groups)?;
         let setup =
@@ -403,6 +407,9 @@ impl GrownGroup {
 
     /// Puts a seed into a slot, in place of what was there; `number` draws its first weights. Its α is 0.
     pub fn germinate(&mut self, network: usize, slot: usize, seed: Seed, number: u64) -> Result<()> {
+        if seed.blueprint == Blueprint::Noop {
+            return Err(Error::Invalid("a seed that does nothing has no kernels; take another blueprint".into()));
+        }
         let mut g = Graph::new();
         let x = g.input("x", self.shapes[slot].clone());
         seed.blueprint.add(&mut g, &prefix(slot), x)?;
@@ -441,10 +448,14 @@ impl GrownGroup {
 
     /// Blends a slot's seed in another way, or lets gradients through its input; its weights and α stay.
     pub fn reshape(&mut self, network: usize, slot: usize, seed: Seed) -> Result<()> {
-        let before = self.topologies[network].seeds[slot].replace(seed);
+        let before = self.topologies[network].seeds[slot];
+        if before.is_none_or(|before| before.blueprint != seed.blueprint) {
+            return Err(Error::Invalid(format!("slot {slot}: wanted a seed of the same blueprint there")));
+        }
         if seed.blend == Blend::Gate && !has(before, 1) {
             self.begin_gate(network, slot, 0)?;
         }
+        self.topologies[network].seeds[slot] = Some(seed);
         Ok(())
     }
 
@@ -545,6 +556,7 @@ impl GrownGroup {
     pub fn epoch(&mut self, orders: &[u32]) -> Result<Vec<Trained>> {
         let groups = self.count();
         assert_eq!(orders.len(), groups * self.count, "an order of all samples for each network");
+        assert!(orders.iter().all(|sample| (*sample as usize) < self.count), "numbers of samples");
         self.memory.order.upload(orders)?;
         self.memory.step.zero()?;
         self.memory.losses.zero()?;
@@ -565,7 +577,10 @@ impl GrownGroup {
         self.steps.iter_mut().zip(&broken).for_each(|(all, broken)| *all += steps as u64 - u64::from(*broken));
         let found = losses.iter().zip(&broken);
         Ok(found
-            .map(|(sum, broken)| Trained { loss: (sum / self.count as f64) as f32, finite: *broken == 0 })
+            .map(|(sum, broken)| match broken {
+                0 => Trained { loss: (sum / self.count as f64) as f32, finite: true },
+                _ => Trained { loss: f32::NAN, finite: false },
+            })
             .collect())
     }
 
@@ -651,6 +666,11 @@ impl GrownGroup {
         self.kernels.sizes.launch((self.count() * owners) as u32, THREADS as u32, &args)?;
         let mut sizes = vec![0.0; self.count() * owners];
         self.memory.sizes.download(0, &mut sizes)?;
+        for (sizes, topology) in sizes.chunks_mut(owners).zip(&self.topologies) {
+            // What was pruned since had one.
+            let empty = sizes[1..].iter_mut().zip(&topology.seeds).filter(|(_, seed)| seed.is_none());
+            empty.for_each(|(size, _)| *size = 0.0);
+        }
         Ok(sizes.chunks(owners).map(<[f32]>::to_vec).collect())
     }
 
@@ -691,7 +711,12 @@ impl GrownGroup {
             let Some((_, [values, momentum, _])) = weights.tensors.iter().find(|(known, _)| *known == name) else {
                 continue;
             };
-            let at = network * self.networks.len() + self.layout.spec(&here)?.offset;
+            let range = self.layout.spec(&here)?.range();
+            if values.len() != range.len() || momentum.len() != range.len() {
+                let (got, wanted) = (values.len(), range.len());
+                return Err(Error::Invalid(format!("tensor {name} has {got} numbers, wanted {wanted}")));
+            }
+            let at = network * self.networks.len() + range.start;
             self.networks.values().upload_at(at, values)?;
             self.memory.momentum.upload_at(at, momentum)?;
         }

@@ -157,7 +157,7 @@ impl CudaPlan {
         let recipe = recipe_of(graph, wanted, setup.max_rows)?;
         let missing = missing(&recipe);
         if !missing.is_empty() {
-            return Err(Error::Invalid(format!("no CUDA kernels for {}: take --device cpu", missing.join(", "))));
+            return Err(Error::Invalid(format!("no CUDA kernels for {}", missing.join(", "))));
         }
         let (gpu, groups) = (&networks.gpu, setup.groups);
         let longest = recipe.slots.iter().map(|slot| slot.len * setup.max_rows).max().unwrap_or(0);
@@ -167,6 +167,11 @@ impl CudaPlan {
                  least one group, fewer than 2³¹ numbers and the networks of this graph",
                 recipe.params_len, networks.len
             )));
+        }
+        if let Some(part) = recipe.nodes.iter().filter_map(|node| node.flag).find(|part| *part as usize >= setup.parts)
+        {
+            let parts = setup.parts;
+            return Err(Error::Invalid(format!("part {part} of a graph: wanted less than the {parts} of the plan")));
         }
         let setting = "num_envs or the minibatch";
         let of = |len: usize, what: &str| cuda::Buffer::<f32>::new(gpu, len, what, setting);
@@ -182,6 +187,16 @@ impl CudaPlan {
             recipe.nodes.iter().map(|node| node.op.twin(&node.types, setup.max_rows).unwrap_or_default()).collect();
         let scratch_len = twins.iter().map(|twin| twin.scratch).max().unwrap_or(0);
         let arena_len = recipe.tile_len + recipe.full_len;
+        let most_blocks =
+            twins.iter().flat_map(|twin| twin.forward.iter().chain(&twin.backward)).map(|l| l.blocks).max();
+        let strides = setup.shared.iter().map(|shared| shared.stride).chain([arena_len, scratch_len, recipe.sums_len]);
+        // Kernels number these in 32 bits.
+        if let Some(most) = strides.chain(most_blocks.map(|most| most * groups)).find(|most| *most > u32::MAX as usize)
+        {
+            return Err(Error::Invalid(format!(
+                "a plan of {most} numbers or blocks: wanted less than 2³²; lower {setting}"
+            )));
+        }
         let memory = Memory {
             arena: of(groups * arena_len, "activations")?,
             arena_len,

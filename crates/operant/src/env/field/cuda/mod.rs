@@ -11,7 +11,7 @@ use super::operator::{Operator, Update};
 use super::rollout::After;
 use crate::device::cuda::{Buffer, DevicePtr, Event, Gpu, Graph};
 use crate::nn::Precision;
-use crate::nn::ops::{KeyedNoise, NoiseLaw};
+use crate::nn::ops::{KeyedNoise, MOST_MIXED, NoiseLaw};
 use crate::{Error, Result};
 use kernels::{CorrelateArgs, Kernels, LastArgs, NormaliseArgs, Step};
 use layout::Build;
@@ -70,6 +70,10 @@ pub fn refused(operator: &Operator) -> Option<String> {
 pub fn unserved(gpu: &Gpu, operator: &Operator) -> Option<String> {
     if let Some(why) = refused(operator) {
         return Some(why);
+    }
+    if operator.noise == NoiseLaw::Gaussian && operator.channels > MOST_MIXED {
+        let got = operator.channels;
+        return Some(format!("Gaussian noise of a field of {got} channels: kernels are for at most {MOST_MIXED}"));
     }
     let info = gpu.info();
     let widest = (0..operator.layers).map(|i| operator.width(i)).max().unwrap_or(0).max(operator.base_channels);

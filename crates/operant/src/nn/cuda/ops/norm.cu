@@ -1,7 +1,7 @@
 /* Norms: n0 places, n1 channels, n2 groups of channels, n3 whether there are a weight and a bias, n4 the activation; f0 is added to
    variances. */
 
-/* A block per row; at most THREADS channels. Sums of differences from one of the numbers lose no digits to a large mean. */
+/* A block per row; at most THREADS channels. Sums of differences from one of the numbers lose fewer digits to a large mean. */
 KERNEL(group_norm_forward) {
     BEGIN;
     __shared__ float room[THREADS], means[THREADS], rstds[THREADS];
