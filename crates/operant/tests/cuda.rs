@@ -360,6 +360,21 @@ fn graphs_of_steps_agree_with_steps_and_repeat() {
             row.download(0, &mut got).unwrap();
             assert_eq!(difference(&expected, &got, n), None, "{}, action kind {kind}", spec.name);
             assert!(saved == envs.save(), "{}: saved states differ", spec.name);
+
+            envs.reset(Seeds::One(4), None, got.row());
+            let envs_on_gpu = vec_on_gpu(&mut envs);
+            let graph = Graph::record(&gpu(), || {
+                (0..20).try_for_each(|i| {
+                    let actions = if discrete { DeviceActions::U8(&bytes[i]) } else { DeviceActions::F32(&floats[i]) };
+                    envs_on_gpu.step_own(actions)
+                })
+            })
+            .unwrap();
+            (0..3).for_each(|_| graph.launch().unwrap());
+            envs_on_gpu.row().obs.download(0, &mut got.obs).unwrap();
+            let bits = |obs: &[f32]| obs.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+            assert!(bits(&got.obs) == bits(&expected.obs), "{}: observations of the own row", spec.name);
+            assert!(saved == envs.save(), "{}: saved states differ after steps to the own row", spec.name);
         }
     }
 }
