@@ -533,13 +533,7 @@ impl DeviceEngine {
     /// Steps all envs, with actions and, if named, rows by their addresses, between what the stream was given before and what it is given from
     /// now on. The caller has checked shape, kind (of `KINDS`), device and layout. Gives the number of the block that was written.
     #[pyo3(signature = (actions, kind, stream, rows, /))]
-    fn step_at(
-        &self,
-        actions: u64,
-        kind: usize,
-        stream: u64,
-        rows: Option<(u64, u64, u64, u64)>,
-    ) -> PyResult<usize> {
+    fn step_at(&self, actions: u64, kind: usize, stream: u64, rows: Option<(u64, u64, u64, u64)>) -> PyResult<usize> {
         let mut guard = self.lock()?;
         let state = open(&mut guard, self.id)?;
         if !state.begun {

@@ -116,6 +116,25 @@ def test_steps_recorded_in_a_graph_of_torch():
             assert all(np.array_equal(a.cpu().numpy(), b) for a, b in zip(got, wanted[:4], strict=True))
 
 
+def test_rows_and_actions_of_jax(monkeypatch):
+    # JAX takes three quarters of the memory otherwise.
+    monkeypatch.setenv("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    jax = pytest.importorskip("jax")
+    if jax.default_backend() != "gpu":
+        pytest.skip("JAX has no GPU here")
+    gpu, cpu = both("CartPole-v1")
+    row = gpu.reset()[0]
+    seen = jax.dlpack.from_dlpack(row)
+    assert seen.unsafe_buffer_pointer() == row.__cuda_array_interface__["data"][0], "the same memory"
+    assert np.array_equal(np.asarray(seen), cpu.reset()[0])
+    key = jax.random.key(1)
+    for step in range(40):
+        actions = jax.random.randint(jax.random.fold_in(key, step), (N,), 0, 2)
+        got = [np.asarray(jax.dlpack.from_dlpack(row)) for row in gpu.step(actions)[:4]]
+        wanted = cpu.step(np.asarray(actions))
+        assert all(np.array_equal(a, b) for a, b in zip(got, wanted[:4], strict=True))
+
+
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8])
 def test_actions_of_every_kind(dtype):
     gpu, cpu = both("CartPole-v1")
