@@ -269,24 +269,31 @@ fn build(folder: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Runs every test that waits for a GPU.
+/// Runs every test that waits for a GPU: programs side by side, because the host takes most of the time, and the tests of each in turn.
 fn tests(folder: &Path) -> Result<Tally, String> {
-    let (tests, mut tally) = (folder.join("tests"), Tally::default());
+    let tests = folder.join("tests");
     let found = std::fs::read_dir(&tests).map_err(|error| format!("{}: {error}", tests.display()))?;
     let mut programs: Vec<PathBuf> = found.flatten().map(|entry| entry.path()).collect();
     programs.sort();
-    for program in programs {
+    let run = |program: &PathBuf| -> Result<Tally, String> {
         // The library's tests that are ignored for other reasons are not named after a GPU.
         let filter = if program.ends_with("operant") { "cuda" } else { "" };
-        let mut command = Command::new(&program);
+        let (mut command, mut tally) = (Command::new(program), Tally::default());
         command.args(["--ignored", "--test-threads", "1", filter]);
         crate::process::watch(&mut command, |line| {
             if let Some(part) = Tally::of_cargo(line) {
                 tally += part;
             }
         })?;
-    }
-    Ok(tally)
+        Ok(tally)
+    };
+    std::thread::scope(|scope| {
+        let running: Vec<_> = programs.iter().map(|program| scope.spawn(|| run(program))).collect();
+        running.into_iter().try_fold(Tally::default(), |mut all, one| {
+            all += one.join().map_err(|_| "a thread that ran tests broke off".to_owned())??;
+            Ok(all)
+        })
+    })
 }
 
 fn measure(operant: &Path, speed: &Speed, seconds: &str) -> Verdict {

@@ -63,11 +63,10 @@ pub(crate) fn watch(command: &mut Command, mut look: impl FnMut(&str)) -> Result
     println!("$ {}", shown(command));
     let mut child = command.stdout(Stdio::piped()).spawn().map_err(|error| failed(command, error))?;
     let lines = BufReader::new(child.stdout.take().expect("standard output is piped"));
-    let mut terminal = std::io::stdout().lock();
     for line in lines.split(b'\n') {
         let line = line.map_err(|error| failed(command, error))?;
         let line = String::from_utf8_lossy(&line);
-        writeln!(terminal, "{line}").map_err(|error| format!("standard output: {error}"))?;
+        writeln!(std::io::stdout(), "{line}").map_err(|error| format!("standard output: {error}"))?;
         look(&line);
     }
     Ok(child.wait().map_err(|error| failed(command, error))?.code())

@@ -16,8 +16,8 @@ use numpy::{PyArray1, PyArrayMethods};
 use operant::device::Device;
 use operant::device::cuda::{self, DevicePtr, Event, Gpu};
 use operant::env::{
-    ActionSpace, AutoReset, CudaVec, DeviceActions, DeviceRow, Ends, ForeignActions, ForeignKind, MAX_ENVS, Options,
-    RowBuf, Seeds, Spec, VecEnv,
+    ActionSpace, AutoReset, CudaVec, DeviceActions, DeviceRow, Ends, ForeignActions, ForeignKind, ForeignRow, MAX_ENVS,
+    Options, RowBuf, Seeds, Spec, VecEnv,
 };
 use operant::lanes::{Backend, Math, Width};
 use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyTypeError, PyValueError};
@@ -27,6 +27,9 @@ use pyo3::types::{PyDict, PyTuple};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+/// Kinds of actions by the numbers that [`DeviceEngine::step_at`] takes.
+const KINDS: [ForeignKind; 5] =
+    [ForeignKind::I64, ForeignKind::I32, ForeignKind::U8, ForeignKind::F32, ForeignKind::F64];
 /// Steps whose actions are kept at once.
 const HELD: usize = 4;
 
@@ -217,6 +220,17 @@ impl Arrays {
             truncated: array(Field::Truncated, row.truncated.pointer(), Kind::BOOL, None)?,
             infos: infos.unbind(),
         })
+    }
+}
+
+impl Arrays {
+    /// Observations, rewards, terminations, truncations, infos.
+    fn rows<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let Self { obs, reward, terminated, truncated, infos } = self;
+        let infos = infos.bind(py).copy()?.into_any();
+        let [obs, reward, terminated, truncated] =
+            [obs, reward, terminated, truncated].map(|array| array.bind(py).clone().into_any());
+        PyTuple::new(py, [obs, reward, terminated, truncated, infos])
     }
 }
 
@@ -513,11 +527,52 @@ impl DeviceEngine {
             // SAFETY: the caller names a live stream.
             unsafe { state.shelves[state.turn].ready.hold(stream) }.map_err(raise)?;
         }
-        let Arrays { obs, reward, terminated, truncated, infos } = &state.arrays[state.turn];
-        let infos = infos.bind(py).copy()?.into_any();
-        let [obs, reward, terminated, truncated] =
-            [obs, reward, terminated, truncated].map(|array| array.bind(py).clone().into_any());
-        PyTuple::new(py, [obs, reward, terminated, truncated, infos])
+        state.arrays[state.turn].rows(py)
+    }
+
+    /// Steps all envs, with actions and, if named, rows by their addresses, between what the stream was given before and what it is given from
+    /// now on. The caller has checked shape, kind (of `KINDS`), device and layout. Gives the number of the block that was written.
+    #[pyo3(signature = (actions, kind, stream, rows, /))]
+    fn step_at(&self, actions: u64, kind: usize, stream: u64, rows: Option<(u64, u64, u64, u64)>) -> PyResult<usize> {
+        let mut guard = self.lock()?;
+        let state = open(&mut guard, self.id)?;
+        if !state.begun {
+            return Err(ResetNeeded::new_err(format!("{} has no episodes yet; call reset()", self.id)));
+        }
+        let kind = *KINDS.get(kind).ok_or_else(|| PyValueError::new_err(format!("kind {kind} of actions")))?;
+        let len = state.form.shape().iter().product::<i64>() as usize;
+        if let Some((obs, ..)) = rows
+            && obs % 16 != 0
+        {
+            return Err(PyValueError::new_err(format!("observations at address {obs:#x}: wanted a multiple of 16")));
+        }
+        let next = state.next();
+        // SAFETY: the caller names a live stream.
+        unsafe { state.order.follow(stream) }.map_err(raise)?;
+        // SAFETY: the caller checked what lies there. Who gives that memory away does so on a stream that waits for this step below.
+        let place = |address: u64| unsafe { DevicePtr::from_address(address) };
+        let actions = DeviceActions::Foreign(ForeignActions { pointer: place(actions), len, kind });
+        let (envs, row) = (State::cuda(&mut state.envs)?, &state.shelves[next].row);
+        match rows {
+            None => envs.step_on_gpu(actions, row, 0),
+            Some((obs, reward, terminated, truncated)) => {
+                let [obs, reward, terminated, truncated] = [obs, reward, terminated, truncated].map(place);
+                envs.step_foreign(actions, row, ForeignRow { obs, reward, terminated, truncated })
+            }
+        }
+        .map_err(raise)?;
+        state.turn = next;
+        // SAFETY: as above.
+        unsafe { state.shelves[next].ready.hold(stream) }.map_err(raise)?;
+        Ok(next)
+    }
+
+    /// Observations, rewards, terminations, truncations and infos of a block.
+    fn rows<'py>(&self, py: Python<'py>, block: usize) -> PyResult<Bound<'py, PyTuple>> {
+        let mut guard = self.lock()?;
+        let state = open(&mut guard, self.id)?;
+        let arrays = state.arrays.get(block).ok_or_else(|| PyValueError::new_err(format!("block {block} of 2")))?;
+        arrays.rows(py)
     }
 
     /// Waits for all steps, and raises what went wrong in them.

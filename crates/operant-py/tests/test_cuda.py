@@ -55,6 +55,86 @@ def test_rows_as_tensors_of_torch():
             assert np.array_equal(infos["episode_return"].cpu().numpy()[ended], wanted[4]["episode"]["r"][ended])
 
 
+def rollout_rows(steps):
+    obs = torch.empty(steps + 1, N, 4, device="cuda")
+    rewards = torch.empty(steps, N, device="cuda")
+    flags = torch.empty(2, steps, N, dtype=torch.bool, device="cuda")
+    return obs, rewards, flags
+
+
+def test_rows_into_tensors_of_the_caller():
+    gpu, cpu = both("CartPole-v1")
+    gpu.close()
+    gpu = operant.make_vec("CartPole-v1", num_envs=N, seed=3, device="cuda", output="torch")
+    obs, rewards, flags = rollout_rows(60)
+    obs[0] = gpu.reset()[0]
+    cpu.reset()
+    actions = torch.randint(0, 2, (60, N), device="cuda")
+    for t in range(60):
+        out = (obs[t + 1], rewards[t], flags[0, t], flags[1, t])
+        *got, infos = gpu.step(actions[t], out=out)
+        assert all(a is b for a, b in zip(got, out, strict=True))
+        wanted = cpu.step(actions[t].cpu().numpy())
+        assert all(np.array_equal(a.cpu().numpy(), b) for a, b in zip(got, wanted[:4], strict=True))
+        ended = (wanted[2] | wanted[3]).nonzero()[0]
+        if len(ended):
+            assert np.array_equal(infos["episode_return"].cpu().numpy()[ended], wanted[4]["episode"]["r"][ended])
+    good = (obs[0], rewards[0], flags[0, 0], flags[1, 0])
+    for wrong in (
+        (obs[0, :, :2], *good[1:]),
+        (obs[0].double(), *good[1:]),
+        (obs[0].cpu(), *good[1:]),
+        (*good[:2], rewards[0], good[3]),
+        good[:3],
+    ):
+        with pytest.raises(ValueError):
+            gpu.step(actions[0], out=wrong)
+    with pytest.raises(TypeError, match="contiguous tensor"):
+        gpu.step(np.zeros(N, dtype=np.int64), out=good)
+    with pytest.raises(ValueError, match="output"):
+        operant.make_vec("CartPole-v1", num_envs=N, device="cuda").step(actions[0], out=good)
+
+
+def test_steps_recorded_in_a_graph_of_torch():
+    gpu, cpu = both("CartPole-v1")
+    gpu.close()
+    gpu = operant.make_vec("CartPole-v1", num_envs=N, seed=3, device="cuda", output="torch")
+    obs, rewards, flags = rollout_rows(8)
+    actions = torch.randint(0, 2, (8, N), device="cuda")
+    gpu.reset()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for t in range(8):
+            gpu.step(actions[t], out=(obs[t + 1], rewards[t], flags[0, t], flags[1, t]))
+    cpu.reset()
+    for _ in range(5):
+        graph.replay()
+        for t in range(8):
+            wanted = cpu.step(actions[t].cpu().numpy())
+            got = (obs[t + 1], rewards[t], flags[0, t], flags[1, t])
+            assert all(np.array_equal(a.cpu().numpy(), b) for a, b in zip(got, wanted[:4], strict=True))
+
+
+def test_rows_and_actions_of_jax(monkeypatch):
+    # JAX takes three quarters of the memory otherwise.
+    monkeypatch.setenv("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    jax = pytest.importorskip("jax")
+    if jax.default_backend() != "gpu":
+        pytest.skip("JAX has no GPU here")
+    gpu, cpu = both("CartPole-v1")
+    row = gpu.reset()[0]
+    seen = jax.dlpack.from_dlpack(row)
+    assert seen.unsafe_buffer_pointer() == row.__cuda_array_interface__["data"][0], "the same memory"
+    assert np.array_equal(np.asarray(seen), cpu.reset()[0])
+    key = jax.random.key(1)
+    for step in range(40):
+        actions = jax.random.randint(jax.random.fold_in(key, step), (N,), 0, 2)
+        got = [np.asarray(jax.dlpack.from_dlpack(row)) for row in gpu.step(actions)[:4]]
+        wanted = cpu.step(np.asarray(actions))
+        assert all(np.array_equal(a, b) for a, b in zip(got, wanted[:4], strict=True))
+
+
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8])
 def test_actions_of_every_kind(dtype):
     gpu, cpu = both("CartPole-v1")

@@ -37,8 +37,12 @@ struct Index { unsigned x; };
 static Index blockIdx, threadIdx;
 struct float2 { float x, y; };
 struct float4 { float x, y, z, w; };
+struct int2 { int x, y; };
+struct int4 { int x, y, z, w; };
 static float2 make_float2(float x, float y) { return {x, y}; }
 static float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+static int2 make_int2(int x, int y) { return {x, y}; }
+static int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
 template <class T> static void __stcs(T *to, T value) { *to = value; }
 template <class T> static T __ldcg(const T *from) { return *from; }
 static int __float_as_int(float x) { int y; __builtin_memcpy(&y, &x, 4); return y; }
@@ -89,8 +93,9 @@ template <typename F> static void grid(F kernel) {
 }
 int main(int, char **words) {
     const uint32_t pitch = N + 11;
-    Envs envs = {make<int32_t>((STATE + 6) * pitch + 4), make<Totals>(TOTALS_SLOTS), N, pitch, FIRST_ENV, 0};
+    int32_t *columns = make<int32_t>((STATE + 6) * pitch + 4);
     Row row = make_row(1);
+    Envs envs = {columns, SHOWN ? (int32_t *)row.obs : columns, make<Totals>(TOTALS_SLOTS), N, pitch, FIRST_ENV, 0};
     grid([&] { reset({envs, row, nullptr, nullptr, SEED, 1, 0}); });
     show_row(row, 0);
     if (words[1][0] == 's') {
@@ -110,7 +115,12 @@ int main(int, char **words) {
             first += steps;
         }
     }
-    for (int c = 0; c < STATE; c++) show(envs.words + c * pitch, N);
+    for (int c = 0; c < STATE; c++)
+        for (uint32_t i = 0; i < N; i++) {
+            int32_t s[STATE];
+            load_state(envs, i, s);
+            show(s + c, 1);
+        }
     for (uint32_t i = 0; i < N; i++) {
         Own own = {};
         load_progress(envs, i, own);

@@ -1,7 +1,8 @@
 //! The recorder proven on the CPU: for every env over lanes the printed C, compiled by the system's compiler, gives
 //! the bits of the vector env over auto-resets and time limits; and the printed code is kept as snapshots.
 
-use operant::env::{ActionsBuf, Door, Entry, Options, REGISTRY, RowBuf, Seeds, Spec, VARIANTS};
+use operant::env::emit::Shape;
+use operant::env::{ActionsBuf, AutoReset, Door, Entry, Options, REGISTRY, RowBuf, Seeds, Spec, VARIANTS};
 use operant::lanes::rng::HostRng;
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -144,4 +145,14 @@ fn printed_code_is_as_it_was() {
     let mut text = String::new();
     let _ = write!(text, "{functions}");
     insta::assert_snapshot!("prelude_and_functions", text);
+}
+
+/// Where an observation is the state, a GPU keeps the two in one place.
+#[test]
+fn states_that_are_observations_are_told() {
+    let shape = Shape { time_limit: Some(200), autoreset: AutoReset::SameStep, block: 128 };
+    for (name, shown) in [("cartpole", 1), ("mountaincar", 1), ("pendulum", 0), ("acrobot", 0)] {
+        let source = operant::env::find(name).unwrap().cuda_source(&[], &shape).unwrap().unwrap();
+        assert!(source.contains(&format!("#define SHOWN {shown}\n")), "{name}");
+    }
 }

@@ -386,6 +386,38 @@ fn rollouts_played_beside_learning_teach_as_well_and_repeat() {
     }
 }
 
+/// The same for networks that are run layer by layer, whose first rollout is that of a run without; also with masks of actions.
+#[test]
+#[ignore = "needs a GPU"]
+fn rollouts_of_wide_networks_are_played_beside_learning() {
+    for env in ["cartpole", "pendulum", "probe_masked"] {
+        let over = "device = \"cuda\"\nnetwork.hidden = [256, 256]\nppo.overlap = true\nppo.learning_rate = 3e-4";
+        let new = |over: &str| algorithm_on(env, over);
+        let (mut ppo, mut plain) = (new(over), new(&over.replace("overlap = true", "overlap = false")));
+        run(&mut *ppo, 1);
+        run(&mut *plain, 1);
+        assert!(weights(&*ppo) == weights(&*plain), "{env}: the first rollout is played by the first weights");
+        run(&mut *ppo, 4);
+        run(&mut *plain, 4);
+        assert!(weights(&*ppo) != weights(&*plain), "{env}: the policy is one iteration old");
+        let middle = ppo.save().unwrap();
+        run(&mut *ppo, 5);
+        let at_ten = ppo.save().unwrap();
+        let mut resumed = new(over);
+        resumed.load(&middle).unwrap();
+        run(&mut *resumed, 5);
+        assert!(at_ten == resumed.save().unwrap(), "{env}: another checkpoint after a resume");
+        let mut twin = new(over);
+        run(&mut *twin, 10);
+        assert!(at_ten == twin.save().unwrap(), "{env}: another checkpoint in a second run");
+    }
+    let over = "device = \"cuda\"\nseed = 1\nnetwork.hidden = [256, 256]\nppo.overlap = true\nppo.learning_rate = 3e-4";
+    let mut ppo = algorithm(over);
+    run(&mut *ppo, 120);
+    let played = evaluated(&*ppo, "cartpole", 1);
+    assert!(played > 475.0, "{played}");
+}
+
 #[test]
 #[ignore = "needs a GPU"]
 fn half_precision_learns_on_a_gpu() {

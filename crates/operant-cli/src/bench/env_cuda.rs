@@ -65,9 +65,8 @@ pub(super) fn run(args: &Args, envs: &mut CudaVec, options: &Options) -> Result<
     if let Some(horizon) = args.horizon.filter(|horizon| !wanted.contains(horizon)) {
         return Err(Failure::Usage(format!("--horizon {horizon}: wanted 1..={}", wanted.end())));
     }
-    let row = DeviceRow::new(&gpu, &spec, args.num_envs, 1, Ends::Records)?;
-    let bytes_per_step = row.bytes_per_step();
-    envs.reset_on_gpu(Seeds::One(args.seed), None, &row, 0)?;
+    let bytes_per_step = envs.row().bytes_per_step();
+    envs.reset_own(Seeds::One(args.seed), None)?;
     let actions = batches(args, envs)?;
     let (mut work, horizon) = match args.form {
         Form::Rollout => {
@@ -79,7 +78,7 @@ pub(super) fn run(args: &Args, envs: &mut CudaVec, options: &Options) -> Result<
         Form::Step => {
             let calls = args.horizon.unwrap_or(256);
             let graph = Graph::record(&gpu, || {
-                (0..calls).try_for_each(|i| envs.step_on_gpu(actions[i % actions.len()].actions(), &row, 0))
+                (0..calls).try_for_each(|i| envs.step_own(actions[i % actions.len()].actions()))
             })?;
             (Work::Steps { graph, calls }, calls)
         }

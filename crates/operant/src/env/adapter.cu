@@ -1,11 +1,12 @@
 /* N envs on a GPU around an env's printed functions: what env/lane_vec.rs does on the CPU. Defined before this text:
    STATE OBS ACTIONS CHOICES (0 unless masked), LIMIT (0 for none), AUTORESET (one of the three below), DRAWS (whether a
    step draws random numbers), REWARD (0, or what every step gives, a whole number), BLOCK (threads), LISTS (whether ended episodes
-   are listed by block), the sizes of the arguments, ENV_STEP ENV_RESET ENV_OBSERVE ENV_LEGAL, random_action(dim, word). With
+   are listed by block), SHOWN (whether an observation is the state, word by word), the sizes of the arguments, ENV_STEP ENV_RESET ENV_OBSERVE ENV_LEGAL, random_action(dim, word). With
    FUNCTIONS_ONLY there are no kernels: other text goes on from here.
    One thread per env. State lies in columns, [STATE + 6, pitch] words, so that a warp reads whole lines; four more words hold
    the seed of all envs, if they share one: reading it there spares most lines that only resets would read. Rows are stored
-   past the cache, which the state then keeps. */
+   past the cache, which the state then keeps. If SHOWN, the env's own columns lie elsewhere, as rows [N, STATE]: where a step's
+   observations go to that place they are written once. */
 #define SAME_STEP 0
 #define NEXT_STEP 1
 #define DISABLED 2
@@ -35,6 +36,7 @@ struct Totals {
 
 struct Envs {
     int32_t *words;
+    int32_t *state; /* [STATE, pitch], the first of `words`, or, if SHOWN, [N, STATE] elsewhere */
     Totals *totals; /* [TOTALS_SLOTS] */
     uint32_t count, pitch, first_env, unused;
 };
@@ -100,13 +102,27 @@ struct Step {
 
 /* Past the first cache: nobody reads it twice. */
 FN void load_state(const Envs &envs, uint32_t i, int32_t *s) {
+#if SHOWN && STATE == 4
+    const int4 row = __ldcg((const int4 *)envs.state + i);
+    s[0] = row.x, s[1] = row.y, s[2] = row.z, s[3] = row.w;
+#elif SHOWN && STATE == 2
+    const int2 row = __ldcg((const int2 *)envs.state + i);
+    s[0] = row.x, s[1] = row.y;
+#else
 #pragma unroll
-    for (int c = 0; c < STATE; c++) s[c] = __ldcg(envs.words + (size_t)c * envs.pitch + i);
+    for (int c = 0; c < STATE; c++) s[c] = __ldcg(envs.state + (size_t)c * envs.pitch + i);
+#endif
 }
 
 FN void store_state(const Envs &envs, uint32_t i, const int32_t *s) {
+#if SHOWN && STATE == 4
+    ((int4 *)envs.state)[i] = make_int4(s[0], s[1], s[2], s[3]);
+#elif SHOWN && STATE == 2
+    ((int2 *)envs.state)[i] = make_int2(s[0], s[1]);
+#else
 #pragma unroll
-    for (int c = 0; c < STATE; c++) envs.words[(size_t)c * envs.pitch + i] = s[c];
+    for (int c = 0; c < STATE; c++) envs.state[(size_t)c * envs.pitch + i] = s[c];
+#endif
 }
 
 FN int32_t load_own(const Envs &envs, int column, uint32_t i) { return envs.words[(size_t)column * envs.pitch + i]; }
@@ -457,7 +473,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) step(const StepArgs a) {
         store_legal(a.row.legal, i, s);
         ENV_OBSERVE(s, obs);
     }
-    store_obs(a.row.obs, i, here, obs);
+    if (!SHOWN || a.row.obs != (float *)envs.state) store_obs(a.row.obs, i, here, obs);
 }
 
 #endif

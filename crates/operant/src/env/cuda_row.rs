@@ -217,6 +217,19 @@ pub struct ForeignActions {
     pub kind: ForeignKind,
 }
 
+/// Where another library of this process wants a step's results, `[N, O]` of 16-byte alignment and `[N]`, which it keeps until the step is done.
+#[derive(Clone, Copy, Debug)]
+pub struct ForeignRow {
+    /// Observations, f32.
+    pub obs: DevicePtr,
+    /// Rewards, f32.
+    pub reward: DevicePtr,
+    /// Terminations, a byte each.
+    pub terminated: DevicePtr,
+    /// Truncations, a byte each.
+    pub truncated: DevicePtr,
+}
+
 /// Kinds of numbers that actions may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForeignKind {

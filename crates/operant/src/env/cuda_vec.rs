@@ -4,7 +4,7 @@
 //! as a [`VecEnv`] it copies rows from and to the host, which serves tests, evaluation and envs of other parts of a run.
 //! Invariant: in strict mode the bits are those of [`LaneVec`](super::LaneVec), also of what `save` gives.
 
-use super::cuda_row::{DeviceActions, DeviceRow, Ends, RowPointers};
+use super::cuda_row::{DeviceActions, DeviceRow, Ends, ForeignRow, RowPointers};
 use super::emit::{self, Shape};
 use super::lane_kernels::{MAX_ACTION_DIMS, MAX_STATE, Own};
 use super::{Actions, Canvas, Env, Options, Param, Row, RowBuf, Seeds, Spec, VecEnv, check_columns, saved};
@@ -29,6 +29,7 @@ trait Printed: Send + Sync {
     fn spec(&self) -> Spec;
     fn source(&self, shape: &Shape) -> String;
     fn narrow_reward(&self, shape: &Shape) -> Option<i32>;
+    fn shows_state(&self) -> bool;
     fn params(&self) -> Vec<Param>;
     fn set(&mut self, name: &str, value: f64) -> Result<()>;
     fn draw(&self, words: &[i32]) -> Option<Canvas>;
@@ -44,6 +45,9 @@ impl<E: Env> Printed for E {
     }
     fn narrow_reward(&self, shape: &Shape) -> Option<i32> {
         emit::narrow_reward(self, shape)
+    }
+    fn shows_state(&self) -> bool {
+        emit::shows_state(self)
     }
     fn params(&self) -> Vec<Param> {
         super::Params::params(self)
@@ -66,6 +70,7 @@ impl<E: Env> Printed for E {
 #[repr(C)]
 pub(crate) struct EnvsPointers {
     words: DevicePtr,
+    state: DevicePtr,
     totals: DevicePtr,
     count: u32,
     pitch: u32,
@@ -76,7 +81,8 @@ pub(crate) struct EnvsPointers {
 impl EnvsPointers {
     /// So many envs that the host steps; `totals` are [`TOTALS_WORDS`] words.
     pub(crate) fn hosted(count: usize, totals: DevicePtr) -> Self {
-        Self { words: DevicePtr::NONE, totals, count: count as u32, pitch: 0, first_env: 0, unused: 0 }
+        let none = DevicePtr::NONE;
+        Self { words: none, state: none, totals, count: count as u32, pitch: 0, first_env: 0, unused: 0 }
     }
 }
 
@@ -157,6 +163,8 @@ pub struct CudaVec {
     own: Own,
     /// What every step gives, if words are narrow.
     narrow_reward: Option<i32>,
+    /// Whether the state is `row`'s observations, and not the first of `words`.
+    shown: bool,
     num_envs: usize,
     /// N rounded up: words of a column.
     pitch: usize,
@@ -165,7 +173,7 @@ pub struct CudaVec {
     words: Buffer<i32>,
     /// [`TOTALS_WORDS`]
     totals: Buffer<u64>,
-    /// Rows of the host's steps: on the GPU, and as they came from there.
+    /// Rows of the host's steps and of [`CudaVec::step_own`]: on the GPU, and as they came from there.
     row: DeviceRow,
     fetched: RowBuf,
     /// `[N, A]` actions of the host's steps, of up to 8 bytes each.
@@ -214,6 +222,7 @@ impl CudaVec {
             which: Buffer::new(gpu, num_envs, "a mask of envs", lower)?,
             seeds: Buffer::new(gpu, num_envs, "seeds", lower)?,
             narrow_reward: emit::narrow_reward(&env, &shape),
+            shown: emit::shows_state(&env),
             env: Box::new(env),
             gpu: gpu.clone(),
             spec,
@@ -260,6 +269,7 @@ impl CudaVec {
     pub(crate) fn pointers(&self) -> EnvsPointers {
         EnvsPointers {
             words: self.words.pointer(),
+            state: if self.shown { self.row.obs.pointer() } else { self.words.pointer() },
             totals: self.totals.pointer(),
             count: self.num_envs as u32,
             pitch: self.pitch as u32,
@@ -280,12 +290,34 @@ impl CudaVec {
     /// [`VecEnv::step`] otherwise. Can be recorded in a [`Graph`](crate::device::cuda::Graph).
     pub fn step_on_gpu(&mut self, actions: DeviceActions<'_>, out: &DeviceRow, t: usize) -> Result<()> {
         self.assert_fits(out);
+        self.step_to(actions, out.at(t))
+    }
+
+    /// [`step_on_gpu`](Self::step_on_gpu) with observations, rewards and flags to another library's memory, and the rest to row 0 of `rest`.
+    pub fn step_foreign(&mut self, actions: DeviceActions<'_>, rest: &DeviceRow, to: ForeignRow) -> Result<()> {
+        self.assert_fits(rest);
+        let ForeignRow { obs, reward, terminated, truncated } = to;
+        self.step_to(actions, RowPointers { obs, reward, terminated, truncated, ..rest.at(0) })
+    }
+
+    fn step_to(&self, actions: DeviceActions<'_>, row: RowPointers) -> Result<()> {
         let (got, wanted) = (actions.len(), self.num_envs * self.spec.action.dims());
         assert!(got == wanted, "{got} action numbers for {}, wanted {wanted}", self.spec.name);
         let discrete = self.spec.action.choices() > 0;
         assert!(actions.discrete() == discrete, "choices for real numbers, or the reverse, for {}", self.spec.name);
         let (pointer, kind) = actions.pointer();
-        self.launch_step(pointer, kind, out.at(t))
+        self.launch_step(pointer, kind, row)
+    }
+
+    /// [`step_on_gpu`](Self::step_on_gpu) with results to the envs' [own row](Self::row), which is faster where observations are the state:
+    /// they are written once.
+    pub fn step_own(&mut self, actions: DeviceActions<'_>) -> Result<()> {
+        self.step_to(actions, self.row.at(0))
+    }
+
+    /// The envs' own row, of the last [`step_own`](Self::step_own) or [`reset_own`](Self::reset_own). To be read only: its observations may be the state.
+    pub fn row(&self) -> &DeviceRow {
+        &self.row
     }
 
     /// [`step_on_gpu`](Self::step_on_gpu) with actions from the host.
@@ -317,6 +349,11 @@ impl CudaVec {
         let (envs, row) = (self.pointers(), out.at(0));
         let args = RolloutArgs { envs, row, seed, steps: out.rows() as u32, first_step };
         self.kernels()?.rollout.launch(self.blocks(), self.shape.block, &args)
+    }
+
+    /// [`reset_on_gpu`](Self::reset_on_gpu) with results to the envs' [own row](Self::row).
+    pub fn reset_own(&mut self, seeds: Seeds<'_>, which: Option<&[u8]>) -> Result<()> {
+        self.launch_reset(Some(seeds), which, self.row.at(0))
     }
 
     /// Begins episodes as [`VecEnv::reset`] does, with results to the GPU's memory.
@@ -428,10 +465,17 @@ impl CudaVec {
         }
     }
 
-    /// All words, `[columns, pitch]` and the shared seed, with elapsed steps and returns in words.
+    /// All words, `[columns, pitch]` and the shared seed, with states in columns and elapsed steps and returns in words.
     fn fetch_words(&self) -> Result<Vec<i32>> {
         let mut words = vec![0; self.words.len()];
         self.words.download(0, &mut words)?;
+        if self.shown {
+            let mut states = vec![0.0; self.num_envs * self.own.state];
+            self.row.obs.download(0, &mut states)?;
+            for (i, word) in states.into_iter().enumerate() {
+                words[i % self.own.state * self.pitch + i / self.own.state] = word.to_bits() as i32;
+            }
+        }
         if let Some(reward) = self.narrow_reward {
             let (elapsed, returned) = (self.own.elapsed() * self.pitch, self.own.returned() * self.pitch);
             for env in (0..self.num_envs).rev() {
@@ -446,6 +490,11 @@ impl CudaVec {
 
     /// The reverse of [`fetch_words`](Self::fetch_words).
     fn send_words(&self, mut words: Vec<i32>) -> Result<()> {
+        if self.shown {
+            let state = self.own.state;
+            let order = (0..self.num_envs * state).map(|i| words[i % state * self.pitch + i / state]);
+            self.row.obs.upload(&order.collect::<Vec<i32>>())?;
+        }
         if let Some(reward) = self.narrow_reward {
             let (elapsed, returned) = (self.own.elapsed() * self.pitch, self.own.returned() * self.pitch);
             let mut beside = 0;
@@ -507,7 +556,7 @@ impl VecEnv for CudaVec {
 
     fn read(&self, column: usize, out: &mut [i32]) {
         let out = &mut out[..self.num_envs];
-        if column < self.own.state {
+        if column < self.own.state && !self.shown {
             let _ = self.words.download(column * self.pitch, out);
         } else if let Ok(words) = self.fetch_words() {
             out.copy_from_slice(&words[column * self.pitch..][..self.num_envs]);
@@ -563,6 +612,7 @@ impl VecEnv for CudaVec {
         self.kernels = OnceLock::from(kernels);
         // A parameter may decide whether every step gives the same.
         self.narrow_reward = changed.narrow_reward(&self.shape);
+        self.shown = changed.shows_state();
         self.env = changed;
         self.send_words(words)
     }

@@ -21,6 +21,19 @@ pub fn c_source<E: Env>(env: &E) -> String {
 /// Threads of a block from which on `step` lists what ended in it.
 const LISTING_BLOCK: u32 = 128;
 
+/// Whether an observation is the state, word by word, of 2 or 4 words: `SHOWN` of `adapter.cu`.
+pub(super) fn shows_state<E: Env>(env: &E) -> bool {
+    let state = <E::State<Sym> as Columns<Sym>>::COLUMNS.len();
+    let (name, functions) = (env.spec().name, c_functions(env));
+    let body = functions.split(&format!("FN void {name}_observe(")).nth(1).unwrap_or_default();
+    let body = body.split("\n}").next().unwrap_or_default();
+    let same = |k: usize| {
+        let named = body.split(&format!("obs[{k}] = ")).nth(1).and_then(|rest| rest.split(';').next());
+        named.is_some_and(|named| body.contains(&format!("const float {named} = from_bits(s[{k}]);")))
+    };
+    matches!(state, 2 | 4) && state == <E::Obs<Sym> as Block<F>>::LEN && (0..state).all(same)
+}
+
 /// What of a vector env its kernels are compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
@@ -60,6 +73,7 @@ pub fn cuda_source<E: Env>(env: &E, shape: &Shape) -> String {
         ("DRAWS", usize::from(body.contains("seed["))),
         ("BLOCK", shape.block as usize),
         ("LISTS", usize::from(shape.block >= LISTING_BLOCK)),
+        ("SHOWN", usize::from(shows_state(env))),
     ];
     let mut text = format!("{CUDA_PRELUDE}\n{}\n{functions}\n", Recording::functions());
     for (key, value) in numbers.into_iter().chain(ARGS_BYTES) {
@@ -87,6 +101,7 @@ pub(crate) fn hosted_source(spec: &Spec) -> String {
         ("REWARD", 0),
         ("BLOCK", 64),
         ("LISTS", 0),
+        ("SHOWN", 0),
     ];
     let mut text = CUDA_PRELUDE.to_owned();
     for (key, value) in numbers.into_iter().chain(ARGS_BYTES) {

@@ -47,7 +47,7 @@ pub use canvas::{Canvas, Color};
 pub use cartpole::CartPole;
 pub use cube2::Cube2;
 pub use cube3::Cube3;
-pub use cuda_row::{DeviceActions, DeviceRow, Ends, ForeignActions, ForeignKind};
+pub use cuda_row::{DeviceActions, DeviceRow, Ends, ForeignActions, ForeignKind, ForeignRow};
 pub use cuda_vec::{CudaVec, Totals};
 pub(crate) use cuda_vec::{EnvsPointers, TOTALS_WORDS};
 pub use gridworld::GridWorld;

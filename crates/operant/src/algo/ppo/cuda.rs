@@ -255,9 +255,6 @@ impl Path {
                 has / 1024
             ));
         }
-        if overlap {
-            return Err(unserved("ppo.overlap = true with a network that is run layer by layer"));
-        }
         let shape = WideShape::new(architecture, spec, precision).map_err(|what| unserved(&what))?;
         Blas::available()?;
         Ok((Self::Wide(shape), note))
@@ -352,7 +349,8 @@ impl PpoCuda {
                 (Box::new(fused), module, warps)
             }
             Path::Wide(shape) => {
-                let (wide, module) = Wide::new(&gpu, &mut *env, shape, &params, &settings)?;
+                let collector = beside.as_ref().map(|beside| &beside.gpu);
+                let (wide, module) = Wide::new(&gpu, &mut *env, shape, &params, &settings, collector)?;
                 (Box::new(wide), module, if hosted { staged::warps(&*env) } else { n.div_ceil(32) })
             }
         };

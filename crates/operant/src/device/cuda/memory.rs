@@ -143,6 +143,16 @@ impl<T: Element> Buffer<T> {
         self.gpu.driver.check("copy memory", status)
     }
 
+    /// Copies all of it to another buffer of the same length, after all work of this one's stream that came before.
+    pub fn copy_to(&self, to: &Self) -> Result<()> {
+        assert_eq!(self.len, to.len, "elements of two buffers");
+        self.gpu.bind()?;
+        let (call, bytes) = (&self.gpu.driver.call, self.len * size_of::<T>());
+        // SAFETY: both buffers have that many bytes.
+        let status = unsafe { (call.cuMemcpyDtoDAsync_v2)(to.pointer.0, self.pointer.0, bytes, self.gpu.stream) };
+        self.gpu.driver.check("copy memory", status)
+    }
+
     /// Copies elements from `first` on to the host, after all work that came before.
     pub fn download(&self, first: usize, to: &mut [T]) -> Result<()> {
         assert!(first + to.len() <= self.len, "{} elements from {first} on of {}", to.len(), self.len);

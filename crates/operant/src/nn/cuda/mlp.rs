@@ -400,6 +400,15 @@ impl Mlp {
         }
     }
 
+    /// Gives other networks of this kind, which may work in another stream, the weights as they are now, in the order of this stream.
+    pub fn give_weights(&self, to: &Self) -> Result<()> {
+        self.params.copy_to(&to.params)?;
+        match (&self.image, &to.image) {
+            (Some(from), Some(to)) => from.copy_to(to),
+            _ => Ok(()),
+        }
+    }
+
     /// Parameters as they are now, into the places of [`Params::values`](crate::nn::Params::values).
     pub fn fetch_params(&self, to: &mut [f32]) -> Result<()> {
         self.fetch(&self.params, to)

@@ -88,17 +88,21 @@ impl Stored {
             bytes.extend(fetched(numbers)?.into_iter().flat_map(f32::to_le_bytes));
         }
         bytes.extend(fetched(&self.action)?.into_iter().flat_map(u32::to_le_bytes));
+        bytes.extend(fetched(&self.legal)?);
         Ok(bytes)
     }
 
     /// Goes on from [`save`](Self::save).
     pub(super) fn load(&self, bytes: &[u8]) -> Result<()> {
-        let words: Vec<u32> =
-            bytes.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect();
         let lens = [self.obs.len(), self.log_prob.len(), self.value.len(), self.advantage.len(), self.action.len()];
-        if bytes.len() != 4 * lens.iter().sum::<usize>() {
+        let numbers = 4 * lens.iter().sum::<usize>();
+        if bytes.len() != numbers + self.legal.len() {
             return Err(Error::Saved("checkpoint's rollout.bin does not fit this run; take another".into()));
         }
+        let (bytes, legal) = bytes.split_at(numbers);
+        self.legal.upload(legal)?;
+        let words: Vec<u32> =
+            bytes.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect();
         let mut rest = &words[..];
         let mut next = |len: usize| {
             let (front, back) = rest.split_at(len);

@@ -1,7 +1,8 @@
 //! Networks of any width and depth: layers by `nn::cuda`, what surrounds them by the kernels of `wide.cu`.
 //!
 //! The first iteration launches kernel by kernel, which loads all code; the second is recorded as two graphs, of collecting and of
-//! learning, which run from then on. What differs between iterations lies in the GPU's memory.
+//! learning, which run from then on. What differs between iterations lies in the GPU's memory. Where the next rollout is played beside
+//! learning, it has networks of its own, in a stream of its own.
 
 use super::staged::{StageArgs, Staging};
 use super::*;
@@ -179,6 +180,22 @@ struct Resident {
     act: Kernel<ActArgs>,
 }
 
+/// The networks as they were when an iteration began, which play beside learning.
+struct Acting {
+    gpu: Arc<Gpu>,
+    mlp: Mlp,
+    workspace: Workspace,
+    now: Buffer<u32>,
+}
+
+/// What a half of an iteration is launched by: kernel by kernel the first time, then as graphs, one for each place of a rollout.
+#[derive(Default)]
+struct Half {
+    /// Whether kernels have run once, so that their code is loaded.
+    ran: bool,
+    graphs: [Option<Graph>; 2],
+}
+
 /// The networks in the GPU's memory, and the kernels around them.
 pub(super) struct Wide {
     shape: WideShape,
@@ -204,9 +221,10 @@ pub(super) struct Wide {
     scales: Buffer<f32>,
     statistics: Buffer<f32>,
     by_log_std: Buffer<f32>,
-    /// Whether kernels have run once, so that their code is loaded.
-    ran: [bool; 2],
-    graphs: [Option<Graph>; 2],
+    /// Where rollouts are played beside learning.
+    acting: Option<Acting>,
+    collecting: Half,
+    updating: Half,
 }
 
 /// Rows of the chunks of a minibatch: as many of the first size as fit, then what is left.
@@ -217,13 +235,15 @@ fn chunks(minibatch: usize, most: usize) -> (usize, usize) {
 }
 
 impl Wide {
-    /// Compiles the kernels; the module has those that every network shares. Envs that are not on the GPU are stepped by the host.
+    /// Compiles the kernels; the module has those that every network shares, for collecting, which is done in the stream of `collector` if
+    /// there is one. Envs that are not on the GPU are stepped by the host.
     pub(super) fn new(
         gpu: &Arc<Gpu>,
         env: &mut dyn VecEnv,
         shape: WideShape,
         params: &Params,
         settings: &Settings,
+        collector: Option<&Arc<Gpu>>,
     ) -> Result<(Self, Module)> {
         let (n, layout, spec) = (env.num_envs(), shape.layout(params)?, env.spec().clone());
         let text = env.on_gpu().map(|envs| envs.source());
@@ -232,7 +252,8 @@ impl Wide {
         let outputs = layout.output_pitch();
         // Both compilers at the same time.
         let (module, mlp) = std::thread::scope(|scope| {
-            let module = scope.spawn(|| gpu.load(&format!("wide-{}", spec.name), &source, Math::Fast));
+            let at = collector.unwrap_or(gpu);
+            let module = scope.spawn(move || at.load(&format!("wide-{}", spec.name), &source, Math::Fast));
             let mlp = Mlp::new(gpu, layout, shape.activation, shape.precision);
             let died = || Error::Device("a compiler's thread died".into());
             (module.join().unwrap_or_else(|_| Err(died())), mlp)
@@ -247,23 +268,34 @@ impl Wide {
         let slots = if hosted { 1 } else { WideShape::slots(spec.time_limit, settings.num_steps) };
         let blocks = rows.div_ceil(THREADS);
         let small = |len, what| Buffer::new(gpu, len, what, "num_envs");
+        let lower = "network.hidden or num_envs";
+        let now_words = NOW_WORDS + 12 * MAX_EPOCHS;
+        let acting = match collector {
+            None => None,
+            Some(gpu) => {
+                let mlp = Mlp::new(gpu, mlp.layout().clone(), shape.activation, shape.precision)?;
+                let now = Buffer::new(gpu, now_words, "settings", "num_envs")?;
+                Some(Acting { gpu: Arc::clone(gpu), workspace: mlp.workspace(n, false, lower)?, mlp, now })
+            }
+        };
+        let learns = module.on(gpu);
         let wide = Self {
-            workspace: mlp.workspace(rows.max(n), true, "network.hidden or num_envs")?,
+            workspace: mlp.workspace(if acting.is_some() { rows } else { rows.max(n) }, true, lower)?,
             staging: if hosted { Some(Staging::new(gpu, &module, &mlp, env)?) } else { None },
             resident: match hosted {
                 true => None,
                 false => Some(Resident {
-                    pass: mlp.pass(n, false)?,
+                    pass: acting.as_ref().map_or(&mlp, |acting| &acting.mlp).pass(n, false)?,
                     observe: module.kernel("observe")?,
                     act: module.kernel("act")?,
                 }),
             },
             learning,
             settle: module.kernel("settle")?,
-            scale: module.kernel("scale")?,
-            gather: module.kernel("gather")?,
-            loss: module.kernel("loss")?,
-            now: Buffer::new(gpu, NOW_WORDS + 12 * MAX_EPOCHS, "settings", "num_envs")?,
+            scale: learns.kernel("scale")?,
+            gather: learns.kernel("gather")?,
+            loss: learns.kernel("loss")?,
+            now: Buffer::new(gpu, now_words, "settings", "num_envs")?,
             slots,
             cut_input: Buffer::new(
                 gpu,
@@ -276,8 +308,9 @@ impl Wide {
             scales: small(2 * MAX_UPDATES, "scales of advantages")?,
             statistics: small(blocks * STATISTICS, "statistics")?,
             by_log_std: small(blocks * outputs, "gradients")?,
-            ran: [false; 2],
-            graphs: [None, None],
+            acting,
+            collecting: Half::default(),
+            updating: Half::default(),
             gpu: Arc::clone(gpu),
             mlp,
             shape,
@@ -285,8 +318,14 @@ impl Wide {
         Ok((wide, module))
     }
 
+    /// The networks that play, what lies between their layers, and where they read what differs in this iteration.
+    fn player(&self) -> (&Mlp, &Workspace, &Buffer<u32>) {
+        let acting = self.acting.as_ref().map(|acting| (&acting.mlp, &acting.workspace, &acting.now));
+        acting.unwrap_or((&self.mlp, &self.workspace, &self.now))
+    }
+
     /// Tells the GPU what differs in this iteration.
-    fn tell(&self, now: &Now<'_>) -> Result<()> {
+    fn tell(&self, now: &Now<'_>, to: &Buffer<u32>) -> Result<()> {
         let settings = now.settings;
         let adam = Adam {
             learning_rate: now.learning_rate,
@@ -305,17 +344,17 @@ impl Wide {
         for (to, from) in words[NOW_WORDS..].chunks_mut(12).zip(now.orders()) {
             to.copy_from_slice(&from);
         }
-        self.now.upload(&words)
+        to.upload(&words)
     }
 
     fn act_args(&self, now: &Now<'_>) -> ActArgs {
-        let (workspace, mlp) = (&self.workspace, &self.mlp);
+        let (mlp, workspace, differs) = self.player();
         ActArgs {
             envs: now.envs,
             rollout: now.rollout,
             finished: now.finished,
             normaliser: now.normaliser.pointers(),
-            now: self.now.pointer(),
+            now: differs.pointer(),
             params: mlp.params(),
             output: workspace.output(),
             input: workspace.input(),
@@ -335,7 +374,7 @@ impl Wide {
 
     /// Values what lies at `input`, of envs from `first` on: their row after the last, or, with a place in `cut_at`, what was cut short.
     fn settle(&self, now: &Now<'_>, pass: &Pass, first: usize, input: DevicePtr, cut_at: DevicePtr) -> Result<()> {
-        let (workspace, mlp, rows) = (&self.workspace, &self.mlp, pass.rows() as u32);
+        let ((mlp, workspace, _), rows) = (self.player(), pass.rows() as u32);
         let args = SettleArgs {
             rollout: now.rollout,
             params: mlp.params(),
@@ -355,15 +394,15 @@ impl Wide {
     fn launch_collecting(&self, now: &Now<'_>) -> Result<()> {
         let Some(Resident { pass, observe, act }) = &self.resident else { return Ok(()) };
         let (blocks, threads) = ((now.num_envs as u32).div_ceil(THREADS as u32), THREADS as u32);
-        let mut args = self.act_args(now);
+        let ((mlp, workspace, _), mut args) = (self.player(), self.act_args(now));
         observe.launch(blocks, threads, &args)?;
         for t in 0..now.settings.num_steps as u32 {
-            self.mlp.forward(&self.workspace, pass, self.workspace.input())?;
+            mlp.forward(workspace, pass, workspace.input())?;
             args.t = t;
             act.launch(blocks, threads, &args)?;
             now.normaliser.merge(1)?;
         }
-        self.settle(now, pass, 0, self.workspace.input(), DevicePtr::NONE)?;
+        self.settle(now, pass, 0, workspace.input(), DevicePtr::NONE)?;
         for slot in 0..self.slots {
             let input = self.cut_input.pointer().offset(slot * self.input_bytes(now.num_envs));
             self.settle(now, pass, 0, input, self.cut_at.pointer().offset(4 * slot * now.num_envs))?;
@@ -465,22 +504,36 @@ impl Wide {
         Ok(())
     }
 
-    /// Launches a half of the iteration: kernel by kernel the first time, then as a graph.
-    fn launch(&mut self, half: usize, queue: impl Fn(&Self) -> Result<()>) -> Result<()> {
-        if !self.ran[half] {
-            self.ran[half] = true;
-            return queue(self);
+    /// Whether the rollouts of an iteration lie in the first or the second place, where there are two.
+    fn place(&self, now: &Now<'_>) -> usize {
+        if self.acting.is_some() { now.iteration as usize % 2 } else { 0 }
+    }
+}
+
+impl Half {
+    /// Queues its work in the stream of `gpu`, for a rollout in this place.
+    fn launch(&mut self, gpu: &Arc<Gpu>, place: usize, queue: impl Fn() -> Result<()>) -> Result<()> {
+        if !self.ran {
+            self.ran = true;
+            return queue();
         }
-        if self.graphs[half].is_none() {
-            self.graphs[half] = Some(Graph::record(&self.gpu, || queue(self))?);
-        }
-        self.graphs[half].as_ref().map_or(Ok(()), Graph::launch)
+        let graph = match &mut self.graphs[place] {
+            Some(graph) => graph,
+            none => none.insert(Graph::record(gpu, queue)?),
+        };
+        graph.launch()
     }
 }
 
 impl Learner for Wide {
     fn send(&mut self, params: &[f32], moments: [&[f32]; 2]) -> Result<()> {
-        self.mlp.send(params, moments)
+        self.mlp.send(params, moments)?;
+        if self.acting.is_some() {
+            self.renew()?;
+            // Playing has another stream.
+            self.gpu.synchronize()?;
+        }
+        Ok(())
     }
 
     fn fetch_params(&self, to: &mut [f32]) -> Result<()> {
@@ -492,9 +545,13 @@ impl Learner for Wide {
     }
 
     fn collect(&mut self, now: &Now<'_>, env: &mut dyn VecEnv) -> Result<()> {
-        self.tell(now)?;
+        self.tell(now, self.player().2)?;
         let Some(mut staging) = self.staging.take() else {
-            return self.launch(0, |wide| wide.launch_collecting(now));
+            let mut half = std::mem::take(&mut self.collecting);
+            let gpu = self.acting.as_ref().map_or(&self.gpu, |acting| &acting.gpu);
+            let result = half.launch(gpu, self.place(now), || self.launch_collecting(now));
+            self.collecting = half;
+            return result;
         };
         let result = self.collect_hosted(&mut staging, now, env);
         self.staging = Some(staging);
@@ -502,11 +559,17 @@ impl Learner for Wide {
     }
 
     fn renew(&mut self) -> Result<()> {
-        Ok(())
+        self.acting.as_ref().map_or(Ok(()), |acting| self.mlp.give_weights(&acting.mlp))
     }
 
     fn learn(&mut self, now: &Now<'_>) -> Result<()> {
-        self.launch(1, |wide| wide.launch_learning(now))
+        if self.acting.is_some() {
+            self.tell(now, &self.now)?;
+        }
+        let mut half = std::mem::take(&mut self.updating);
+        let result = half.launch(&self.gpu, self.place(now), || self.launch_learning(now));
+        self.updating = half;
+        result
     }
 }
 
