@@ -258,7 +258,13 @@ fn matches_are_played_with_the_cube() {
     let money = ["eval", run(), "--against", "rules", "--cube", "--jacoby", "--games", "8", "--simulations", "8"];
     let shown = text(&[&money[..], &["--mat", "money.mat"]].concat());
     assert!(shown.contains("over 8 games for money, Jacoby") && shown.contains("doubles per game"), "{shown}");
-    assert!(folder().join("money.mat").exists());
+    let kept = std::fs::read_to_string(folder().join("money.mat")).unwrap();
+    assert!(kept.starts_with("; [Jacoby \"On\"]\n"), "{kept}");
+    let found = json(&["analyse", "backgammon", "--match", "money.mat", "--model", run(), "--json"]);
+    let clear = |one: &serde_json::Value| one["play"] == "no double" && one["best"] == "no double";
+    let (all, rolls) =
+        (found["plays"].as_array().unwrap(), found["plays"].as_array().unwrap().iter().filter(|one| clear(one)));
+    assert!(rolls.count() < all.len() / 3, "not doubling counts only where a double is near: {found}");
     let itself = json(&["eval", run(), "--against", run(), "--match", "3", "--games", "4", "--json"]);
     assert_eq!(itself["matches_won"], 0.5, "each two matches have the same dice");
     for (words, wanted) in [

@@ -335,13 +335,16 @@ fn random_match(seed: u64, stakes: Stakes, most: usize) -> Vec<Record> {
 
 #[test]
 fn files_keep_doubles_and_scores() {
-    for (seed, length) in [(1, 0), (2, 3), (3, 9), (4, 25)] {
-        let stakes = if length == 0 { Stakes::money(false) } else { Stakes::match_to(length).unwrap() };
+    for (seed, length, jacoby) in [(1, 0, false), (5, 0, true), (2, 3, false), (3, 9, false), (4, 25, false)] {
+        let stakes = if length == 0 { Stakes::money(jacoby) } else { Stakes::match_to(length).unwrap() };
         let records = random_match(seed, stakes, 40);
         let text = to_mat(&records, ["one", "two"]);
         assert_eq!(from_mat(&text).unwrap(), records, "{text}");
         let over = length > 0;
-        assert!(text.starts_with(&format!(" {length} point match\n")) && text.contains("and the match") == over);
+        let begins = if jacoby { "; [Jacoby \"On\"]\n" } else { "" };
+        assert!(
+            text.starts_with(&format!("{begins} {length} point match\n")) && text.contains("and the match") == over
+        );
         let sgf = to_sgf(&records, ["one", "two"]);
         let doubles: usize = records.iter().map(|record| record.doubles.len()).sum();
         assert!(sgf.matches("[double]").count() == doubles && doubles > 0);

@@ -9,12 +9,16 @@ use std::path::Path;
 
 /// Points given away by a decision below which it is not worth a line.
 const WORTH_A_LINE: f64 = 0.02;
+/// Points that a double would give away from which on not doubling is no decision: most rolls of a game are such.
+const CLEAR: f64 = 0.16;
 
 /// What a decision gave away, in units of the cube, what was decided, and what is best.
 struct Found {
     given_away: f64,
     decided: String,
     best: String,
+    /// Whether there was something to decide.
+    counts: bool,
 }
 
 /// Judges a play without a cube.
@@ -28,7 +32,7 @@ fn play(player: &mut ByValue, state: &Match, decision: Decision, plays: &Plays, 
     let after = played.result(position);
     let (own, worth) = *worths.iter().find(|(one, _)| number(*one) == after)?;
     let (best, most) = worths[0];
-    Some(Found { given_away: most - worth, decided: plays[own].text(), best: plays[best].text() })
+    Some(Found { given_away: most - worth, decided: plays[own].text(), best: plays[best].text(), counts: true })
 }
 
 /// Judges a double that was or was not made, a take, a drop.
@@ -43,8 +47,9 @@ fn cube(player: &mut ByValue, state: &Match, decision: Decision) -> Found {
         _ => (choice.no_double.max(doubled) - choice.no_double, "no double", choice.advice.text()),
     };
     // Worths are of the player on roll; what is given away has no sign.
-    let given_away = cubeful.equity(given) - cubeful.equity(0.0);
-    Found { given_away, decided: decided.to_owned(), best: best.to_owned() }
+    let points = |worth: f64| cubeful.equity(worth) - cubeful.equity(0.0);
+    let counts = decision != Decision::Roll || points(choice.no_double - doubled) < CLEAR;
+    Found { given_away: points(given), decided: decided.to_owned(), best: best.to_owned(), counts }
 }
 
 /// Goes through recorded games. Where nobody ever doubled and no match was played, they count as games without a cube.
@@ -74,7 +79,10 @@ pub(super) fn annotate(args: &Args, path: &Path) -> Result<(), Failure> {
             } else {
                 continue;
             };
-            let Found { given_away, decided, best } = found;
+            let Found { given_away, decided, best, counts } = found;
+            if !counts {
+                continue;
+            }
             let (id, number) = (state.board.position.id(), usize::from(who));
             // Before the roll it is the turn that comes.
             let at = if matches!(decision, Decision::Play(_)) { turn } else { turn + 1 };

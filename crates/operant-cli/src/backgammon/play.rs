@@ -166,13 +166,12 @@ impl<L: Iterator<Item = std::io::Result<String>>> Seat<L> {
                     }
                 }
                 _ => {
-                    let question = match state.phase {
-                        Phase::Offered => "take or pass? (t, p)\n".to_owned(),
-                        _ => {
-                            board(state.board.position) + &stakes_line(&state.stakes, YOU) + "roll or double? (r, d)\n"
-                        }
+                    // Who doubled is on roll, and positions are seen by who is.
+                    let (position, question) = match state.phase {
+                        Phase::Offered => (state.board.position.swapped(), "take or pass? (t, p)\n"),
+                        _ => (state.board.position, "roll or double? (r, d)\n"),
                     };
-                    print(&question)?;
+                    print(&(board(position) + &stakes_line(&state.stakes, YOU) + question))?;
                     let Some(decision) = self.ask(&state)? else { return Ok(None) };
                     decision
                 }

@@ -10,9 +10,14 @@ use std::fmt::Write;
 /// Column of the second player.
 const SECOND: usize = 40;
 
+/// A comment that tells of Jacoby's rule, for which the format has no word.
+const JACOBY: &str = "; [Jacoby \"On\"]";
+
 /// Games as a `.mat` file: one match, or games for money.
 pub fn to_mat(records: &[Record], names: [&str; 2]) -> String {
-    let mut text = format!(" {} point match\n", records.first().map_or(0, |record| record.stakes.length));
+    let first = records.first().map_or_else(Stakes::default, |record| record.stakes);
+    let mut text = if first.jacoby { format!("{JACOBY}\n") } else { String::new() };
+    let _ = writeln!(text, " {} point match", first.length);
     for (number, record) in records.iter().enumerate() {
         let _ = write!(text, "\n Game {}\n", number + 1);
         let left = format!(" {} : {}", names[0], record.stakes.scores[0]);
@@ -81,8 +86,13 @@ fn scores(line: &str) -> Option<[u16; 2]> {
 
 /// The games of a `.mat` file. Every play must be legal, an empty one the only one that the roll has, and the cube turned by the rules.
 pub fn from_mat(text: &str) -> Result<Vec<Record>> {
-    let mut reader =
-        Reader { length: 0, records: Vec::new(), state: Match::begin(Stakes::default(), 0), plays: Plays::default() };
+    let mut reader = Reader {
+        length: 0,
+        jacoby: false,
+        records: Vec::new(),
+        state: Match::begin(Stakes::default(), 0),
+        plays: Plays::default(),
+    };
     for (number, line) in text.lines().enumerate() {
         reader.line(line).map_err(|what| Error::Invalid(format!("line {} of the .mat file: {what}", number + 1)))?;
     }
@@ -91,6 +101,7 @@ pub fn from_mat(text: &str) -> Result<Vec<Record>> {
 
 struct Reader {
     length: u16,
+    jacoby: bool,
     records: Vec<Record>,
     /// Of the last game.
     state: Match,
@@ -102,6 +113,8 @@ impl Reader {
         let trimmed = line.trim();
         if let Some(length) = trimmed.strip_suffix("point match").and_then(|length| length.trim().parse().ok()) {
             self.length = length;
+        } else if trimmed == JACOBY {
+            self.jacoby = true;
         } else if trimmed.starts_with("Game ") {
             self.begin()?;
         } else if let Some((row, rest)) = trimmed.split_once(')').filter(|(row, _)| row.parse::<u32>().is_ok()) {
@@ -135,7 +148,7 @@ impl Reader {
 
     fn begin(&mut self) -> std::result::Result<(), String> {
         let first = match self.length {
-            0 => Stakes::default(),
+            0 => Stakes::money(self.jacoby),
             length => Stakes::match_to(length).map_err(|error| error.to_string())?,
         };
         let stakes = if self.records.is_empty() { first } else { self.state.next_stakes().unwrap_or(first) };
