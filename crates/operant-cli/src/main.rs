@@ -12,6 +12,7 @@ mod field;
 mod format;
 mod grow;
 mod growth_log;
+mod growth_view;
 mod history;
 mod html;
 mod interrupt;

@@ -96,9 +96,11 @@ impl Tables {
         let events = folder.events();
         let of_event = |event: &Event| {
             let text = |text: String| Value::Text(text);
-            vec![integer(event.step), real(event.unix_time), text(event.kind.to_string()), text(event.text.clone())]
+            let [severity, topic] = [event.kind.severity().name(), event.kind.topic()].map(|name| text(name.into()));
+            let first = [integer(event.step), real(event.unix_time), text(event.kind.to_string())];
+            first.into_iter().chain([severity, topic, text(event.text.clone())]).collect()
         };
-        tables.add("events", &["step", "time", "kind", "text"], events.iter().map(of_event))?;
+        tables.add("events", &["step", "time", "kind", "severity", "topic", "text"], events.iter().map(of_event))?;
         let episodes = data
             .episodes
             .iter()

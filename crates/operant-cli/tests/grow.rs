@@ -107,7 +107,7 @@ fn tables_can_be_asked(path: &str, events: &str) {
     let sql = "select 'a, b' as word, 1.5 as number, null as empty";
     assert_eq!(text(&["query", path, sql, "--csv"]), "word,number,empty\n\"a, b\",1.5,\n");
     assert_eq!(text(&["query", path, sql]), "word  number  empty\na, b     1.5\n");
-    assert!(text(&["query", path]).contains("events: step, time, kind, text\n"));
+    assert!(text(&["query", path]).contains("events: step, time, kind, severity, topic, text\n"));
     let message = |sql: &str| String::from_utf8(operant(&["query", path, sql]).stderr).unwrap();
     assert!(message("select * from metric").contains("did you mean \"metrics\"?"));
     let slip = message("select \"loss/polcy\" from metrics");
@@ -137,8 +137,68 @@ fn mistakes_are_named() {
     assert!(message(&["grow", "host", "--set", "env.task=cifar10"]).contains("cifar10 has 32"));
 }
 
+/// A text of sentences with little in them.
+fn sentences(count: usize) -> String {
+    let words = ["host", "seed", "window", "letter", "river"];
+    (0..count).map(|i| format!("the {} reads the {}. ", words[i % 5], words[i / 5 % 5])).collect()
+}
+
+const BYTES: &[&str] = &["--set", "env.task=bytes", "--set", "env.host=transformer"];
+
+#[test]
+fn text_is_learned_from_a_file_or_a_folder() {
+    let data = folder("texts");
+    std::fs::create_dir_all(&data).unwrap();
+    std::fs::write(data.join("a.txt"), sentences(300)).unwrap();
+    std::fs::write(data.join("b.bin"), [0xff, 0xfe, 0x80]).unwrap();
+    let preset = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../configs/growth/bytes.toml");
+    let preset = preset.to_str().unwrap();
+    let play = |data: &str| {
+        let words = ["grow", "host", "--config", preset, "--set", "env.epochs=3", "--json", "--task-data", data];
+        json(&[&words[..], &["--set", "env.context=16"]].concat())
+    };
+    let (from_folder, from_file) = (play(data.to_str().unwrap()), play(data.join("a.txt").to_str().unwrap()));
+    assert_eq!(from_folder["mean_accuracy"], from_file["mean_accuracy"], "what is no text is passed over");
+    assert!(from_file["episodes"][0]["loss"].as_f64().unwrap() < 256f64.ln());
+    let run = folder("text-run");
+    let text = data.join("a.txt");
+    let words = ["train", "--config", preset, "--steps", "32", "--task-data", text.to_str().unwrap(), "--json"];
+    let small = ["--set", "env.context=16", "--set", "env.train_samples=32", "--set", "env.epochs=4", "--set"];
+    let tiny = ["ppo.num_steps=4", "--set", "ppo.minibatch_size=8", "--run-dir", run.to_str().unwrap()];
+    assert_eq!(json(&[&words[..], &small, &tiny].concat())["steps"], 32);
+    let asked = json(&["query", run.to_str().unwrap(), "select count(*) as x from outcomes", "--json"]);
+    assert_eq!(asked[0]["x"], 8);
+}
+
+#[test]
+fn texts_that_are_missing_or_too_short_are_named() {
+    let message = |words: &[&str]| {
+        let output = operant(&[&["grow", "host"], words].concat());
+        assert!(!output.status.success() && output.stdout.is_empty());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let data = folder("short-texts");
+    let place = data.to_str().unwrap();
+    let with = |words: &[&'static str]| [words, BYTES, &["--task-data", place]].concat();
+    let missing = message(&with(&[]));
+    assert!(missing.contains("can't read text") && missing.contains("--task-data or OPERANT_TASK_DATA"), "{missing}");
+    std::fs::create_dir_all(&data).unwrap();
+    std::fs::write(data.join("b.bin"), [0xff, 0xfe, 0x80]).unwrap();
+    assert!(message(&with(&[])).contains("holds no file of text"));
+    std::fs::write(data.join("a.txt"), "too short").unwrap();
+    let short = message(&with(&[]));
+    assert!(short.contains("a text of 9 bytes: wanted at least") && short.contains("env.train_samples"), "{short}");
+    let host = message(&["--set", "env.task=bytes", "--task-data", place]);
+    assert!(host.contains("host = minimal: task bytes is of text") && host.contains("(transformer)"), "{host}");
+    let preset = message(&["--config", "nowhere.toml"]);
+    assert!(preset.contains("can't read settings from nowhere.toml"), "{preset}");
+}
+
 #[test]
 fn speed_is_measured() {
     let report = json(&["grow", "speed", "--side", "8", "--batch", "16", "--seconds", "0.02", "--json"]);
     assert!(report["train_samples_per_s"].as_f64().unwrap() > 0.0 && report["host"] == "baseline");
+    let words = ["grow", "speed", "--host", "transformer", "--side", "16", "--batch", "4", "--seconds", "0.02"];
+    let text = String::from_utf8(operant(&words).stdout).unwrap();
+    assert!(text.starts_with("transformer at 16 bytes, minibatches of 4"), "{text}");
 }
