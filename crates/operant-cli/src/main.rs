@@ -21,6 +21,7 @@ mod live;
 mod matches;
 mod monitor;
 mod output;
+mod parquet;
 mod picture;
 mod query;
 mod report;

@@ -113,6 +113,13 @@ fn tables_can_be_asked(path: &str, events: &str) {
     let slip = message("select \"loss/polcy\" from metrics");
     assert!(slip.contains("did you mean \"loss/policy\"?"), "{slip}");
     assert!(message("select gain from metrics").contains("\"reward/gain\""));
+    let file = folder("growth-tables").with_extension("parquet");
+    let rows = text(&["query", path, "select * from events", "--parquet", file.to_str().unwrap()]);
+    assert!(rows.ends_with(&format!(": {} rows\n", events.lines().count())), "{rows}");
+    let bytes = std::fs::read(&file).unwrap();
+    assert!(bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1"));
+    let nowhere = operant(&["query", path, "select 1", "--parquet", "/nowhere/x.parquet"]);
+    assert!(String::from_utf8_lossy(&nowhere.stderr).contains("name a file that you may write with --parquet"));
     assert!(message("delete from metrics").contains("selects nothing"));
     assert!(message("select 1; select 2").contains("ultiple statements"));
 }
@@ -163,11 +170,13 @@ fn text_is_learned_from_a_file_or_a_folder() {
     let run = folder("text-run");
     let text = data.join("a.txt");
     let words = ["train", "--config", preset, "--steps", "32", "--task-data", text.to_str().unwrap(), "--json"];
-    let small = ["--set", "env.context=16", "--set", "env.train_samples=32", "--set", "env.epochs=4", "--set"];
-    let tiny = ["ppo.num_steps=4", "--set", "ppo.minibatch_size=8", "--run-dir", run.to_str().unwrap()];
+    // The evaluation at a run's end plays a hundred episodes.
+    let sizes = ["env.context=8", "env.train_samples=16", "env.val_samples=8", "env.epochs=2", "ppo.num_steps=4"];
+    let small: Vec<&str> = sizes.iter().flat_map(|size| ["--set", size]).collect();
+    let tiny = ["--set", "ppo.minibatch_size=8", "--run-dir", run.to_str().unwrap()];
     assert_eq!(json(&[&words[..], &small, &tiny].concat())["steps"], 32);
     let asked = json(&["query", run.to_str().unwrap(), "select count(*) as x from outcomes", "--json"]);
-    assert_eq!(asked[0]["x"], 8);
+    assert_eq!(asked[0]["x"], 16);
 }
 
 #[test]

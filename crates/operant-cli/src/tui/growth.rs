@@ -25,7 +25,7 @@ fn colour(letter: char) -> Style {
 
 /// Envs side by side: number, and a letter per slot.
 fn grid(frame: &mut Frame<'_>, area: Rect, envs: &[Vec<Slot>]) {
-    let legend = " g t b h: germinated … holding · F kept · x out ";
+    let legend = " g t b h: live · F kept · x out ";
     let block = Block::bordered().title(" envs ").title_bottom(legend);
     let slots = envs.first().map_or(0, Vec::len);
     let cell = 4 + slots + 2;
