@@ -193,7 +193,7 @@ fn texts_that_are_missing_or_too_short_are_named() {
     assert!(missing.contains("can't read text") && missing.contains("--task-data or OPERANT_TASK_DATA"), "{missing}");
     std::fs::create_dir_all(&data).unwrap();
     std::fs::write(data.join("b.bin"), [0xff, 0xfe, 0x80]).unwrap();
-    assert!(message(&with(&[])).contains("holds no file of text"));
+    assert!(message(&with(&[])).contains("holds no text (files of UTF-8 in a folder)"));
     std::fs::write(data.join("a.txt"), "too short").unwrap();
     let short = message(&with(&[]));
     assert!(short.contains("a text of 9 bytes: wanted at least") && short.contains("env.train_samples"), "{short}");

@@ -2,6 +2,8 @@
 
 use super::task::{Key, Samples, Source, Task};
 use crate::error::{Error, Result};
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 /// Kinds of bytes.
@@ -10,6 +12,8 @@ pub(super) const VOCABULARY: usize = 256;
 const PARTS: usize = 10;
 /// Most bytes of a text.
 const MOST: u64 = 1 << 30;
+/// Bytes by which a file in a folder is known as text.
+const LOOKED_AT: u64 = 1 << 16;
 
 impl Task {
     /// Windows of a text. Those to train on lie in its first nine tenths and those to validate on in its last tenth, so that no byte is
@@ -57,38 +61,64 @@ fn windows(text: &[u8], context: usize, count: usize) -> Samples {
 /// A file, or every file of text in a folder in the order of their names.
 pub(super) fn read(path: &Path) -> Result<Vec<u8>> {
     let next = "name a file of text, or a folder of such files, by --task-data or OPERANT_TASK_DATA";
-    let failed = |path: &Path, error: std::io::Error| {
-        Error::Io(format!("can't read text from {}: {error}; {next}", path.display()))
-    };
-    let bytes_of = |path: &Path| {
-        let size = path.metadata().map_err(|error| failed(path, error))?.len();
-        if size > MOST {
-            let shown = path.display();
-            return Err(Error::Invalid(format!(
-                "text of {size} bytes in {shown}: at most {MOST} are held in memory; cut it"
-            )));
-        }
-        std::fs::read(path).map_err(|error| failed(path, error))
-    };
-    if !path.is_dir() {
-        return bytes_of(path);
-    }
-    let entries = std::fs::read_dir(path).map_err(|error| failed(path, error))?;
-    let mut files = entries
-        .map(|entry| Ok(entry?.path()))
-        .collect::<std::io::Result<Vec<_>>>()
-        .map_err(|error| failed(path, error))?;
-    files.retain(|file| file.is_file());
-    files.sort();
+    let failed = |error: std::io::Error| Error::Io(format!("can't read text from {}: {error}; {next}", path.display()));
     let mut text = Vec::new();
-    for file in files {
-        let bytes = bytes_of(&file)?;
-        if std::str::from_utf8(&bytes).is_ok() {
-            text.extend(bytes);
+    // What is no plain file (a pipe, a device) may never end: no more is read than can be held.
+    let mut add = |file: &Path| File::open(file)?.take(MOST + 1 - text.len() as u64).read_to_end(&mut text);
+    if path.is_dir() {
+        let entries = path.read_dir().map_err(failed)?;
+        let mut files = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>().map_err(failed)?;
+        files.sort();
+        for file in files.iter().filter(|file| file.is_file()) {
+            if is_text(file).map_err(failed)? {
+                add(file).map_err(failed)?;
+            }
         }
+    } else {
+        add(path).map_err(failed)?;
+    }
+    if text.len() as u64 > MOST {
+        let shown = path.display();
+        return Err(Error::Invalid(format!(
+            "text in {shown}: more than {MOST} bytes, which are held in memory; cut it"
+        )));
     }
     if text.is_empty() {
-        return Err(Error::Invalid(format!("{} holds no file of text (UTF-8); {next}", path.display())));
+        return Err(Error::Invalid(format!("{} holds no text (files of UTF-8 in a folder); {next}", path.display())));
     }
     Ok(text)
+}
+
+/// Whether a file begins as UTF-8 does.
+fn is_text(file: &Path) -> std::io::Result<bool> {
+    let mut begin = Vec::new();
+    File::open(file)?.take(LOOKED_AT).read_to_end(&mut begin)?;
+    // A character may be cut at the end of what was looked at.
+    let whole = |error: std::str::Utf8Error| error.error_len().is_none() && begin.len() as u64 == LOOKED_AT;
+    Ok(std::str::from_utf8(&begin).map_or_else(whole, |_| true))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lanes::rng::HostRng;
+
+    /// New samples of every epoch come from what is trained on.
+    #[test]
+    fn fresh_windows_know_nothing_of_what_is_validated_on() {
+        let text: Vec<u8> = (0..1000).map(|i| if i < 900 { (i % 100) as u8 } else { 255 }).collect();
+        let key = Key { task: 3, side: 8, train: 4, validation: 4, modes: 1, seed: 0, context: 8 };
+        let task = Task::of_text(&text, key).unwrap();
+        let (mut rng, mut samples) = (HostRng::new(1, 0, 0, 0), Samples::default());
+        task.batch(&[0; 2000], true, &mut rng, &mut samples);
+        assert_eq!((samples.images.len(), samples.targets.len()), (16_000, 16_000));
+        assert!(samples.images.iter().all(|byte| *byte < 100.0) && samples.targets.iter().all(|byte| *byte < 100));
+        for (bytes, next) in samples.images.chunks(8).zip(samples.targets.chunks(8)) {
+            assert!(bytes[1..].iter().zip(next).all(|(a, b)| *a == *b as f32));
+        }
+        let begins: std::collections::HashSet<u32> = samples.images.chunks(8).map(|bytes| bytes[0] as u32).collect();
+        assert!(begins.len() > 90, "windows begin anywhere");
+        task.batch(&[3], false, &mut rng, &mut samples);
+        assert_eq!(samples.images, task.train.images[24..]);
+    }
 }
