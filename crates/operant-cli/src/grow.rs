@@ -44,8 +44,11 @@ struct Play {
     /// Change a parameter of the env: `--set env.epochs=20`. Repeatable.
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Folder of a task's files, for env.task=cifar10.
-    #[arg(long, value_name = "DIR")]
+    /// A file of settings, over the shipped ones; of them the env's count.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Folder of a task's files, for env.task=cifar10; a text, or a folder of texts, for env.task=bytes.
+    #[arg(long, value_name = "FILE_OR_DIR")]
     task_data: Option<PathBuf>,
     /// Print one JSON object.
     #[arg(long)]
@@ -71,7 +74,7 @@ struct SpeedArgs {
     /// The host.
     #[arg(long, default_value = "baseline")]
     host: String,
-    /// Pixels along each side of images.
+    /// Pixels along each side of images, or bytes of a window of text.
     #[arg(long, default_value_t = 32, value_parser = count::<usize>, allow_negative_numbers = true)]
     side: usize,
     /// Samples of a minibatch.
@@ -112,6 +115,13 @@ fn settings(play: &Play, run: Option<&Config>) -> Result<Vec<(String, f64)>, Fai
         Some(config) => config::parse(&config.to_text(), "run.toml")?,
         None => Table::new(),
     };
+    if let Some(path) = &play.config {
+        let file = path.display().to_string();
+        let failed = |error: std::io::Error| Failure::Usage(format!("can't read settings from {file}: {error}"));
+        let mut table = config::parse(&std::fs::read_to_string(path).map_err(failed)?, &file)?;
+        table.retain(|key, _| key == "env");
+        config::merge(&mut over, table);
+    }
     for word in &play.set {
         if !word.starts_with("env.") {
             return Err(Failure::Usage(format!("--set {word}: wanted a parameter of the env, as in env.epochs=20")));
@@ -330,12 +340,17 @@ fn speed(args: &SpeedArgs) -> Result<(), Failure> {
     if args.batch == 0 || args.side < 4 || args.seconds.is_nan() || args.seconds <= 0.0 {
         return Err(Failure::Usage("wanted --batch of at least 1, --side of at least 4 and --seconds above 0".into()));
     }
-    let image = [args.side, args.side, 3];
+    let host = Host::find(&args.host)?;
+    let tokens = host.reads_tokens();
+    let (image, classes) = if tokens { ([args.side, 1, 1], 256) } else { ([args.side, args.side, 3], CLASSES) };
     let training = Training { batch: args.batch, ..Training::default() };
-    let mut net = Grown::new(Topology::new(Host::find(&args.host)?, image, CLASSES), training, 0)?;
+    let topology = Topology::new(host, image, classes);
+    let (numbers, answers) = (args.batch * image.iter().product::<usize>(), args.batch * topology.targets());
+    let mut net = Grown::new(topology, training, 0)?;
     let mut rng = HostRng::new(0, 0, 0, 0);
-    let images: Vec<f32> = (0..args.batch * image.iter().product::<usize>()).map(|_| rng.normal()).collect();
-    let targets: Vec<i32> = (0..args.batch).map(|_| rng.below(CLASSES as u32) as i32).collect();
+    let class = |rng: &mut HostRng| rng.below(classes as u32);
+    let images: Vec<f32> = (0..numbers).map(|_| if tokens { class(&mut rng) as f32 } else { rng.normal() }).collect();
+    let targets: Vec<i32> = (0..answers).map(|_| class(&mut rng) as i32).collect();
     let timed = |work: &mut dyn FnMut()| {
         work();
         let (started, mut batches) = (cpu_seconds(), 0u32);
@@ -354,7 +369,7 @@ fn speed(args: &SpeedArgs) -> Result<(), Failure> {
     });
     let started = cpu_seconds();
     let seed = operant::nn::grow::Seed {
-        blueprint: Blueprint::ConvLight,
+        blueprint: if tokens { Blueprint::MlpSmall } else { Blueprint::ConvLight },
         blend: operant::nn::ops::Blend::Add,
         detached: true,
     };
@@ -367,11 +382,10 @@ fn speed(args: &SpeedArgs) -> Result<(), Failure> {
         });
         return print(&format!("{object}\n"));
     }
+    let size = if tokens { format!("{} bytes", args.side) } else { format!("{0} x {0} pixels", args.side) };
     print(&format!(
-        "{} at {} x {} pixels, minibatches of {}: {} samples/s trained, {} samples/s scored per core (CPU time), surgery in {surgery_ms:.1} ms\n",
+        "{} at {size}, minibatches of {}: {} samples/s trained, {} samples/s scored per core (CPU time), surgery in {surgery_ms:.1} ms\n",
         args.host,
-        args.side,
-        args.side,
         args.batch,
         grouped(trained),
         grouped(judged)

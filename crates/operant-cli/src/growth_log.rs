@@ -23,7 +23,7 @@ pub(crate) struct Outcome {
 }
 
 /// The number and the rest of `env 3: …`.
-fn of_env(text: &str) -> Option<(usize, &str)> {
+pub(crate) fn of_env(text: &str) -> Option<(usize, &str)> {
     let (env, rest) = text.strip_prefix("env ")?.split_once(": ")?;
     Some((env.parse().ok()?, rest))
 }

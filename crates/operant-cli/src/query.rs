@@ -10,14 +10,15 @@ use rusqlite::config::DbConfig;
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, params_from_iter};
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Tables: metrics, events, episodes, settings; of growth also changes and outcomes; and one per other .jsonl file. \
                   Names with a slash stand in double quotes.\n\nExamples:\n  operant query runs/RUN \"select * from metrics limit 5\"\n  \
                   operant query runs/RUN 'select step, \"loss/value\" from metrics order by 2 desc limit 3'\n  \
-                  operant query runs/RUN \"select kind, count(*) from events group by kind\" --json"
+                  operant query runs/RUN \"select kind, count(*) from events group by kind\" --json\n  \
+                  operant query runs/RUN \"select * from events where severity <> 'info'\" --parquet events.parquet"
 )]
 pub(crate) struct Args {
     /// A run's folder, or its name below --dir.
@@ -25,11 +26,14 @@ pub(crate) struct Args {
     /// A statement in SQL, as SQLite knows it; without one, the tables and their columns are shown.
     sql: Option<String>,
     /// Print an array of JSON objects.
-    #[arg(long, conflicts_with = "csv")]
+    #[arg(long, conflicts_with_all = ["csv", "parquet"])]
     json: bool,
     /// Print comma-separated values.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "parquet")]
     csv: bool,
+    /// Write an Apache Parquet file, which pandas, polars and DuckDB read.
+    #[arg(long, value_name = "FILE", requires = "sql")]
+    parquet: Option<PathBuf>,
     /// Where runs are.
     #[arg(long, value_name = "DIR", default_value = RUNS)]
     dir: PathBuf,
@@ -43,12 +47,29 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let tables = Tables::of(&folder)?;
     let Some(sql) = &args.sql else { return print(&tables.described()) };
     let answer = tables.ask(sql)?;
+    if let Some(path) = &args.parquet {
+        let bytes = crate::parquet::file(&answer.names, &answer.rows).map_err(Failure::Run)?;
+        written_whole(path, &bytes)?;
+        return print(&format!("{}: {} rows\n", path.display(), answer.rows.len()));
+    }
     print(&if args.json {
         answer.json()
     } else if args.csv {
         answer.csv()
     } else {
         answer.text()
+    })
+}
+
+/// Writes a file beside its place and moves it there, so that nobody sees half of it.
+fn written_whole(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(format!(".{}", std::process::id()));
+    let written = std::fs::write(&beside, bytes).and_then(|()| std::fs::rename(&beside, path));
+    written.map_err(|error| {
+        let _ = std::fs::remove_file(&beside);
+        let path = path.display();
+        Failure::Run(format!("cannot write {path}: {error}; name a file that you may write with --parquet"))
     })
 }
 
@@ -96,9 +117,11 @@ impl Tables {
         let events = folder.events();
         let of_event = |event: &Event| {
             let text = |text: String| Value::Text(text);
-            vec![integer(event.step), real(event.unix_time), text(event.kind.to_string()), text(event.text.clone())]
+            let [severity, topic] = [event.kind.severity().name(), event.kind.topic()].map(|name| text(name.into()));
+            let first = [integer(event.step), real(event.unix_time), text(event.kind.to_string())];
+            first.into_iter().chain([severity, topic, text(event.text.clone())]).collect()
         };
-        tables.add("events", &["step", "time", "kind", "text"], events.iter().map(of_event))?;
+        tables.add("events", &["step", "time", "kind", "severity", "topic", "text"], events.iter().map(of_event))?;
         let episodes = data
             .episodes
             .iter()

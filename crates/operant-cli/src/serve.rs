@@ -3,6 +3,7 @@
 //! Only this machine can reach it (it binds the loopback address), only those who know the token it prints are answered, and a
 //! page fetches nothing from elsewhere. It reads what runs write and never touches them.
 
+mod growth;
 mod pages;
 
 use crate::output::{Failure, print};

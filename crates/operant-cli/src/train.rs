@@ -71,8 +71,9 @@ pub(crate) struct Args {
     /// or chrome://tracing), and a table at the end.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     profile: Option<u64>,
-    /// Folder of a task's files, for growth with env.task=cifar10 [default: $OPERANT_TASK_DATA, else data].
-    #[arg(long, value_name = "DIR")]
+    /// Folder of a task's files, for growth with env.task=cifar10; a text, or a folder of texts, for env.task=bytes
+    /// [default: $OPERANT_TASK_DATA, else data].
+    #[arg(long, value_name = "FILE_OR_DIR")]
     task_data: Option<PathBuf>,
     /// Print the resolved settings and stop.
     #[arg(long)]

@@ -107,12 +107,19 @@ fn tables_can_be_asked(path: &str, events: &str) {
     let sql = "select 'a, b' as word, 1.5 as number, null as empty";
     assert_eq!(text(&["query", path, sql, "--csv"]), "word,number,empty\n\"a, b\",1.5,\n");
     assert_eq!(text(&["query", path, sql]), "word  number  empty\na, b     1.5\n");
-    assert!(text(&["query", path]).contains("events: step, time, kind, text\n"));
+    assert!(text(&["query", path]).contains("events: step, time, kind, severity, topic, text\n"));
     let message = |sql: &str| String::from_utf8(operant(&["query", path, sql]).stderr).unwrap();
     assert!(message("select * from metric").contains("did you mean \"metrics\"?"));
     let slip = message("select \"loss/polcy\" from metrics");
     assert!(slip.contains("did you mean \"loss/policy\"?"), "{slip}");
     assert!(message("select gain from metrics").contains("\"reward/gain\""));
+    let file = folder("growth-tables").with_extension("parquet");
+    let rows = text(&["query", path, "select * from events", "--parquet", file.to_str().unwrap()]);
+    assert!(rows.ends_with(&format!(": {} rows\n", events.lines().count())), "{rows}");
+    let bytes = std::fs::read(&file).unwrap();
+    assert!(bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1"));
+    let nowhere = operant(&["query", path, "select 1", "--parquet", "/nowhere/x.parquet"]);
+    assert!(String::from_utf8_lossy(&nowhere.stderr).contains("name a file that you may write with --parquet"));
     assert!(message("delete from metrics").contains("selects nothing"));
     assert!(message("select 1; select 2").contains("ultiple statements"));
 }
@@ -137,8 +144,70 @@ fn mistakes_are_named() {
     assert!(message(&["grow", "host", "--set", "env.task=cifar10"]).contains("cifar10 has 32"));
 }
 
+/// A text of sentences with little in them.
+fn sentences(count: usize) -> String {
+    let words = ["host", "seed", "window", "letter", "river"];
+    (0..count).map(|i| format!("the {} reads the {}. ", words[i % 5], words[i / 5 % 5])).collect()
+}
+
+const BYTES: &[&str] = &["--set", "env.task=bytes", "--set", "env.host=transformer"];
+
+#[test]
+fn text_is_learned_from_a_file_or_a_folder() {
+    let data = folder("texts");
+    std::fs::create_dir_all(&data).unwrap();
+    std::fs::write(data.join("a.txt"), sentences(300)).unwrap();
+    std::fs::write(data.join("b.bin"), [0xff, 0xfe, 0x80]).unwrap();
+    let preset = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../configs/growth/bytes.toml");
+    let preset = preset.to_str().unwrap();
+    let play = |data: &str| {
+        let words = ["grow", "host", "--config", preset, "--set", "env.epochs=3", "--json", "--task-data", data];
+        json(&[&words[..], &["--set", "env.context=16"]].concat())
+    };
+    let (from_folder, from_file) = (play(data.to_str().unwrap()), play(data.join("a.txt").to_str().unwrap()));
+    assert_eq!(from_folder["mean_accuracy"], from_file["mean_accuracy"], "what is no text is passed over");
+    assert!(from_file["episodes"][0]["loss"].as_f64().unwrap() < 256f64.ln());
+    let run = folder("text-run");
+    let text = data.join("a.txt");
+    let words = ["train", "--config", preset, "--steps", "32", "--task-data", text.to_str().unwrap(), "--json"];
+    // The evaluation at a run's end plays a hundred episodes.
+    let sizes = ["env.context=8", "env.train_samples=16", "env.val_samples=8", "env.epochs=2", "ppo.num_steps=4"];
+    let small: Vec<&str> = sizes.iter().flat_map(|size| ["--set", size]).collect();
+    let tiny = ["--set", "ppo.minibatch_size=8", "--run-dir", run.to_str().unwrap()];
+    assert_eq!(json(&[&words[..], &small, &tiny].concat())["steps"], 32);
+    let asked = json(&["query", run.to_str().unwrap(), "select count(*) as x from outcomes", "--json"]);
+    assert_eq!(asked[0]["x"], 16);
+}
+
+#[test]
+fn texts_that_are_missing_or_too_short_are_named() {
+    let message = |words: &[&str]| {
+        let output = operant(&[&["grow", "host"], words].concat());
+        assert!(!output.status.success() && output.stdout.is_empty());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let data = folder("short-texts");
+    let place = data.to_str().unwrap();
+    let with = |words: &[&'static str]| [words, BYTES, &["--task-data", place]].concat();
+    let missing = message(&with(&[]));
+    assert!(missing.contains("can't read text") && missing.contains("--task-data or OPERANT_TASK_DATA"), "{missing}");
+    std::fs::create_dir_all(&data).unwrap();
+    std::fs::write(data.join("b.bin"), [0xff, 0xfe, 0x80]).unwrap();
+    assert!(message(&with(&[])).contains("holds no text (files of UTF-8 in a folder)"));
+    std::fs::write(data.join("a.txt"), "too short").unwrap();
+    let short = message(&with(&[]));
+    assert!(short.contains("a text of 9 bytes: wanted at least") && short.contains("env.train_samples"), "{short}");
+    let host = message(&["--set", "env.task=bytes", "--task-data", place]);
+    assert!(host.contains("host = minimal: task bytes is of text") && host.contains("(transformer)"), "{host}");
+    let preset = message(&["--config", "nowhere.toml"]);
+    assert!(preset.contains("can't read settings from nowhere.toml"), "{preset}");
+}
+
 #[test]
 fn speed_is_measured() {
     let report = json(&["grow", "speed", "--side", "8", "--batch", "16", "--seconds", "0.02", "--json"]);
     assert!(report["train_samples_per_s"].as_f64().unwrap() > 0.0 && report["host"] == "baseline");
+    let words = ["grow", "speed", "--host", "transformer", "--side", "16", "--batch", "4", "--seconds", "0.02"];
+    let text = String::from_utf8(operant(&words).stdout).unwrap();
+    assert!(text.starts_with("transformer at 16 bytes, minibatches of 4"), "{text}");
 }

@@ -172,6 +172,91 @@ fn what_cannot_be_served_is_told() {
     std::fs::remove_dir_all(&folder).ok();
 }
 
+/// A run of growth as its files tell it: two envs, of which one was set back.
+fn grown(folder: &Path) {
+    let run = folder.join("runs/grown");
+    std::fs::create_dir_all(&run).unwrap();
+    std::fs::write(run.join("run.toml"), "algo = \"ppo\"\nsteps = 1000\n[env]\nname = \"growth\"\n").unwrap();
+    let metrics = [
+        ("step", 480.0),
+        ("seconds", 1.0),
+        ("slot/0/alpha", 0.25),
+        ("slot/1/alpha", 0.5),
+        ("slot/0/contribution", 1.5),
+        ("slot/1/contribution", 3.25),
+        ("slot/0/shapley", 1.25),
+        ("slot/1/shapley", 2.75),
+        ("slot/1/shapley_error", 0.125),
+        ("interaction/0-1", -0.75),
+    ];
+    let metrics: Vec<String> = metrics.iter().map(|(name, value)| format!("\"{name}\":{value}")).collect();
+    std::fs::write(run.join("metrics.jsonl"), format!("{{{}}}\n", metrics.join(","))).unwrap();
+    let event =
+        |kind: &str, text: &str| format!("{{\"time\":1.0,\"step\":480,\"kind\":\"{kind}\",\"text\":\"{text}\"}}\n");
+    let events = [
+        event("started", "ppo on growth"),
+        event("lifecycle", "env 0: epoch 3, slot 1: dormant to germinated conv_heavy"),
+        event("lifecycle", "env 1: epoch 9, slot 0: holding to fossilised norm"),
+        event("rollback", "env 1: epoch 11: divergence <b>"),
+        event("finished", "done"),
+    ];
+    std::fs::write(run.join("events.jsonl"), events.concat()).unwrap();
+}
+
+#[test]
+fn a_run_of_growth_shows_envs_slots_and_what_seeds_are_worth() {
+    let folder = fresh("grown");
+    grown(&folder);
+    let server = serve(&folder, &[]);
+    let page = server.page("/run/grown");
+    for part in [
+        "<tr><th>env</th><th>slot 0</th><th>slot 1</th></tr>",
+        "<td>dormant</td><td>germinated conv_heavy</td>",
+        "<td>fossilised norm</td><td>dormant</td>",
+        "<th>Shapley</th><th>±</th>",
+        "<td class=\"number\">3.250</td><td class=\"number\">2.750</td><td class=\"number\">0.1250</td>",
+        "<td class=\"number\">0 and 1</td><td class=\"number\">-0.7500</td><td>interference</td>",
+        "data-kind=\"rollback\" data-severity=\"1\" data-env=\"1\"",
+        "divergence &lt;b&gt;",
+        "<option>rollback</option>",
+        "<option value=\"2\">from error on</option>",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    std::fs::remove_dir_all(&folder).ok();
+}
+
+/// What a headless browser makes of an address, as text.
+fn browsed(folder: &Path, address: &str) -> String {
+    let mut browser = Command::new("chromium");
+    browser.args(["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]);
+    browser.args(["--disable-component-update", "--disable-sync", "--virtual-time-budget=8000", "--dump-dom"]);
+    browser.arg(format!("--user-data-dir={}", folder.join("profile").display()));
+    let output = browser.arg(address).output().unwrap();
+    assert!(!output.stdout.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// The page's filters leave the events that an address names.
+#[test]
+#[ignore = "needs Chromium (`chromium` on the path): cargo xtask test runs it where there is one"]
+fn a_browser_filters_events() {
+    let folder = fresh("filtered");
+    grown(&folder);
+    let server = serve(&folder, &["runs/grown"]);
+    let shown = |named: &str| {
+        let page = browsed(&folder, &format!("http://127.0.0.1:{}/?token={}{named}", server.port, server.token));
+        let rows = page.lines().filter(|line| line.contains("<tr class=\"row\"") && !line.contains("hidden"));
+        let kind = |row: &str| row.split("data-kind=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
+        rows.map(kind).collect::<Vec<String>>()
+    };
+    assert_eq!(shown(""), ["finished", "rollback", "lifecycle", "lifecycle", "started"]);
+    assert_eq!(shown("#severity=1"), ["rollback"]);
+    assert_eq!(shown("#env=1"), ["rollback", "lifecycle"]);
+    assert_eq!(shown("#kind=lifecycle&env=0"), ["lifecycle"]);
+    std::fs::remove_dir_all(&folder).ok();
+}
+
 /// A browser runs the page's script under its policy, and the live part is fetched again.
 #[test]
 #[ignore = "needs Chromium (`chromium` on the path): cargo xtask test runs it where there is one"]
@@ -180,14 +265,9 @@ fn a_browser_shows_a_run_and_keeps_it_fresh() {
     let words = ["train", "ppo", "cartpole", "--steps", "8192", "--run-dir", "runs/seen", "--quiet"];
     assert!(operant(&folder, &words).status().unwrap().success());
     let server = serve(&folder, &["runs/seen"]);
-    let mut browser = Command::new("chromium");
-    browser.args(["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]);
-    browser.args(["--disable-component-update", "--disable-sync", "--virtual-time-budget=8000", "--dump-dom"]);
-    browser.arg(format!("--user-data-dir={}", folder.join("profile").display()));
-    let output = browser.arg(format!("http://127.0.0.1:{}/?token={}", server.port, server.token)).output().unwrap();
-    let page = String::from_utf8_lossy(&output.stdout);
+    let page = browsed(&folder, &format!("http://127.0.0.1:{}/?token={}", server.port, server.token));
     for part in ["<h1>seen</h1>", "data-status=\"finished\"", "<polyline class=\"line\"", "as of "] {
-        assert!(page.contains(part), "{part}: {page}\n{}", String::from_utf8_lossy(&output.stderr));
+        assert!(page.contains(part), "{part}: {page}");
     }
     std::fs::remove_dir_all(&folder).ok();
 }

@@ -140,6 +140,8 @@ impl Growth {
         row.set_item("alpha", of.slots.iter().map(|slot| slot.alpha.value).collect::<Vec<_>>())?;
         let contribution = |slot: &operant::env::growth::Slot| slot.measured.contribution.unwrap_or(f32::NAN);
         row.set_item("contribution", of.slots.iter().map(contribution).collect::<Vec<_>>())?;
+        let shapley = (0..of.slots.len()).map(|slot| of.worth.of(slot).map_or(f32::NAN, |(value, _)| value));
+        row.set_item("shapley", shapley.collect::<Vec<_>>())?;
         let blueprints = of.planted.iter().map(|planted| planted.map_or(-1, |planted| planted.blueprint as i64));
         row.set_item("blueprint", blueprints.collect::<Vec<_>>())?;
         Ok((over, row))

@@ -20,7 +20,7 @@ def test_episodes_are_tables_that_repeat():
     for name, column in table.items():
         np.testing.assert_array_equal(column, again[name], err_msg=name)
     assert table["epoch"].tolist() == list(range(1, 13))
-    assert table["alpha"].shape == table["stage"].shape == (12, 3)
+    assert table["alpha"].shape == table["stage"].shape == table["shapley"].shape == (12, 3)
     parts = sum(column for name, column in table.items() if name.startswith("reward/"))
     np.testing.assert_allclose(parts, table["reward"], atol=1e-5)
     alone = growth.episode("host", seed=3)
@@ -61,6 +61,26 @@ def test_vector_envs_take_choices_by_name():
     envs.close()
     with pytest.raises(ValueError, match="wanted one of baseline, scale, deep"):
         operant.make_vec("growth", num_envs=1, host="depe")
+
+
+def test_text_is_grown_on(tmp_path, monkeypatch):
+    text = tmp_path / "text.txt"
+    text.write_text("the host reads the letter. the seed keeps the window. " * 80)
+    small = {"task": "bytes", "host": "transformer", "context": 16, "epochs": 6, "train_samples": 64, "val_samples": 32}
+    small |= {"batch": 16, "max_parameters": 500_000}
+    monkeypatch.setenv("OPERANT_TASK_DATA", str(tmp_path / "missing.txt"))
+    with pytest.raises(OSError, match="can't read text"):
+        operant.Growth(**small)
+    monkeypatch.setenv("OPERANT_TASK_DATA", str(text))
+    growth = operant.Growth(**small)
+    table = growth.episode("host", seed=1)
+    assert table["loss"][0] < np.log(256) and table["loss"][-1] < table["loss"][0]
+    _, legal = growth.reset(seed=1)
+    names = growth.choices()["blueprint"]
+    fits = [name for name, open_ in zip(names, legal[9:22], strict=True) if open_]
+    assert fits == ["se_attention", "norm", "lora_8", "lora_32", "mlp_small", "mlp", "flex_attention"]
+    with pytest.raises(ValueError, match="task bytes is of text"):
+        operant.Growth(**{**small, "host": "minimal"})
 
 
 def test_functions_control():

@@ -165,7 +165,7 @@ fn blueprints_have_the_parameters_they_should() {
 #[test]
 fn every_host_trains_and_grows() {
     let (images, targets) = data();
-    for each in HOSTS {
+    for each in HOSTS.into_iter().filter(|host| !host.reads_tokens()) {
         let mut grown = host(each.name);
         let first = grown.train(&images, &targets).0;
         grown.germinate(each.slots() - 1, seed(Blueprint::ConvSmall, Blend::Add), 1).unwrap();

@@ -388,7 +388,7 @@ fn rewards_are_their_formulas() {
 
 #[test]
 fn the_synthetic_task_repeats_and_files_are_asked_for() {
-    let key = Key { task: 0, side: 8, train: 50, validation: 20, modes: 2, seed: 1 };
+    let key = Key { task: 0, side: 8, train: 50, validation: 20, modes: 2, seed: 1, context: 0 };
     let task = Task::get(key).unwrap();
     assert_eq!((task.train.targets.len(), task.validation.images.len()), (50, 20 * 8 * 8 * 3));
     let first = task.train.images.clone();
@@ -399,7 +399,7 @@ fn the_synthetic_task_repeats_and_files_are_asked_for() {
     assert!((0.9..1.6).contains(&variance), "{variance}");
     let folder = std::env::temp_dir().join(format!("operant-cifar-{}", std::process::id()));
     operant::env::growth::set_task_data(&folder);
-    let cifar = Key { task: 1, side: 32, train: 3, validation: 2, modes: 1, seed: 0 };
+    let cifar = Key { task: 1, side: 32, train: 3, validation: 2, modes: 1, seed: 0, context: 0 };
     let message = Task::check(cifar).unwrap_err().to_string();
     assert!(message.contains("data_batch_1.bin") && message.contains("--task-data"), "{message}");
     // Files of its format: class, then planes of colours.
@@ -419,7 +419,7 @@ fn the_synthetic_task_repeats_and_files_are_asked_for() {
 /// Both motifs are needed, samples repeat by key, and fresh ones come from the same source.
 #[test]
 fn motifs_are_told_by_pairs() {
-    let key = Key { task: 2, side: 8, train: 3000, validation: 20, modes: 6, seed: 1 };
+    let key = Key { task: 2, side: 8, train: 3000, validation: 20, modes: 6, seed: 1, context: 0 };
     let task = Task::get(key).unwrap();
     assert_eq!(task.image, [8, 8, 3]);
     let mut counts = [0; CLASSES];
@@ -437,6 +437,82 @@ fn motifs_are_told_by_pairs() {
     };
     let (few, fresh) = (gap(0.0), gap(1.0));
     assert!(few > 0.3 && fresh < 0.5 * few, "{few} and {fresh}");
+}
+
+/// Germinates where it may, brings on what may come on, and else waits.
+fn eager(env: &mut Growth) -> bool {
+    let episode = env.episode().unwrap();
+    let first = |op: Op| episode.allowed(op).iter().position(|allowed| *allowed).map(|slot| (op, slot));
+    let choice = first(Op::Advance).or_else(|| first(Op::Germinate)).map_or_else(Choice::default, |(op, slot)| {
+        Choice { op: op as usize, slot, blueprint: Blueprint::ConvSmall.index(), target: 2, ..Choice::default() }
+    });
+    env.choose(&choice).1
+}
+
+/// Shapley values of up to three seeds share out all that they add, and are told beside interactions; of more they are drawn when an
+/// episode ends.
+#[test]
+fn what_seeds_are_worth_is_measured_and_told() {
+    let mut env = small(&[("epochs", 60.0), ("min_epochs", 0.0), ("prune_age", 100.0)]);
+    let mut told = Told::default();
+    env.tell(&mut told);
+    let names: Vec<&str> = told.names().filter(|name| name.contains("shapley") || name.starts_with("inter")).collect();
+    assert_eq!(names.len(), 2 * 3 + 3, "{names:?}");
+    while env.episode().unwrap().heard().len() < 2 {
+        assert!(!eager(&mut env), "two seeds are heard before the episode ends");
+    }
+    let heard = env.episode().unwrap().heard();
+    let worth = env.episode().unwrap().state.worth.clone();
+    let none = env.episode_mut().unwrap().forced_score(&heard, 0);
+    let sum: f32 = worth.shapley.iter().map(|(_, value, _)| value).sum();
+    assert!((sum - (env.episode().unwrap().accuracy() - none)).abs() < 1e-3, "{worth:?} and {none}");
+    assert!(worth.shapley.iter().all(|(slot, _, error)| heard.contains(slot) && error.is_none()));
+    assert_eq!(worth.pairs.len(), 1);
+    // Of two players each has half of the interaction beside what it gets alone: half of what both contribute last and first.
+    let contribution = |slot: usize| env.episode().unwrap().state.slots[slot].measured.contribution.unwrap();
+    let between = worth.between(heard[0], heard[1]).unwrap();
+    assert!((worth.of(heard[0]).unwrap().0 - (contribution(heard[0]) - 0.5 * between)).abs() < 1e-3);
+    told.clear();
+    env.tell(&mut told);
+    let means: Vec<(&str, f64)> = told.names().collect::<Vec<_>>().into_iter().zip(told.take_means()).collect();
+    let number = |name: String| means.iter().find(|(known, _)| *known == name).unwrap().1;
+    assert_eq!(number(format!("slot/{}/shapley", heard[0])), f64::from(worth.of(heard[0]).unwrap().0));
+    assert!(number(format!("slot/{}/shapley_error", heard[0])).is_nan(), "exact");
+    assert_eq!(number(format!("interaction/{}-{}", heard[0], heard[1])), f64::from(between));
+
+    let mut env = small(&[("host", 2.0), ("epochs", 40.0), ("min_epochs", 0.0), ("prune_age", 100.0)]);
+    while !eager(&mut env) {}
+    let episode = env.episode().unwrap();
+    assert!(episode.heard().len() > 3, "{:?}", episode.heard());
+    let worth = &episode.state.worth;
+    assert_eq!(worth.shapley.len(), episode.heard().len());
+    assert!(worth.shapley.iter().all(|(.., error)| error.is_some()) && worth.pairs.is_empty());
+    assert!(worth.to_string().contains("(Shapley, points)") && worth.to_string().contains(" ± "));
+}
+
+/// A seed whose gradient goes astray, and what seeds are worth when one is kept, are events.
+#[test]
+fn worth_and_gradients_that_go_astray_are_events() {
+    let mut measured = Measured::default();
+    measured.note_gradient(Some(1.0));
+    assert!(!measured.sickened(), "nothing was measured before");
+    measured.note_gradient(Some(2e3));
+    assert!(measured.sickened());
+    measured.note_gradient(Some(2e3));
+    assert!(!measured.sickened(), "told once");
+    let mut env = small(&[("epochs", 60.0), ("min_epochs", 0.0), ("prune_age", 100.0)]);
+    let kept = loop {
+        if let Some(slot) = env.episode().unwrap().allowed(Op::Fossilise).iter().position(|allowed| *allowed) {
+            break slot;
+        }
+        assert!(!eager(&mut env), "a seed holds before the episode ends");
+    };
+    env.choose(&Choice { op: Op::Fossilise as usize, slot: kept, ..Choice::default() });
+    let mut told = Told::default();
+    env.tell(&mut told);
+    let worth: Vec<&String> =
+        told.events.iter().filter(|(kind, _)| kind.to_string() == "worth").map(|(_, text)| text).collect();
+    assert!(worth.len() == 1 && worth[0].contains(&format!("slot {kept} ")), "{:?}", told.events);
 }
 
 /// An action in the order of its heads.

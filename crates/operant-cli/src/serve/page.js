@@ -7,13 +7,26 @@ const said = document.getElementById("said");
 const filter = document.getElementById("filter");
 const pause = document.getElementById("pause");
 const range = document.getElementById("window");
+const [kind, severity, env] = ["kind", "severity", "env"].map((id) => document.getElementById(id));
+const fields = [filter, kind, severity, env].filter(Boolean);
 let paused = false;
+
+// Only events have a kind, a severity and an env; a list of runs has no fields for them.
+function isWanted(row) {
+  const of = row.dataset;
+  if (!kind || of.kind === undefined) return true;
+  return (
+    (!kind.value || of.kind === kind.value) &&
+    Number(of.severity) >= Number(severity.value) &&
+    (!env.value || of.env === env.value)
+  );
+}
 
 function keepRows() {
   const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
   for (const row of live.querySelectorAll("tr.row")) {
     const text = row.textContent.toLowerCase();
-    row.hidden = !words.every((word) => text.includes(word));
+    row.hidden = !isWanted(row) || !words.every((word) => text.includes(word));
   }
 }
 
@@ -46,7 +59,13 @@ async function keepFresh() {
   setTimeout(keepFresh, pace());
 }
 
-filter.addEventListener("input", keepRows);
+// An address may name what to show: …/run/RUN#severity=1&env=2
+const named = new URLSearchParams(location.hash.slice(1));
+for (const field of fields) {
+  field.value = named.get(field.id) ?? field.value;
+  field.addEventListener("input", keepRows);
+}
+keepRows();
 if (range) range.addEventListener("change", refresh);
 pause.addEventListener("click", () => {
   paused = !paused;

@@ -1,14 +1,15 @@
 //! The pages: a list of runs, one run, and runs compared. All is drawn here, by what draws reports; the script in the page
 //! only fetches the live part again.
 
+use super::growth;
 use crate::format::{duration, with_unit};
 use crate::live::{Data, Source};
 use crate::output::{Failure, grouped};
 use crate::run_folder::{RunFolder, Status};
 use crate::runs::{self, Row};
 use crate::svg::escape;
-use crate::{compare, html, report};
-use operant::telemetry::unix_time;
+use crate::{compare, growth_log, html, report};
+use operant::telemetry::{EventKind, Severity, unix_time};
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -154,10 +155,11 @@ impl Site {
         let body = format!(
             "<p><a href=\"/runs\">all runs</a></p>\n<h1>{}</h1>\n\
              <p><select id=\"window\" aria-label=\"time range\">{windows}</select> \
-             <input id=\"filter\" type=\"search\" placeholder=\"show only events with …\" aria-label=\"filter\"> \
+             <input id=\"filter\" type=\"search\" placeholder=\"show only events with …\" aria-label=\"filter\"> {} \
              <button id=\"pause\">pause</button> <span id=\"said\" class=\"dim\"></span></p>\n\
              <div id=\"live\" data-source=\"{}/live\">{live}</div>\n{SCRIPT}",
             escape(id),
+            event_filters(),
             escape(&address(id))
         );
         Ok(Answer::html(html::page(id, &body)))
@@ -212,13 +214,45 @@ fn changing(folder: &RunFolder, data: &Data, window: Option<f64>) -> String {
     if data.status != Status::Running {
         body += &html::table("Results", &[], &report::results(folder));
     }
-    let newest = data.events.iter().rev().take(EVENTS);
-    let rows: Vec<Vec<String>> =
-        newest.map(|event| vec![grouped(event.step as f64), event.kind.to_string(), event.text.clone()]).collect();
-    body += &html::table("Events, newest first", &["step", "kind", "text"].map(str::to_owned), &rows)
-        .replace("<tr><td", "<tr class=\"row\"><td");
+    if data.env == "growth" {
+        body += &growth::panels(data);
+    }
+    body += &events(data);
     let rows: Vec<Vec<String>> = data.settings.iter().map(|(name, value)| vec![name.clone(), value.clone()]).collect();
     body + &html::table("Settings", &[], &rows)
+}
+
+/// Newest events first, each with what the page's filters ask for.
+fn events(data: &Data) -> String {
+    let mut table = String::from(
+        "<h2>Events, newest first</h2>\n<table id=\"events\">\n<tr><th>step</th><th>kind</th><th>text</th></tr>\n",
+    );
+    for event in data.events.iter().rev().take(EVENTS) {
+        let kind = event.kind.to_string();
+        let env = growth_log::of_env(&event.text).map_or_else(String::new, |(env, _)| env.to_string());
+        let _ = writeln!(
+            table,
+            "<tr class=\"row\" data-kind=\"{}\" data-severity=\"{}\" data-env=\"{env}\"><td class=\"number\">{}</td><td>{kind}</td><td>{}</td></tr>",
+            kind.split('/').next().unwrap_or_default(),
+            event.kind.severity() as u8,
+            grouped(event.step as f64),
+            escape(&event.text)
+        );
+    }
+    table + "</table>\n"
+}
+
+/// Fields that leave only some events.
+fn event_filters() -> String {
+    let kinds: String = EventKind::names().map(|name| format!("<option>{name}</option>")).collect();
+    let severities: String = Severity::ALL
+        .map(|severity| format!("<option value=\"{}\">from {} on</option>", severity as u8, severity.name()))
+        .concat();
+    format!(
+        "<select id=\"kind\" aria-label=\"kind of events\"><option value=\"\">events of every kind</option>{kinds}</select> \
+         <select id=\"severity\" aria-label=\"severity of events\">{severities}</select> \
+         <input id=\"env\" type=\"number\" min=\"0\" placeholder=\"every env\" aria-label=\"env of events\">"
+    )
 }
 
 /// Where a run's page is.

@@ -146,6 +146,10 @@ fn growth_data() -> Data {
             ("slot/0/contribution", f64::NAN),
             ("slot/1/alpha", 0.5),
             ("slot/1/contribution", 3.25),
+            ("slot/0/shapley", -0.5),
+            ("slot/1/shapley", 2.75),
+            ("slot/1/shapley_error", 0.25),
+            ("interaction/0-1", 0.9 - x / 100.0),
             ("outcome/accuracy", 60.0 + x / 4.0),
         ];
         history.push((i + 1) * 480, x, metrics.into_iter());
@@ -159,6 +163,7 @@ fn growth_data() -> Data {
         change("env 2: epoch 4, slot 0: dormant to germinated norm"),
         change("env 1: epoch 9, slot 0: holding to fossilised conv_heavy"),
         change("env 1: epoch 10, slot 1: holding to pruned"),
+        event(EventKind::Rollback, "env 1: epoch 11: divergence"),
         event(EventKind::Outcome, "env 2: accuracy 71.5 %, 0 fossils, 32 parameters of seeds"),
     ];
     Data { env: "growth".into(), id: "ppo-growth-1-1".into(), history, events, ..data() }
@@ -179,14 +184,30 @@ fn events_by_kind_and_growth_where_something_grows() {
     assert_eq!(view.screen, Screen::Growth);
     press(&mut view, &data, KeyCode::Char('6'));
     let text = |view: &View| screen(view, &data, 90, 14);
-    assert!(text(&view).contains("events: 7, of these alerts: 0"));
+    assert!(text(&view).contains("events: 8, of these alerts: 0"));
     press(&mut view, &data, KeyCode::Char('f'));
-    assert!(text(&view).contains("events of kind lifecycle: 5 of 7") && !text(&view).contains("ppo on growth"));
+    assert!(text(&view).contains("events of kind lifecycle: 5 of 8") && !text(&view).contains("ppo on growth"));
     press(&mut view, &data, KeyCode::Char('f'));
-    assert!(text(&view).contains("events of kind outcome: 1 of 7") && text(&view).contains("71.5 %"));
-    press(&mut view, &data, KeyCode::Char('f'));
-    press(&mut view, &data, KeyCode::Char('f'));
-    assert!(text(&view).contains("events: 7, of these alerts: 0"), "all again");
+    assert!(text(&view).contains("events of kind outcome: 1 of 8") && text(&view).contains("71.5 %"));
+    // Rollback, started, all again.
+    for _ in 0..3 {
+        press(&mut view, &data, KeyCode::Char('f'));
+    }
+    assert!(text(&view).contains("events: 8, of these alerts: 0"), "all again");
+    press(&mut view, &data, KeyCode::Char('s'));
+    assert!(text(&view).contains("events from warning on: 1 of 8") && text(&view).contains("divergence"));
+    press(&mut view, &data, KeyCode::Char('e'));
+    assert!(text(&view).contains("events from warning on, of env 0: 0 of 8"));
+    press(&mut view, &data, KeyCode::Char('e'));
+    assert!(text(&view).contains("events from warning on, of env 1: 1 of 8"));
+    for _ in 0..2 {
+        press(&mut view, &data, KeyCode::Char('s'));
+    }
+    assert!(text(&view).contains("events of env 1: 3 of 8"), "from info on: all");
+    for _ in 0..2 {
+        press(&mut view, &data, KeyCode::Char('e'));
+    }
+    assert!(text(&view).contains("events: 8, of these alerts: 0"), "all again");
 }
 
 #[test]

@@ -49,12 +49,14 @@ const RANGES: [(Option<f64>, &str); 6] = [
     (None, "all"),
 ];
 
-const HELP: [(&str, &str); 10] = [
+const HELP: [(&str, &str); 12] = [
     ("tab, shift-tab", "next, previous screen"),
     ("1 … 7", "a screen by its number"),
     ("←  →", "shorter, longer time range"),
     ("↑  ↓", "scroll lists"),
     ("f", "events of the next kind alone, then all again"),
+    ("s", "events from warnings on, then errors alone"),
+    ("e", "events of the next env alone, then all again"),
     ("p, space", "pause the view; the run goes on"),
     ("?, h", "this help"),
     ("q, esc", "leave; the run goes on"),
@@ -70,15 +72,22 @@ pub(super) struct View {
     help: bool,
     /// Lines that lists are scrolled back from their newest.
     pub(super) scroll: usize,
-    /// The kind of events that is shown alone, by its name before a slash.
-    pub(super) only: Option<String>,
+    /// Which events are shown.
+    pub(super) filter: events::Filter,
     /// What is shown while the view is paused.
     frozen: Option<Box<Data>>,
 }
 
 impl Default for View {
     fn default() -> Self {
-        Self { screen: Screen::Overview, range: RANGES.len() - 1, help: false, scroll: 0, only: None, frozen: None }
+        Self {
+            screen: Screen::Overview,
+            range: RANGES.len() - 1,
+            help: false,
+            scroll: 0,
+            filter: events::Filter::default(),
+            frozen: None,
+        }
     }
 }
 
@@ -100,8 +109,12 @@ impl View {
             KeyCode::Char(digit @ '1'..='7') if (digit as usize - '1' as usize) < screens.len() => {
                 go(digit as usize - '1' as usize);
             }
-            KeyCode::Char('f') => {
-                self.only = events::next_kind(data, self.only.as_deref());
+            KeyCode::Char(key @ ('f' | 's' | 'e')) => {
+                match key {
+                    'f' => self.filter.next_kind(data),
+                    's' => self.filter.next_severity(),
+                    _ => self.filter.next_env(data),
+                }
                 self.scroll = 0;
             }
             KeyCode::Left => self.range = self.range.saturating_sub(1),

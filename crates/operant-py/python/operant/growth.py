@@ -31,7 +31,8 @@ class Growth:
     """A host network in training and the rules of its growth.
 
     Keywords are parameters of the env ``growth`` (``operant list growth`` has them all); what is not given comes from the
-    shipped settings. An episode is one training of the host, a step one epoch of it.
+    shipped settings. An episode is one training of the host, a step one epoch of it. Files of tasks (a text for
+    ``task="bytes"``) are named by the environment variable ``OPERANT_TASK_DATA``.
     """
 
     heads = HEADS

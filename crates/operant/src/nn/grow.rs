@@ -33,15 +33,15 @@ pub struct Seed {
 pub struct Topology {
     /// The host.
     pub host: Host,
-    /// Height, width and channels of images.
+    /// Height, width and channels of images; of texts their length, 1 and 1.
     pub image: [usize; 3],
-    /// Classes.
+    /// Classes; of texts the kinds of tokens.
     pub classes: usize,
     /// The seed of each slot.
     pub seeds: Vec<Option<Seed>>,
 }
 
-/// A topology as graph: its inputs are images, targets (for the loss), and one α per seed in the order of slots.
+/// A topology as graph: its inputs are images or tokens, one α per seed in the order of slots, and targets (for the loss).
 #[derive(Debug)]
 struct Built {
     graph: Graph,
@@ -56,9 +56,18 @@ impl Topology {
         Self { host, image, classes, seeds: vec![None; host.slots()] }
     }
 
+    /// Targets of a sample: its class, or the next token at every place.
+    pub fn targets(&self) -> usize {
+        if self.host.reads_tokens() { self.image[0] } else { 1 }
+    }
+
     fn build(&self) -> Result<Built> {
         let mut g = Graph::new();
-        let images = g.input("images", self.image.to_vec());
+        let images = if self.host.reads_tokens() {
+            g.input_ints("tokens", self.image[..1].to_vec())
+        } else {
+            g.input("images", self.image.to_vec())
+        };
         let alphas: Vec<Option<Node>> = self
             .seeds
             .iter()
@@ -71,13 +80,17 @@ impl Topology {
             let (Some(seed), Some(alpha)) = (self.seeds[slot], alphas[slot]) else { return Ok(h) };
             let x = if seed.detached { g.detach(h)? } else { h };
             let grown = seed.blueprint.add(g, &prefix(slot), x)?;
+            // An op takes rows of one tensor twice only as copies: a noop's result is its input.
+            let grown = if grown == x { g.scale(x, 1.0)? } else { grown };
             let third = match seed.blend {
                 Blend::Add => None,
                 Blend::Multiply => Some(x),
+                Blend::Gate if self.host.reads_tokens() => {
+                    let grown = gated_tokens(g, slot, x, grown)?;
+                    return g.blend(Blend::Add, h, grown, None, alpha);
+                }
                 Blend::Gate => Some(gate(g, slot, x)?),
             };
-            // An op takes rows of one tensor twice only as copies: a noop's result is its input.
-            let grown = if grown == x { g.scale(x, 1.0)? } else { grown };
             g.blend(seed.blend, h, grown, third, alpha)
         })?;
         Ok(Built { graph: g, logits, shapes })
@@ -95,6 +108,17 @@ fn gate(g: &mut Graph, slot: usize, x: Node) -> Result<Node> {
     let mean = if axes == 2 { g.global_average_pool(x)? } else { g.mean(x, axes)? };
     let logit = g.linear(&format!("{}.gate", prefix(slot)), mean, 1)?;
     g.sigmoid(logit)
+}
+
+/// x + g·(seed − x) with a learned factor g of every channel at every place, the sigmoid of a linear layer: a mean over places, as
+/// [`gate`] takes it, would tell what comes later.
+fn gated_tokens(g: &mut Graph, slot: usize, x: Node, seed: Node) -> Result<Node> {
+    let channels = *g.shape(x).last().unwrap_or(&1);
+    let logits = g.linear(&format!("{}.gate", prefix(slot)), x, channels)?;
+    let factors = g.sigmoid(logits)?;
+    let change = g.sub(seed, x)?;
+    let change = g.mul(change, factors)?;
+    g.add(x, change)
 }
 
 /// How a network learns.
@@ -123,7 +147,7 @@ impl Default for Training {
 pub struct Score {
     /// Mean cross-entropy, in nats.
     pub loss: f32,
-    /// Share of samples whose class is that of the largest logit.
+    /// Share of targets that are the class of the largest logit.
     pub accuracy: f32,
 }
 
@@ -150,6 +174,8 @@ pub struct Grown {
     judged_logits: Node,
     /// α of each slot; 0 where there is no seed.
     alphas: Vec<f32>,
+    /// Tokens of a minibatch.
+    tokens: Vec<i32>,
 }
 
 impl Grown {
@@ -165,8 +191,12 @@ impl Grown {
         let options = Options { seed, ..Options::default() };
         let judge = Plan::inference(&built.graph, &[built.logits], training.batch, &options)?;
         let mut graph = built.graph.clone();
-        let target = graph.input_ints("target", []);
-        let loss = graph.cross_entropy(built.logits, target, 0.0, None)?;
+        let tokens = topology.host.reads_tokens().then_some(topology.targets());
+        let target = graph.input_ints("target", Vec::from_iter(tokens));
+        let mut loss = graph.cross_entropy(built.logits, target, 0.0, None)?;
+        if tokens.is_some() {
+            loss = graph.mean(loss, 1)?;
+        }
         let wanted = Wanted { losses: vec![(loss, 1.0)], outputs: vec![built.logits], ..Wanted::default() };
         let trainer = Plan::new(&graph, &wanted, training.batch, &options)?;
         let optimizer = Optimizer::new(training.method, &params, Some(training.max_grad_norm), Backend::fast())?;
@@ -181,6 +211,7 @@ impl Grown {
             judge,
             judged_logits: built.logits,
             alphas: vec![0.0; slots],
+            tokens: Vec::new(),
         })
     }
 
@@ -294,7 +325,8 @@ impl Grown {
         Ok(())
     }
 
-    /// One step of the optimiser on a minibatch: its loss before the step, and whether loss and gradient were finite.
+    /// One step of the optimiser on a minibatch: its loss before the step, and whether loss and gradient were finite. Tokens are
+    /// whole numbers among `images`.
     pub fn train(&mut self, images: &[f32], targets: &[i32]) -> (f32, bool) {
         let outcome = self.gradients(images, targets);
         let report = self.optimizer.step(&mut self.params, self.trainer.gradients(), self.training.learning_rate);
@@ -303,8 +335,10 @@ impl Grown {
 
     /// Loss and gradients of a minibatch, without a step.
     pub fn gradients(&mut self, images: &[f32], targets: &[i32]) -> super::Outcome {
-        let feeds = Feeds::new(images, &self.topology, &self.alphas, Some(targets));
-        self.trainer.train(&self.params, targets.len(), feeds.all(), 1.0, Gradients::Replace)
+        let rows = targets.len() / self.topology.targets();
+        let first = samples(&self.topology.host, images, &mut self.tokens);
+        let feeds = Feeds::new(first, &self.topology, &self.alphas, Some(targets));
+        self.trainer.train(&self.params, rows, feeds.all(), 1.0, Gradients::Replace)
     }
 
     /// The last gradient of a tensor.
@@ -334,7 +368,8 @@ impl Grown {
 
     /// Logits of up to a minibatch of images with these α.
     pub fn logits(&mut self, images: &[f32], rows: usize, alphas: &[f32]) -> &[f32] {
-        let feeds = Feeds::new(images, &self.topology, alphas, None);
+        let first = samples(&self.topology.host, images, &mut self.tokens);
+        let feeds = Feeds::new(first, &self.topology, alphas, None);
         self.judge.forward(&self.params, rows, feeds.all());
         self.judge.output(self.judged_logits)
     }
@@ -343,9 +378,9 @@ impl Grown {
     pub fn score(&mut self, images: &[f32], targets: &[i32], alphas: &[f32]) -> Score {
         let pixels = self.topology.image.iter().product::<usize>();
         let (mut loss, mut right) = (0.0f64, 0usize);
-        let (batch, classes) = (self.training.batch, self.topology.classes);
-        for (images, targets) in images.chunks(batch * pixels).zip(targets.chunks(batch)) {
-            let logits = self.logits(images, targets.len(), alphas);
+        let (batch, classes, per_row) = (self.training.batch, self.topology.classes, self.topology.targets());
+        for (images, targets) in images.chunks(batch * pixels).zip(targets.chunks(batch * per_row)) {
+            let logits = self.logits(images, targets.len() / per_row, alphas);
             for (logits, &target) in logits.chunks_exact(classes).zip(targets) {
                 let (entropy, best) = cross_entropy(logits, target as usize);
                 loss += entropy;
@@ -382,6 +417,16 @@ fn cross_entropy(logits: &[f32], target: usize) -> (f64, usize) {
     (most + sum.ln() - f64::from(logits[target]), best)
 }
 
+/// Samples as a host reads them.
+fn samples<'a>(host: &Host, images: &'a [f32], tokens: &'a mut Vec<i32>) -> Feed<'a> {
+    if !host.reads_tokens() {
+        return Feed::Real(images);
+    }
+    tokens.clear();
+    tokens.extend(images.iter().map(|token| *token as i32));
+    Feed::Ints(tokens)
+}
+
 /// Most inputs of a plan: images, targets and ten α.
 const MAX_FEEDS: usize = 12;
 
@@ -392,9 +437,9 @@ struct Feeds<'a> {
 }
 
 impl<'a> Feeds<'a> {
-    fn new(images: &'a [f32], topology: &Topology, alphas: &'a [f32], targets: Option<&'a [i32]>) -> Self {
+    fn new(samples: Feed<'a>, topology: &Topology, alphas: &'a [f32], targets: Option<&'a [i32]>) -> Self {
         let mut feeds = Self { feeds: [Feed::Real(&[]); MAX_FEEDS], used: 0 };
-        feeds.push(Feed::Real(images));
+        feeds.push(samples);
         for slot in (0..alphas.len()).filter(|&slot| topology.seeds[slot].is_some()) {
             feeds.push(Feed::Real(&alphas[slot..=slot]));
         }

@@ -5,6 +5,32 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::alerts::Rule;
 
+/// How much an event matters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// As it should be.
+    #[default]
+    Info,
+    /// Worth a look.
+    Warning,
+    /// Something is broken.
+    Error,
+}
+
+impl Severity {
+    /// All of them, the least first.
+    pub const ALL: [Self; 3] = [Self::Info, Self::Warning, Self::Error];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Info => "info",
+            Self::Warning => "warning",
+            Self::Error => "error",
+        }
+    }
+}
+
 /// The kind of an event; its name is what files hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
@@ -32,6 +58,10 @@ pub enum EventKind {
     Lifecycle,
     /// A host network was set back to its last good weights.
     Rollback,
+    /// What the seeds of a growing network are worth, when one of them is kept or taken out.
+    Worth,
+    /// The gradient of a seed became far smaller or larger than that of its host.
+    GradientAnomaly,
     /// An episode of growth ended: what grew, and what it reached.
     Outcome,
     /// Anything else worth a line.
@@ -39,7 +69,7 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    const PLAIN: [(Self, &str); 12] = [
+    const PLAIN: [(Self, &str); 14] = [
         (Self::Started, "started"),
         (Self::Resumed, "resumed"),
         (Self::Checkpoint, "checkpoint"),
@@ -50,9 +80,34 @@ impl EventKind {
         (Self::SinkFailed, "sink_failed"),
         (Self::Lifecycle, "lifecycle"),
         (Self::Rollback, "rollback"),
+        (Self::Worth, "worth"),
+        (Self::GradientAnomaly, "gradient_anomaly"),
         (Self::Outcome, "outcome"),
         (Self::Note, "note"),
     ];
+
+    /// Names of kinds without what follows a slash.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        Self::PLAIN.into_iter().map(|(_, name)| name).chain(["alert", "cleared"])
+    }
+
+    /// How much events of this kind matter.
+    pub fn severity(self) -> Severity {
+        match self {
+            Self::Diverged | Self::SinkFailed | Self::Alert(Rule::NonFinite) => Severity::Error,
+            Self::Alert(_) | Self::Stopped | Self::Rollback | Self::GradientAnomaly => Severity::Warning,
+            _ => Severity::Info,
+        }
+    }
+
+    /// What it is about: the run, its alerts, or what grows.
+    pub fn topic(self) -> &'static str {
+        match self {
+            Self::Alert(_) | Self::Cleared(_) => "alerts",
+            Self::Lifecycle | Self::Rollback | Self::Worth | Self::GradientAnomaly | Self::Outcome => "growth",
+            _ => "run",
+        }
+    }
 
     /// The kind of this name, as [`EventKind`] displays it.
     pub fn parse(name: &str) -> Option<Self> {
@@ -102,6 +157,19 @@ pub fn unix_time() -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn kinds_say_how_much_they_matter() {
+        let names: Vec<&str> = EventKind::names().collect();
+        for rule in Rule::ALL {
+            assert!(EventKind::Alert(rule).severity() >= Severity::Warning, "{}", rule.name());
+            assert_eq!(EventKind::Cleared(rule).severity(), Severity::Info);
+        }
+        assert!(EventKind::Diverged.severity() > EventKind::Rollback.severity());
+        assert!(names.contains(&"alert") && names.contains(&"worth") && EventKind::Worth.topic() == "growth");
+        assert_eq!((EventKind::Started.topic(), EventKind::Cleared(Rule::KlBlowUp).topic()), ("run", "alerts"));
+        assert!(Severity::ALL.is_sorted());
+    }
 
     #[test]
     fn names_round_trip() {

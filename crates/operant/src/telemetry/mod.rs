@@ -26,7 +26,7 @@ mod tests;
 pub use alerts::{Alerts, Rule, Rules};
 pub use console::Console;
 pub use cut::cut_back;
-pub use event::{Event, EventKind, unix_time};
+pub use event::{Event, EventKind, Severity, unix_time};
 pub use jsonl::{Jsonl, append_event};
 pub use ring::{RingReader, RingSink};
 pub use tensorboard::Tensorboard;

@@ -3,7 +3,9 @@
 //! A coalition is a set of bits; f(S) is the score with exactly the seeds S on.
 
 use crate::lanes::rng::HostRng;
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
+use std::fmt;
 
 /// Most seeds whose every coalition is looked at.
 pub const EXACT: usize = 8;
@@ -17,6 +19,57 @@ pub struct Shapley {
     pub errors: Vec<f64>,
     /// Coalitions that were scored.
     pub scored: usize,
+}
+
+/// What the seeds of an epoch that are heard are worth, in points.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Worth {
+    /// Slot, Shapley value of its seed, and the value's standard error where orders were drawn.
+    pub shapley: Vec<(usize, f32, Option<f32>)>,
+    /// Two slots, the lower first, and the interaction of their seeds; none where orders were drawn.
+    pub pairs: Vec<(usize, usize, f32)>,
+}
+
+impl Worth {
+    /// By the scores of every coalition of the seeds in these slots.
+    pub fn exact(slots: &[usize], table: &[f64]) -> Self {
+        let values = slots.iter().zip(exact(table).values);
+        let pairs = (0..slots.len()).flat_map(|j| (0..j).map(move |i| (i, j)));
+        Self {
+            shapley: values.map(|(&slot, value)| (slot, value as f32, None)).collect(),
+            pairs: pairs.map(|(i, j)| (slots[i], slots[j], interaction(table, i, j) as f32)).collect(),
+        }
+    }
+
+    /// By orders that were drawn.
+    pub fn drawn(slots: &[usize], drawn: &Shapley) -> Self {
+        let values = drawn.values.iter().zip(&drawn.errors);
+        let known = |error: &f64| error.is_finite().then_some(*error as f32);
+        let shapley = slots.iter().zip(values).map(|(&slot, (value, error))| (slot, *value as f32, known(error)));
+        Self { shapley: shapley.collect(), pairs: Vec::new() }
+    }
+
+    /// Value of a slot's seed and its standard error.
+    pub fn of(&self, slot: usize) -> Option<(f32, Option<f32>)> {
+        self.shapley.iter().find(|(known, ..)| *known == slot).map(|(_, value, error)| (*value, *error))
+    }
+
+    /// Interaction of two slots' seeds, the lower first.
+    pub fn between(&self, i: usize, j: usize) -> Option<f32> {
+        self.pairs.iter().find(|(a, b, _)| (*a, *b) == (i, j)).map(|(.., points)| *points)
+    }
+}
+
+impl fmt::Display for Worth {
+    /// `slot 0 3.20, slot 1 -0.50 ± 0.10 (Shapley, points); 0-1 0.40 (interactions)`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let error = |error: &Option<f32>| error.map_or_else(String::new, |error| format!(" ± {error:.2}"));
+        let values: Vec<String> =
+            self.shapley.iter().map(|(slot, value, e)| format!("slot {slot} {value:.2}{}", error(e))).collect();
+        write!(f, "{} (Shapley, points)", values.join(", "))?;
+        let pairs: Vec<String> = self.pairs.iter().map(|(i, j, points)| format!("{i}-{j} {points:.2}")).collect();
+        if pairs.is_empty() { Ok(()) } else { write!(f, "; {} (interactions)", pairs.join(", ")) }
+    }
 }
 
 /// Scores of all 2ⁿ coalitions of up to [`EXACT`] seeds.

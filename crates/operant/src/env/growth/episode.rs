@@ -1,11 +1,11 @@
 //! One episode: a host in training, its slots, and what a controller's choice does to them.
 
 use super::alpha::Curve;
-use super::attribution;
+use super::attribution::{self, Worth};
 use super::governor::{Governor, Panic};
 use super::lifecycle::{Gates, Op, Slot, Stage, allowed};
 use super::reward::{Epoch, Kind, Ledger, Parts};
-use super::task::{CLASSES, Samples, Task};
+use super::task::{Samples, Task};
 use crate::error::Result;
 use crate::lanes::rng::HostRng;
 use crate::nn::grow::{Blueprint, Grown, Host, Seed, Topology, Training, Weights};
@@ -30,6 +30,9 @@ pub const SPEEDS: [u32; 4] = [0, 3, 5, 8];
 pub(super) const HISTORY: usize = 5;
 /// Most seeds heard whose every coalition is scored at every epoch.
 const TABLED: usize = 3;
+/// Of more seeds, Shapley values are drawn when an episode ends: until their standard errors are at most so many points, or so
+/// many pairs of orders were walked.
+const DRAWN: (f64, usize) = (0.5, 8);
 
 /// A choice of all heads, as indices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -123,6 +126,9 @@ pub struct State {
     pub train_loss: f32,
     /// Sum of interactions, in points.
     pub interactions: f32,
+    /// What the seeds that are heard are worth, where it was measured.
+    #[serde(default)]
+    pub worth: Worth,
     /// The last operation, and whether it was done.
     pub last: (Op, bool),
     /// The watch.
@@ -168,7 +174,7 @@ impl Clone for Episode {
 impl Episode {
     /// Begins with a new host.
     pub fn new(host: Host, task: Arc<Task>, rules: Rules, seed: u64) -> Result<Self> {
-        let topology = Topology::new(host, task.image, CLASSES);
+        let topology = Topology::new(host, task.image, task.classes);
         let net = Grown::new(topology, rules.training, seed)?;
         let slots = host.slots();
         let state = State {
@@ -179,8 +185,9 @@ impl Episode {
             planted: vec![None; slots],
             born: vec![0; slots],
             history: Vec::new(),
-            train_loss: (CLASSES as f32).ln(),
+            train_loss: (task.classes as f32).ln(),
             interactions: 0.0,
+            worth: Worth::default(),
             last: (Op::Wait, true),
             governor: Governor::default(),
             rollbacks: 0,
@@ -223,7 +230,7 @@ impl Episode {
 
     /// Validation loss, in nats.
     pub fn loss(&self) -> f32 {
-        self.state.history.last().map_or((CLASSES as f32).ln(), |[loss, _]| *loss)
+        self.state.history.last().map_or((self.task.classes as f32).ln(), |[loss, _]| *loss)
     }
 
     /// Parameters of all seeds.
@@ -394,7 +401,7 @@ impl Episode {
     fn train(&mut self) -> bool {
         let task = Arc::clone(&self.task);
         let mut rng = HostRng::new(self.state.seed, 0, self.state.epoch, 0);
-        let mut order: Vec<usize> = (0..task.train.targets.len()).collect();
+        let mut order: Vec<usize> = (0..task.train_count()).collect();
         for i in (1..order.len()).rev() {
             order.swap(i, rng.below(i as u32 + 1) as usize);
         }
@@ -427,7 +434,7 @@ impl Episode {
         };
         let now = score(&mut self.net, all);
         let accuracy = 100.0 * now.accuracy;
-        let (mut contributions, mut interactions) = (vec![0.0; n], Vec::new());
+        let (mut contributions, mut interactions, mut worth) = (vec![0.0; n], Vec::new(), Worth::default());
         if n <= TABLED {
             let table = attribution::table(n, |coalition| {
                 if coalition == all {
@@ -437,6 +444,7 @@ impl Episode {
                 }
             });
             contributions = attribution::contributions(&table);
+            worth = Worth::exact(&heard, &table);
             for i in 0..n {
                 for j in (0..n).filter(|&j| j != i) {
                     interactions.push((i, attribution::interaction(&table, i, j) as f32));
@@ -446,7 +454,12 @@ impl Episode {
             for (i, contribution) in contributions.iter_mut().enumerate() {
                 *contribution = f64::from(accuracy - 100.0 * score(&mut self.net, all & !(1 << i)).accuracy);
             }
+            if self.state.epoch >= self.rules.epochs {
+                let points = |coalition| f64::from(100.0 * score(&mut self.net, coalition).accuracy);
+                worth = Worth::drawn(&heard, &attribution::permutations(n, DRAWN.0, DRAWN.1, self.state.seed, points));
+            }
         }
+        self.state.worth = worth;
         // A loss that is no number is for the governor to see; what is remembered stays a number.
         self.state.history.push([if now.loss.is_finite() { now.loss.min(1e6) } else { 1e6 }, accuracy]);
         if self.state.history.len() > HISTORY {
@@ -488,7 +501,7 @@ impl Episode {
     fn govern(&mut self, finite: bool) -> bool {
         let loss = self.loss();
         let finite = finite && loss < 1e6;
-        let Some(panic) = self.state.governor.look(loss, finite, CLASSES) else {
+        let Some(panic) = self.state.governor.look(loss, finite, self.task.classes) else {
             if self.state.governor.is_calm() {
                 self.snapshot = self.net.weights();
             }

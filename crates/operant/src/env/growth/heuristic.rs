@@ -23,6 +23,15 @@ const ORDER: [Blueprint; 6] = [
     Blueprint::ConvSmall,
     Blueprint::SeAttention,
 ];
+/// The same for hosts that read text.
+const ORDER_OF_TOKENS: [Blueprint; ORDER.len()] = [
+    Blueprint::Mlp,
+    Blueprint::FlexAttention,
+    Blueprint::MlpSmall,
+    Blueprint::Lora32,
+    Blueprint::Lora8,
+    Blueprint::SeAttention,
+];
 
 /// What the heuristic remembers.
 #[derive(Clone, Debug)]
@@ -69,12 +78,13 @@ impl Heuristic {
             return Choice::default();
         };
         let fits: Vec<bool> = episode.blueprints(slot).collect();
-        let affordable = (0..ORDER.len()).filter(|&i| fits[ORDER[i].index()]);
+        let order = if episode.network().topology().host.reads_tokens() { ORDER_OF_TOKENS } else { ORDER };
+        let affordable = (0..order.len()).filter(|&i| fits[order[i].index()]);
         let Some(pick) = affordable.min_by(|&a, &b| self.penalties[a].total_cmp(&self.penalties[b])) else {
             return Choice::default();
         };
         self.penalties.iter_mut().for_each(|penalty| *penalty *= PENALTY.1);
         (self.chosen[slot], self.waited) = (pick, 0);
-        Choice { blueprint: ORDER[pick].index(), tempo: 1, target: 2, ..of(Op::Germinate, slot) }
+        Choice { blueprint: order[pick].index(), tempo: 1, target: 2, ..of(Op::Germinate, slot) }
     }
 }

@@ -142,6 +142,8 @@ pub struct Measured {
     pub synergy: Option<[f32; 2]>,
 }
 
+/// Health below which a gradient is astray: a hundred times larger or smaller than the host's.
+const SICK: f32 = 0.5;
 /// Least health of a seed that counts as healthy.
 const HEALTHY: f32 = 0.7;
 /// A gradient ratio above this explodes.
@@ -153,6 +155,12 @@ impl Measured {
         self.previous_health = self.health;
         self.gradient_ratio = ratio.filter(|ratio| ratio.is_finite());
         self.health = self.gradient_ratio.map(|ratio| (1.0 - ratio.max(1e-9).log10().abs() / 4.0).max(0.0));
+    }
+
+    /// Whether its gradient went astray in this epoch: health was at least half of all, and is no longer.
+    pub fn sickened(&self) -> bool {
+        let [now, before] = [self.health, self.previous_health].map(|health| health.map(|health| health >= SICK));
+        now == Some(false) && before == Some(true)
     }
 
     /// Measured, not exploding, and near enough to the host's gradient.

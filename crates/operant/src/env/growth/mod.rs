@@ -12,6 +12,7 @@ mod lifecycle;
 mod reward;
 mod saved;
 mod task;
+mod text;
 
 pub use alpha::{Alpha, Curve, Mode};
 pub use episode::{Choice, Episode, Happened, Planted, Rules, SPEEDS, STYLES, State, TARGETS, TEMPOS};
@@ -22,7 +23,7 @@ pub use reward::{Epoch, Kind, Ledger, Parts, REWARDS, attribution as counted, po
 pub use task::{CLASSES, Key, Samples, TASKS, Task, set_task_data};
 
 use super::{ActionSpace, Channel, Heads, HostAction, HostEnv, Param, Params, Spec, Told};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::lanes::Column;
 use crate::lanes::rng::HostRng;
 use crate::nn::Method;
@@ -30,6 +31,7 @@ use crate::nn::grow::{Blueprint, HOSTS, Host, Training};
 use crate::params;
 use crate::telemetry::EventKind;
 use episode::HISTORY;
+use task::BYTES;
 
 /// Names of hosts, in the order of their numbers.
 const HOST_NAMES: &[&str] = &[
@@ -42,6 +44,7 @@ const HOST_NAMES: &[&str] = &[
     HOSTS[6].name,
     HOSTS[7].name,
     HOSTS[8].name,
+    HOSTS[9].name,
 ];
 /// What gates ask for, by name.
 const GATES: &[&str] = &["strict", "permissive"];
@@ -60,9 +63,9 @@ params! {
     /// What is trained, on what, by which rules.
     struct Settings {
         /// what the host learns
-        task: u32 = 0, 0.0..=2.0, "", TASKS;
+        task: u32 = 0, 0.0..=3.0, "", TASKS;
         /// the host
-        host: u32 = 0, 0.0..=8.0, "", HOST_NAMES;
+        host: u32 = 0, 0.0..=9.0, "", HOST_NAMES;
         /// the reward
         reward: u32 = 0, 0.0..=6.0, "", REWARDS;
         /// what gates ask for
@@ -81,9 +84,11 @@ params! {
         val_samples: u32 = 256, 1.0..=10000.0, "";
         /// pixels along each side of synthetic images
         side: u32 = 8, 4.0..=64.0, "pixels";
+        /// bytes of a window of text
+        context: u32 = 64, 2.0..=1024.0, "bytes";
         /// patterns of each synthetic class
         modes: u32 = 2, 1.0..=1000.0, "";
-        /// whether every epoch of a synthetic task has new samples to train on
+        /// whether every epoch of a synthetic task or a text has new samples to train on
         fresh: u32 = 0, 0.0..=1.0, "";
         /// which of the possible synthetic tasks
         task_seed: u32 = 0, 0.0..=4294967295.0, "";
@@ -117,8 +122,9 @@ impl Params for Growth {
 
 impl Settings {
     fn key(&self) -> Key {
-        let Self { task, side, train_samples: train, val_samples: validation, modes, task_seed: seed, .. } = *self;
-        Key { task, side, train, validation, modes, seed }
+        let Self { task, side, train_samples: train, val_samples: validation, modes, task_seed: seed, context, .. } =
+            *self;
+        Key { task, side, train, validation, modes, seed, context }
     }
 
     fn host(&self) -> Host {
@@ -157,10 +163,60 @@ fn heads(slots: usize) -> Heads {
     Heads::causal(sizes.to_vec(), HEADS, MATTER)
 }
 
-/// Names of numbers that are told: shares of operations that were done, and of each slot its α and its seed's contribution.
+/// Names of numbers that are told: shares of operations that were done, and of each slot its α and what its seed contributes.
 const DONE: [&str; 6] = ["op/wait", "op/germinate", "op/set_alpha", "op/prune", "op/fossilise", "op/advance"];
 const ALPHAS: [&str; 10] = slot_numbers!("alpha");
 const CONTRIBUTIONS: [&str; 10] = slot_numbers!("contribution");
+const SHAPLEYS: [&str; 10] = slot_numbers!("shapley");
+const SHAPLEY_ERRORS: [&str; 10] = slot_numbers!("shapley_error");
+/// Names of the interactions of two slots' seeds: those of a host with n slots are the first n·(n − 1)/2.
+const INTERACTIONS: [&str; 45] = [
+    "interaction/0-1",
+    "interaction/0-2",
+    "interaction/1-2",
+    "interaction/0-3",
+    "interaction/1-3",
+    "interaction/2-3",
+    "interaction/0-4",
+    "interaction/1-4",
+    "interaction/2-4",
+    "interaction/3-4",
+    "interaction/0-5",
+    "interaction/1-5",
+    "interaction/2-5",
+    "interaction/3-5",
+    "interaction/4-5",
+    "interaction/0-6",
+    "interaction/1-6",
+    "interaction/2-6",
+    "interaction/3-6",
+    "interaction/4-6",
+    "interaction/5-6",
+    "interaction/0-7",
+    "interaction/1-7",
+    "interaction/2-7",
+    "interaction/3-7",
+    "interaction/4-7",
+    "interaction/5-7",
+    "interaction/6-7",
+    "interaction/0-8",
+    "interaction/1-8",
+    "interaction/2-8",
+    "interaction/3-8",
+    "interaction/4-8",
+    "interaction/5-8",
+    "interaction/6-8",
+    "interaction/7-8",
+    "interaction/0-9",
+    "interaction/1-9",
+    "interaction/2-9",
+    "interaction/3-9",
+    "interaction/4-9",
+    "interaction/5-9",
+    "interaction/6-9",
+    "interaction/7-9",
+    "interaction/8-9",
+];
 
 /// What is not known, in an observation.
 const UNKNOWN: f32 = -1.0;
@@ -249,10 +305,24 @@ impl HostEnv for Growth {
 
     fn validate(&self) -> Result<()> {
         let key = self.settings.key();
+        let (host, task) = (self.settings.host(), TASKS[key.task as usize % TASKS.len()]);
+        if host.reads_tokens() != (key.task == BYTES) {
+            let shown = if key.task == BYTES { "text" } else { "images" };
+            let wanted: Vec<&str> = HOSTS
+                .iter()
+                .filter(|known| known.reads_tokens() != host.reads_tokens())
+                .map(|known| known.name)
+                .collect();
+            return Err(Error::Invalid(format!(
+                "parameter host = {}: task {task} is of {shown}, wanted a host that reads those ({}); say env.host, or another env.task",
+                host.name,
+                wanted.join(", ")
+            )));
+        }
         Task::check(key)?;
-        let side = self.settings.side as usize;
         let training = Training { batch: 1, ..Training::default() };
-        let topology = crate::nn::grow::Topology::new(self.settings.host(), [side, side, 3], CLASSES);
+        let (image, classes) = Task::shape(key);
+        let topology = crate::nn::grow::Topology::new(host, image, classes);
         crate::nn::grow::Grown::new(topology, training, 0).map(drop)
     }
 
@@ -352,7 +422,8 @@ impl HostEnv for Growth {
         }
     }
 
-    /// Changes of stages, rollbacks, and at the end what was reached; parts of rewards, operations and slots as numbers.
+    /// Changes of stages, rollbacks, what seeds are worth when one is kept or taken out, gradients that went astray, and at the
+    /// end what was reached; parts of rewards, operations and slots as numbers.
     fn tell(&self, told: &mut Told) {
         let Some(episode) = &self.episode else { return };
         let state = &episode.state;
@@ -367,6 +438,18 @@ impl HostEnv for Growth {
             };
             told.event(kind, text);
         }
+        let decided =
+            |happened: &Happened| matches!(happened, Happened::Stage { to: Stage::Fossilised | Stage::Pruned, .. });
+        if state.happened.iter().any(decided) && !state.worth.shapley.is_empty() {
+            told.event(EventKind::Worth, format!("epoch {}: {}", state.epoch, state.worth));
+        }
+        for (slot, of) in state.slots.iter().enumerate().filter(|(_, of)| of.stage.is_live() && of.measured.sickened())
+        {
+            let ratio = of.measured.gradient_ratio.unwrap_or(f32::NAN);
+            let text =
+                format!("epoch {}, slot {slot}: its seed's gradient is {ratio:.1e} times the host's", state.epoch);
+            told.event(EventKind::GradientAnomaly, text);
+        }
         let began = state.epoch == 0;
         for (name, part) in state.parts.named() {
             told.number(name, (!began).then_some(part));
@@ -377,6 +460,13 @@ impl HostEnv for Growth {
         for (slot, of) in state.slots.iter().enumerate() {
             told.number(ALPHAS[slot], (!began).then_some(of.alpha.value));
             told.number(CONTRIBUTIONS[slot], of.measured.contribution.filter(|_| of.alpha.value > 0.0));
+            let worth = state.worth.of(slot);
+            told.number(SHAPLEYS[slot], worth.map(|(value, _)| value));
+            told.number(SHAPLEY_ERRORS[slot], worth.and_then(|(_, error)| error));
+        }
+        let pairs = (0..state.slots.len()).flat_map(|j| (0..j).map(move |i| (i, j)));
+        for (name, (i, j)) in INTERACTIONS.iter().zip(pairs) {
+            told.number(name, state.worth.between(i, j));
         }
         let ended = state.epoch >= self.settings.epochs;
         let fossils = state.slots.iter().filter(|slot| slot.stage == Stage::Fossilised).count();

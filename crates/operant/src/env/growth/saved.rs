@@ -2,7 +2,7 @@
 
 use super::episode::{Episode, Rules, STYLES, State};
 use super::lifecycle::Stage;
-use super::task::{CLASSES, Task};
+use super::task::Task;
 use crate::error::{Error, Result};
 use crate::nn::grow::{Blueprint, Host, Seed, Topology, Weights};
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub(super) fn unpack(bytes: &[u8], host: Host, task: Arc<Task>, rules: Rules) ->
     if !rest.is_empty() || state.slots.len() != host.slots() || state.planted.len() != host.slots() {
         return Err(damaged());
     }
-    let mut topology = Topology::new(host, task.image, CLASSES);
+    let mut topology = Topology::new(host, task.image, task.classes);
     for (slot, planted) in state.planted.iter().enumerate() {
         let Some(planted) = planted else { continue };
         let blueprint = Blueprint::from_index(planted.blueprint).ok_or_else(damaged)?;

@@ -1,18 +1,21 @@
-//! What a host learns: images and classes, for training and for validation, made or read once and shared.
+//! What a host learns: images and classes, or texts, for training and for validation, made or read once and shared.
 
+use super::text;
 use crate::error::{Error, Result};
 use crate::lanes::rng::HostRng;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, RwLock, Weak};
 
 /// Tasks by name, in the order of their numbers.
-pub const TASKS: &[&str] = &["cifar10_synthetic", "cifar10", "motifs"];
+pub const TASKS: &[&str] = &["cifar10_synthetic", "cifar10", "motifs", "bytes"];
 /// Number of [`cifar10`] in [`TASKS`].
 const CIFAR10: u32 = 1;
 /// Number of [`What::Motifs`] in [`TASKS`].
 const MOTIFS: u32 = 2;
+/// Number of the task of texts ([`Task::of_text`]) in [`TASKS`].
+pub(super) const BYTES: u32 = 3;
 
-/// Classes of every task here.
+/// Classes of images, in every task.
 pub const CLASSES: usize = 10;
 /// Channels of images.
 const CHANNELS: usize = 3;
@@ -32,14 +35,17 @@ pub struct Key {
     pub modes: u32,
     /// Which of the possible synthetic tasks.
     pub seed: u32,
+    /// Bytes of a window of text.
+    pub context: u32,
 }
 
-/// Samples: images `[rows, side, side, 3]` of about mean 0 and variance 1, and their classes.
+/// Samples: images `[rows, side, side, 3]` of about mean 0 and variance 1, and their classes; or bytes `[rows, context]`, and the
+/// byte behind each.
 #[derive(Debug, Default, PartialEq)]
 pub struct Samples {
-    /// Pixels.
+    /// Pixels, or bytes as numbers.
     pub images: Vec<f32>,
-    /// Classes.
+    /// Classes, or next bytes.
     pub targets: Vec<i32>,
 }
 
@@ -50,42 +56,63 @@ pub struct Task {
     pub train: Samples,
     /// To validate on.
     pub validation: Samples,
-    /// Height, width, channels.
+    /// Height, width, channels; of texts the context, 1 and 1.
     pub image: [usize; 3],
+    /// Classes, or kinds of bytes.
+    pub classes: usize,
     /// What makes more of them.
-    source: Option<Source>,
+    pub(super) source: Option<Source>,
 }
 
 impl Task {
     /// The task of this key, shared with all who hold it already.
     pub fn get(key: Key) -> Result<Arc<Self>> {
-        static MADE: Mutex<Vec<(Key, Weak<Task>)>> = Mutex::new(Vec::new());
+        static MADE: Mutex<Vec<(Key, PathBuf, Weak<Task>)>> = Mutex::new(Vec::new());
+        let place = task_data();
         let mut made = MADE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        made.retain(|(_, task)| task.strong_count() > 0);
-        if let Some(task) = made.iter().find(|(known, _)| *known == key).and_then(|(_, task)| task.upgrade()) {
+        made.retain(|(.., task)| task.strong_count() > 0);
+        let mut known = made.iter().filter(|(known, from, _)| *known == key && *from == place);
+        if let Some(task) = known.find_map(|(.., task)| task.upgrade()) {
             return Ok(task);
         }
         let task = Arc::new(match key.task {
-            CIFAR10 => cifar10(key)?,
+            CIFAR10 => cifar10(key, &place)?,
+            BYTES => Self::of_text(&text::read(&place)?, key)?,
             _ => synthetic(key),
         });
-        made.push((key, Arc::downgrade(&task)));
+        made.push((key, place, Arc::downgrade(&task)));
         Ok(task)
     }
 
+    /// Samples to train on.
+    pub fn train_count(&self) -> usize {
+        self.train.images.len() / self.image.iter().product::<usize>()
+    }
+
+    /// Height, width and channels of a key's images, and classes; of a text its context, 1 and 1, and the kinds of bytes.
+    pub fn shape(key: Key) -> ([usize; 3], usize) {
+        let side = key.side as usize;
+        if key.task == BYTES {
+            ([key.context as usize, 1, 1], text::VOCABULARY)
+        } else {
+            ([side, side, CHANNELS], CLASSES)
+        }
+    }
+
     /// Puts samples to train on into `to`: those of these numbers, or as many new ones of the same kind if `fresh` and the
-    /// task is synthetic.
+    /// task is synthetic or a text.
     pub(super) fn batch(&self, rows: &[usize], fresh: bool, rng: &mut HostRng, to: &mut Samples) {
         to.images.clear();
         to.targets.clear();
         let source = self.source.as_ref().filter(|_| fresh);
         let pixels = self.image.iter().product::<usize>();
+        let targets = self.train.targets.len() / self.train_count().max(1);
         for &row in rows {
             if let Some(source) = source {
                 source.draw(rng, to);
             } else {
                 to.images.extend_from_slice(&self.train.images[row * pixels..][..pixels]);
-                to.targets.push(self.train.targets[row]);
+                to.targets.extend_from_slice(&self.train.targets[row * targets..][..targets]);
             }
         }
     }
@@ -95,10 +122,10 @@ impl Task {
         if key.task == MOTIFS && (key.side as usize) < 2 * MOTIF {
             return Err(Error::Invalid(format!("parameter side = {}: motifs wants at least {}", key.side, 2 * MOTIF)));
         }
-        if key.task != CIFAR10 {
+        if key.task != CIFAR10 && key.task != BYTES {
             return Ok(());
         }
-        if key.side as usize != CIFAR_SIDE {
+        if key.task == CIFAR10 && key.side as usize != CIFAR_SIDE {
             return Err(Error::Invalid(format!("parameter side = {}: cifar10 has {CIFAR_SIDE}", key.side)));
         }
         Self::get(key).map(drop)
@@ -115,9 +142,10 @@ const MOTIF: usize = 3;
 /// Standard deviation of a motif's pixels.
 const CONTRAST: f32 = 2.0;
 
-/// Where the samples of a synthetic task come from.
+/// Where new samples of a synthetic task or a text come from.
 #[derive(Debug, PartialEq)]
-struct Source {
+pub(super) struct Source {
+    /// Pixels along each side, or bytes of a window.
     side: usize,
     modes: usize,
     what: What,
@@ -138,6 +166,8 @@ enum What {
         /// Class of each pair.
         classes: Vec<i32>,
     },
+    /// Windows that begin anywhere in this text.
+    Text(Vec<u8>),
 }
 
 impl Source {
@@ -157,10 +187,19 @@ impl Source {
         Self { side, modes, what }
     }
 
+    /// Windows of a text.
+    pub(super) fn text(text: &[u8], context: usize) -> Self {
+        Self { side: context, modes: 1, what: What::Text(text.to_vec()) }
+    }
+
     /// Adds a sample.
     fn draw(&self, rng: &mut HostRng, to: &mut Samples) {
         let side = self.side;
         match &self.what {
+            What::Text(text) => {
+                let begins = text.len() - side;
+                text::window(text, rng.below(begins as u32) as usize, side, to);
+            }
             What::Patterns(patterns) => {
                 let which = rng.below((CLASSES * self.modes) as u32) as usize;
                 let reach = (side / 2) as u32;
@@ -208,7 +247,7 @@ fn synthetic(key: Key) -> Task {
         samples
     };
     let (train, validation) = (samples(key.train), samples(key.validation));
-    Task { train, validation, image: [source.side, source.side, CHANNELS], source: Some(source) }
+    Task { train, validation, image: [source.side, source.side, CHANNELS], classes: CLASSES, source: Some(source) }
 }
 
 /// A smooth pattern that continues over its edges: numbers on a coarse grid, interpolated, of variance 1.
@@ -239,24 +278,23 @@ const RECORD: usize = 1 + CIFAR_SIDE * CIFAR_SIDE * CHANNELS;
 /// Means and standard deviations of its colours, of values between 0 and 1.
 const CIFAR_COLOURS: [(f32, f32); CHANNELS] = [(0.4914, 0.2470), (0.4822, 0.2435), (0.4465, 0.2616)];
 
-static FOLDER: RwLock<Option<PathBuf>> = RwLock::new(None);
+static PLACE: RwLock<Option<PathBuf>> = RwLock::new(None);
 
-/// Says where the files of tasks lie.
-pub fn set_task_data(folder: &Path) {
-    *FOLDER.write().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(folder.to_owned());
+/// Says where the files of tasks lie: a folder, or of the task of texts one file.
+pub fn set_task_data(place: &Path) {
+    *PLACE.write().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(place.to_owned());
 }
 
 /// Where they lie: what was said, else `$OPERANT_TASK_DATA`, else `data`.
 fn task_data() -> PathBuf {
-    let said = FOLDER.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+    let said = PLACE.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
     said.or_else(|| std::env::var_os("OPERANT_TASK_DATA").map(PathBuf::from)).unwrap_or_else(|| PathBuf::from("data"))
 }
 
 /// CIFAR-10's binary files (Krizhevsky, "Learning multiple layers of features from tiny images", 2009).
-fn cifar10(key: Key) -> Result<Task> {
-    let folder = task_data();
-    let folder =
-        if folder.join("cifar-10-batches-bin").is_dir() { folder.join("cifar-10-batches-bin") } else { folder };
+fn cifar10(key: Key, folder: &Path) -> Result<Task> {
+    let unpacked = folder.join("cifar-10-batches-bin");
+    let folder = if unpacked.is_dir() { unpacked } else { folder.to_owned() };
     let read = |name: String| {
         let path = folder.join(&name);
         let bytes = std::fs::read(&path).map_err(|error| {
@@ -288,7 +326,7 @@ fn cifar10(key: Key) -> Result<Task> {
     };
     let (train, validation) =
         (pick(&train, key.train, "train on")?, pick(&read("test_batch.bin".into())?, key.validation, "validate on")?);
-    Ok(Task { train, validation, image: [CIFAR_SIDE, CIFAR_SIDE, CHANNELS], source: None })
+    Ok(Task { train, validation, image: [CIFAR_SIDE, CIFAR_SIDE, CHANNELS], classes: CLASSES, source: None })
 }
 
 fn decode(bytes: &[u8]) -> Samples {

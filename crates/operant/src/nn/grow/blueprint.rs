@@ -1,4 +1,6 @@
 //! What a seed may be: small modules from `[B, …, C]` to the same shape, each close to the identity when it is new.
+//!
+//! Invariant: over `[B, T, C]`, a stream of tokens, no place of the result depends on a later place.
 
 use super::super::nets::mlp;
 use super::super::ops::{Conv, Conv2d, NormOptions};
@@ -12,9 +14,9 @@ pub enum Blueprint {
     Noop,
     /// x + norm(conv 3×3): 9C² weights.
     ConvLight,
-    /// Channels scaled by a sigmoid of their means (Hu et al., arXiv:1709.01507), squeezed to C/4.
+    /// Channels scaled by a sigmoid of their means (Hu et al., arXiv:1709.01507), squeezed to C/4; of a token by its own channels.
     SeAttention,
-    /// Group norm with a weight and a bias.
+    /// Group norm with a weight and a bias; of tokens a layer norm.
     Norm,
     /// x + depthwise 3×3, then 1×1.
     Depthwise,
@@ -32,7 +34,7 @@ pub enum Blueprint {
     MlpSmall,
     /// The same, 4C wide.
     Mlp,
-    /// x + self-attention over places, of the layer-normed input.
+    /// x + self-attention over places, of the layer-normed input; a token sees those before it.
     FlexAttention,
 }
 
@@ -90,13 +92,25 @@ impl Blueprint {
     pub fn add(self, g: &mut Graph, name: &str, x: Node) -> Result<Node> {
         let shape = g.shape(x).to_vec();
         if !self.fits(&shape) {
-            return Err(Error::Invalid(format!("blueprint {} over {shape:?}: wanted an image", self.name())));
+            return Err(Error::Invalid(format!(
+                "blueprint {} over {shape:?} does not fit: wanted an image [H, W, C]",
+                self.name()
+            )));
         }
         let channels = shape[shape.len() - 1];
         let quarter = (channels / 4).max(1);
+        let tokens = shape.len() == 2;
         let part = |part: &str| format!("{name}.{part}");
         let branch = match self {
             Self::Noop => return Ok(x),
+            Self::Norm if tokens => return g.layer_norm(name, x),
+            Self::SeAttention if tokens => {
+                let h = g.linear(&part("fc1"), x, quarter)?;
+                let h = g.relu(h)?;
+                let h = g.linear(&part("fc2"), h, channels)?;
+                let factors = g.sigmoid(h)?;
+                return g.mul(x, factors);
+            }
             Self::SeAttention => return g.squeeze_excite(name, x, quarter),
             Self::Norm => return g.group_norm(name, x, norm_groups(channels), NormOptions::default()),
             Self::ConvLight => {
@@ -134,10 +148,10 @@ impl Blueprint {
             }
             Self::FlexAttention => {
                 let places: usize = shape[..shape.len() - 1].iter().product();
-                let tokens = g.reshape(x, [places, channels])?;
-                let tokens = g.layer_norm(&part("norm"), tokens)?;
+                let h = g.reshape(x, [places, channels])?;
+                let h = g.layer_norm(&part("norm"), h)?;
                 let heads = if channels.is_multiple_of(4) && channels >= 16 { 4 } else { 1 };
-                let h = g.attention(&part("attention"), tokens, heads, shape.len() == 2, None)?;
+                let h = g.attention(&part("attention"), h, heads, tokens, None)?;
                 let h = g.linear_with(&part("last"), h, channels, Init::Zeros, Some(Init::Zeros))?;
                 g.reshape(h, shape)?
             }

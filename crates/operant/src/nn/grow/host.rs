@@ -1,12 +1,16 @@
 //! Hosts by name: small networks with slots in which seeds may grow.
 
-use super::super::ops::{Conv2d, NormOptions};
-use super::super::{Act, Graph, Node};
+use super::super::nets::mlp;
+use super::super::ops::{Conv2d, Embedding, NormOptions};
+use super::super::{Act, Graph, Init, Kind, Node};
 use super::blueprint::norm_groups;
 use crate::error::{Error, Result};
 
-/// A convolutional host: blocks of convolution, group norm and ReLU, each with slots, then a pool to half the side while
-/// that leaves two pixels; channels double from block to block; at the end the mean over pixels and a linear layer.
+/// A network with slots. Most are convolutional: blocks of convolution, group norm and ReLU, each with slots, then a pool to
+/// half the side while that leaves two pixels; channels double from block to block; at the end the mean over pixels and a
+/// linear layer. Those with `heads` are transformers over tokens: embeddings and positions, blocks of causal attention and
+/// two linear layers, each before a layer norm (Xiong et al., arXiv:2002.04745), with slots behind each block; at the end a layer norm
+/// and a linear layer, which say at every place what the next token is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Host {
     /// Its name.
@@ -25,6 +29,8 @@ pub struct Host {
     pub post_pool: bool,
     /// Whether the first block keeps the full resolution.
     pub high_resolution: bool,
+    /// Heads of attention of a transformer, whose blocks all have `base` channels; 0 in convolutional hosts.
+    pub heads: usize,
 }
 
 const BASELINE: Host = Host {
@@ -36,10 +42,11 @@ const BASELINE: Host = Host {
     slots_per_block: 1,
     post_pool: false,
     high_resolution: false,
+    heads: 0,
 };
 
 /// Every host, in the order of their numbers.
-pub const HOSTS: [Host; 9] = [
+pub const HOSTS: [Host; 10] = [
     BASELINE,
     Host { name: "scale", blocks: 5, base: 32, ..BASELINE },
     Host { name: "deep", blocks: 5, ..BASELINE },
@@ -49,10 +56,15 @@ pub const HOSTS: [Host; 9] = [
     Host { name: "post_pool", post_pool: true, ..BASELINE },
     Host { name: "high_resolution", high_resolution: true, ..BASELINE },
     Host { name: "deep_multi_channel", blocks: 5, base: 16, most: 128, slots_per_block: 2, ..BASELINE },
+    Host { name: "transformer", base: 32, heads: 4, ..BASELINE },
 ];
 
 /// Least side of an image after a pool.
 const LEAST_SIDE: usize = 2;
+/// Width of a transformer's inner layers, as a multiple of its channels.
+const WIDER: usize = 4;
+/// Standard deviation of new embeddings and positions.
+const EMBEDDED: f32 = 0.1;
 
 impl Host {
     /// How many slots.
@@ -60,8 +72,65 @@ impl Host {
         self.blocks * self.slots_per_block
     }
 
-    /// Adds the host to a graph: from images `[B, H, W, C]` to logits. `fill` gives what leaves a slot for what enters it.
+    /// Whether it reads tokens, and says at each place which comes next; else it reads images.
+    pub fn reads_tokens(&self) -> bool {
+        self.heads > 0
+    }
+
+    /// Adds the host to a graph: from images `[B, H, W, C]` to logits, or from tokens `[B, T]` to logits at every place. `fill`
+    /// gives what leaves a slot for what enters it.
     pub(super) fn add(
+        &self,
+        g: &mut Graph,
+        input: Node,
+        classes: usize,
+        fill: &mut dyn FnMut(&mut Graph, usize, Node) -> Result<Node>,
+    ) -> Result<Node> {
+        if self.reads_tokens() {
+            self.transformer(g, input, classes, fill)
+        } else {
+            self.convolutions(g, input, classes, fill)
+        }
+    }
+
+    fn transformer(
+        &self,
+        g: &mut Graph,
+        tokens: Node,
+        classes: usize,
+        fill: &mut dyn FnMut(&mut Graph, usize, Node) -> Result<Node>,
+    ) -> Result<Node> {
+        let (Kind::Ints, &[places]) = (g.ty(tokens).kind, g.shape(tokens)) else {
+            let (name, given) = (self.name, g.ty(tokens));
+            return Err(Error::Invalid(format!(
+                "host {name} over {given}: wanted tokens [T] as integers; networks side by side on a GPU read images alone, so train it on the CPU"
+            )));
+        };
+        let init = Init::Normal { std: EMBEDDED };
+        let table = g.param("host.embedding.weight", [classes, self.base], init);
+        let positions = g.param("host.positions", [places, self.base], init);
+        let (h, positions) = (g.apply("host.embedding", Embedding, &[tokens, table])?, g.expand(positions)?);
+        let mut h = g.add(h, positions)?;
+        let mut slots = 0..self.slots();
+        // Every block adds twice: what all of them add is then about as large as what one would.
+        let gain = 1.0 / (2.0 * self.blocks as f32).sqrt();
+        for block in 0..self.blocks {
+            let part = |part: &str| format!("host.{block}.{part}");
+            let x = g.layer_norm(&part("norm1"), h)?;
+            let x = g.attention(&part("attention"), x, self.heads, true, None)?;
+            h = g.add(h, x)?;
+            let x = g.layer_norm(&part("norm2"), h)?;
+            let x = mlp(g, &part("mlp"), x, &[WIDER * self.base, self.base], Act::Gelu, gain)?;
+            h = g.add(h, x)?;
+            for slot in slots.by_ref().take(self.slots_per_block) {
+                h = fill(g, slot, h)?;
+            }
+        }
+        let h = g.layer_norm("host.norm", h)?;
+        g.linear("host.head", h, classes)
+    }
+
+    fn convolutions(
         &self,
         g: &mut Graph,
         images: Node,
