@@ -44,6 +44,9 @@ pub(crate) struct Args {
     /// Precision of products: f32 or tf32.
     #[arg(long, default_value = "tf32")]
     precision: String,
+    /// Crop and mirror images by chance.
+    #[arg(long)]
+    augment: bool,
     /// The GPU: cuda or cuda:i.
     #[arg(long, default_value = "cuda")]
     device: String,
@@ -156,6 +159,8 @@ fn measure(args: &Args, host: Host, precision: Precision, gpu: &Arc<Gpu>) -> ope
         validation: Samples { images: &validation.0, targets: &validation.1 },
         training: Training { batch: args.batch, ..Training::default() },
         precision,
+        own_samples: false,
+        augment: args.augment,
     };
     let numbers: Vec<u64> = (0..args.num_envs as u64).collect();
     let mut group = GrownGroup::new(gpu, &task, &numbers)?;

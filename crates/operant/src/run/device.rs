@@ -30,6 +30,10 @@ pub fn decide_device<E>(resolve: impl Fn(Option<&str>) -> Result<Config, E>) -> 
 /// Whether a GPU has kernels for these settings, or what of them it has none for.
 fn served(config: &Config) -> Result<()> {
     let entry = env::find(&config.env)?;
+    if config.envs_work_on_gpu()? {
+        let params: Vec<(&str, f64)> = config.env_params.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+        return entry.check_work_on_gpu(&params);
+    }
     match config.algo.as_str() {
         "ppo" => {
             let (num_envs, hosted) = (config.settings.num_envs, config.settings.env_device == "cpu");

@@ -12,6 +12,11 @@ const CIFAR10: u32 = 1;
 /// Number of [`What::Motifs`] in [`TASKS`].
 const MOTIFS: u32 = 2;
 
+/// Whether a task's images stay of their class when they are cropped and mirrored.
+pub(super) fn may_be_moved(task: u32) -> bool {
+    ["cifar10_synthetic", "cifar10"].contains(&TASKS[task as usize])
+}
+
 /// Classes of every task here.
 pub const CLASSES: usize = 10;
 /// Channels of images.
@@ -73,14 +78,13 @@ impl Task {
         Ok(task)
     }
 
-    /// Puts samples to train on into `to`: those of these numbers, or as many new ones of the same kind if `fresh` and the
+    /// Adds samples to train on to `to`: those of these numbers, or as many new ones of the same kind if `fresh` and the
     /// task is synthetic.
-    pub(super) fn batch(&self, rows: &[usize], fresh: bool, rng: &mut HostRng, to: &mut Samples) {
-        to.images.clear();
-        to.targets.clear();
+    pub(super) fn batch(&self, rows: &[u32], fresh: bool, rng: &mut HostRng, to: &mut Samples) {
         let source = self.source.as_ref().filter(|_| fresh);
         let pixels = self.image.iter().product::<usize>();
         for &row in rows {
+            let row = row as usize;
             if let Some(source) = source {
                 source.draw(rng, to);
             } else {
@@ -88,6 +92,11 @@ impl Task {
                 to.targets.push(self.train.targets[row]);
             }
         }
+    }
+
+    /// Whether there are more samples than those that are held.
+    pub(super) fn is_synthetic(&self) -> bool {
+        self.source.is_some()
     }
 
     /// Whether the task can be made.
