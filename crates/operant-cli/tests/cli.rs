@@ -134,6 +134,8 @@ fn mistakes_get_a_message_and_exit_code_2() {
             "--device cpu: wanted cuda or cuda:i; on a CPU take operant grow speed",
         ),
         (&["bench", "growth", "--seeds", "4"], "--seeds of at most 3"),
+        (&["bench", "growth", "--controller", "lst"], "did you mean \"lstm\"?"),
+        (&["grow", "host", "--device", "cud"], "did you mean \"cuda\"?"),
         (&["bench", "env", "cartpole", "--set", "gravty=1"], "did you mean \"gravity\"?"),
         (
             &["bench", "env", "cartpole", "--set", "gravity=nan"],

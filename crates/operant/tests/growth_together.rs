@@ -133,7 +133,7 @@ fn what_augments_nothing_and_what_is_fixed_are_named() {
     let message = envs.set_param("learning_rate", 0.5).unwrap_err().to_string();
     assert!(message.contains("build the envs anew"), "{message}");
     envs.set_param("gamma", 0.9).unwrap();
-    assert!(envs.params().iter().any(|param| param.name == "gamma" && param.value == f64::from(0.9f32)));
+    assert!(envs.params().iter().any(|param| param.name == "gamma" && param.value == 0.9));
 }
 
 /// What a script does next: every operation, and every blueprint in turn.
