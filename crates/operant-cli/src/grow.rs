@@ -6,8 +6,8 @@ use operant::config::{self, Table};
 use operant::data::ActionColumn;
 use operant::device::{CpuPool, Device, cpu_seconds, threads_available};
 use operant::env::growth::{
-    Apart, Bodies, CLASSES, Choice, Cohort, Episode, Frame, Happened, Heuristic, Planted, Stage, attribution, episode_seed,
-    set_task_data,
+    Apart, Bodies, CLASSES, Choice, Cohort, Episode, Frame, Happened, Heuristic, Planted, Stage, attribution,
+    episode_seed, set_task_data,
 };
 use operant::env::{Growth, HostEnv, Options, Params};
 use operant::lanes::rng::HostRng;

@@ -54,10 +54,12 @@ fn evaluation_on_a_gpu_needs_one() {
 #[test]
 fn growth_on_a_gpu_needs_one() {
     let run = folder("device-growth").join("run");
-    let small = ["epochs=6", "train_samples=64", "val_samples=64", "host=minimal", "min_epochs=1"].map(|word| format!("env.{word}"));
+    let small = ["epochs=6", "train_samples=64", "val_samples=64", "host=minimal", "min_epochs=1"]
+        .map(|word| format!("env.{word}"));
     let small: Vec<&str> = small.iter().flat_map(|word| ["--set", word.as_str()]).collect();
     let path = run.to_str().unwrap();
-    let words = ["train", "ppo", "growth", "--device", "cuda", "--steps", "96", "--run-dir", path, "--set", "ppo.num_steps=6"];
+    let words =
+        ["train", "ppo", "growth", "--device", "cuda", "--steps", "96", "--run-dir", path, "--set", "ppo.num_steps=6"];
     let words = [&words[..], &["--set", "ppo.minibatch_size=16", "--quiet"], &small].concat();
     let output = operant(&words);
     let error = String::from_utf8_lossy(&output.stderr);

@@ -66,7 +66,14 @@ impl Clock {
     }
 
     /// Notes what a step gave in row `i`, and tells whether the episode ended.
-    pub(super) fn note(&mut self, reward: f32, terminated: bool, limit: Option<u32>, i: usize, out: &mut Row<'_>) -> bool {
+    pub(super) fn note(
+        &mut self,
+        reward: f32,
+        terminated: bool,
+        limit: Option<u32>,
+        i: usize,
+        out: &mut Row<'_>,
+    ) -> bool {
         let truncated = limit.is_some_and(|limit| self.elapsed >= limit);
         self.returned += reward;
         (out.reward[i], out.terminated[i], out.truncated[i]) = (reward, u8::from(terminated), u8::from(truncated));

@@ -76,8 +76,8 @@ pub const TIME_LIMIT: &str = "time_limit";
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Resident {
     pub(super) build: Build,
-    /// Whether a GPU serves such parameters, or what of them it does not.
-    pub(super) check: fn(&Settings<'_>) -> Result<()>,
+    /// Whether a GPU serves so many envs of such parameters and is faster than so many threads, or what is in the way.
+    pub(super) check: fn(&Settings<'_>, usize, usize) -> Result<()>,
 }
 
 /// Prints an env as C.
@@ -214,10 +214,10 @@ impl Entry {
         self.resident.is_some()
     }
 
-    /// Whether a GPU can do that with these parameters, or what of them it can't.
-    pub fn check_work_on_gpu(&self, params: &[(&str, f64)]) -> Result<()> {
+    /// Whether a GPU can do that for so many envs with these parameters, and faster than so many threads; or what is in the way.
+    pub fn check_work_on_gpu(&self, params: &[(&str, f64)], num_envs: usize, threads: usize) -> Result<()> {
         let own: Vec<(&str, f64)> = params.iter().copied().filter(|(name, _)| *name != TIME_LIMIT).collect();
-        self.resident.map_or(Ok(()), |resident| (resident.check)(&self.beside_preset(&own)))
+        self.resident.map_or(Ok(()), |resident| (resident.check)(&self.beside_preset(&own), num_envs, threads))
     }
 
     /// The same env with other parameters, which must be allowed ones.

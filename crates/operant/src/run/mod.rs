@@ -603,7 +603,8 @@ impl Run {
         }
         let settings = &self.config.settings;
         let device = if self.config.envs_work_on_gpu()? { Device::named(&settings.device)? } else { Device::Cpu };
-        let play = Play { episodes: EVAL_EPISODES, seed: settings.seed, deterministic: true, device, ..Play::default() };
+        let play =
+            Play { episodes: EVAL_EPISODES, seed: settings.seed, deterministic: true, device, ..Play::default() };
         let policy = match self.algorithm.policy() {
             Err(Error::Invalid(_)) => return Ok(None),
             policy => policy?,

@@ -391,8 +391,7 @@ impl Episode {
             }
             alphas
         };
-        let others: Vec<u32> =
-            if n <= TABLED { (0..all).collect() } else { (0..n).map(|i| all & !(1 << i)).collect() };
+        let others: Vec<u32> = if n <= TABLED { (0..all).collect() } else { (0..n).map(|i| all & !(1 << i)).collect() };
         std::iter::once(all).chain(others).map(of).collect()
     }
 

@@ -12,6 +12,7 @@ mod episode;
 mod governor;
 mod heuristic;
 mod lifecycle;
+mod noise;
 mod reward;
 mod saved;
 mod shown;
@@ -57,6 +58,8 @@ const HOST_NAMES: &[&str] = &[
 ];
 /// What gates ask for, by name.
 const GATES: &[&str] = &["strict", "permissive"];
+/// Pixels along each side of images below which a thread for each env was measured to be as fast as a GPU (docs/results.md).
+const LEAST_SIDE: usize = 16;
 /// Precisions of hosts on a GPU, by name.
 const PRECISIONS: &[&str] = &["auto", "f32"];
 
@@ -211,10 +214,16 @@ impl Growth {
         Together::new(&*self.frame()?, gpu, &options.pool, precision, options.num_envs)
     }
 
-    /// Whether a GPU has kernels for such hosts, or what of them it has none for.
-    fn served(&self) -> Result<()> {
+    /// Whether a GPU has kernels for so many such hosts and is faster than so many threads, or what is in the way.
+    fn served(&self, num_envs: usize, threads: usize) -> Result<()> {
         let side = self.settings.side as usize;
-        GrownGroup::check(self.settings.host(), [side, side, 3], CLASSES)
+        GrownGroup::check(self.settings.host(), [side, side, 3], CLASSES)?;
+        if side < LEAST_SIDE && threads >= num_envs {
+            return Err(Error::Invalid(format!(
+                "with images of {side} x {side} pixels and a thread for each env a GPU is no faster"
+            )));
+        }
+        Ok(())
     }
 
     /// N envs on a GPU.
@@ -234,7 +243,7 @@ impl Growth {
     /// In the registry: how its envs live on a GPU, and whether one serves them.
     pub(super) const ON_GPU: super::registry::Resident = super::registry::Resident {
         build: Self::on_gpu,
-        check: |params| Self::with(params)?.served(),
+        check: |params, num_envs, threads| Self::with(params)?.served(num_envs, threads),
     };
 
     fn slots(&self) -> usize {

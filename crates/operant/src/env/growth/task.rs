@@ -1,5 +1,6 @@
 //! What a host learns: images and classes, for training and for validation, made or read once and shared.
 
+use super::noise::add_normals;
 use crate::error::{Error, Result};
 use crate::lanes::rng::HostRng;
 use std::path::{Path, PathBuf};
@@ -175,19 +176,21 @@ impl Source {
                 let reach = (side / 2) as u32;
                 let [down, right] = [(); 2].map(|()| rng.below(reach) as usize);
                 let sign = if rng.below(2) == 0 { 1.0 } else { -1.0 };
-                for row in 0..side {
-                    for column in 0..side {
-                        let at = ((row + down) % side * side + (column + right) % side) * CHANNELS;
-                        let shown = patterns[which][at..at + CHANNELS].iter();
-                        to.images.extend(shown.map(|x| sign * x + NOISE * rng.normal()));
-                    }
+                let first = to.images.len();
+                add_normals(rng, side * side * CHANNELS, &mut to.images);
+                for (place, pixel) in to.images[first..].chunks_exact_mut(CHANNELS).enumerate() {
+                    let (row, column) = (place / side, place % side);
+                    let at = ((row + down) % side * side + (column + right) % side) * CHANNELS;
+                    let shown = patterns[which][at..at + CHANNELS].iter();
+                    pixel.iter_mut().zip(shown).for_each(|(pixel, x)| *pixel = sign * x + NOISE * *pixel);
                 }
                 to.targets.push((which % CLASSES) as i32);
             }
             What::Motifs { motifs, classes } => {
                 let (first, size) = (to.images.len(), MOTIF * MOTIF * CHANNELS);
-                to.images.extend((0..side * side * CHANNELS).map(|_| NOISE * rng.normal()));
+                add_normals(rng, side * side * CHANNELS, &mut to.images);
                 let image = &mut to.images[first..];
+                image.iter_mut().for_each(|pixel| *pixel *= NOISE);
                 let kinds = [(); 2].map(|()| rng.below(self.modes as u32) as usize);
                 let quarter = rng.below(4) as usize;
                 let quarters = [quarter, (quarter + 1 + rng.below(3) as usize) % 4];

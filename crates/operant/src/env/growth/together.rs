@@ -35,13 +35,7 @@ pub struct Together {
 
 impl Together {
     /// So many hosts.
-    pub fn new(
-        frame: &Frame,
-        gpu: &Arc<Gpu>,
-        pool: &Arc<CpuPool>,
-        precision: Precision,
-        count: usize,
-    ) -> Result<Self> {
+    pub fn new(frame: &Frame, gpu: &Arc<Gpu>, pool: &Arc<CpuPool>, precision: Precision, count: usize) -> Result<Self> {
         let (task, rules) = (&frame.task, &frame.rules);
         let fresh = rules.fresh && task.is_synthetic();
         let group = GrownGroup::new(

@@ -93,13 +93,7 @@ impl GrownGroup {
         self.fetch(network, [&kept.values, &kept.momentum], seeds, *steps)
     }
 
-    fn fetch(
-        &self,
-        network: usize,
-        from: [&Buffer<f32>; 2],
-        seeds: &[Option<Seed>],
-        steps: u64,
-    ) -> Result<Weights> {
+    fn fetch(&self, network: usize, from: [&Buffer<f32>; 2], seeds: &[Option<Seed>], steps: u64) -> Result<Weights> {
         let len = self.networks.len();
         let [mut values, mut momentum] = [vec![0.0f32; len], vec![0.0f32; len]];
         from[0].download(network * len, &mut values)?;
