@@ -30,11 +30,11 @@ impl Kernel for Normals<'_> {
 pub(super) fn add_normals(rng: &mut HostRng, count: usize, to: &mut Vec<f32>) {
     let backend = Backend::new(Width::Auto, Math::Strict);
     let (mut words, mut out) = ([[0; BLOCK]; 2], [0.0; BLOCK]);
-    for first in (0..count).step_by(BLOCK) {
-        let now = BLOCK.min(count - first);
-        for i in 0..now {
-            words[0][i] = rng.word() as i32;
-            words[1][i] = rng.word() as i32;
+    for done in (0..count).step_by(BLOCK) {
+        let now = BLOCK.min(count - done);
+        let [first, second] = &mut words;
+        for (first, second) in first.iter_mut().zip(second).take(now) {
+            (*first, *second) = (rng.word() as i32, rng.word() as i32);
         }
         backend.run(Normals { words: &words, out: &mut out });
         to.extend_from_slice(&out[..now]);
