@@ -4,16 +4,21 @@ use crate::output::{Failure, count, grouped, print};
 use operant::algo::Policy;
 use operant::config::{self, Table};
 use operant::data::ActionColumn;
-use operant::device::cpu_seconds;
-use operant::env::growth::{CLASSES, Choice, Episode, Happened, Heuristic, Planted, Stage, attribution, set_task_data};
-use operant::env::{Growth, HostEnv, Params};
+use operant::device::{CpuPool, Device, cpu_seconds, threads_available};
+use operant::env::growth::{
+    Apart, Bodies, CLASSES, Choice, Cohort, Episode, Frame, Happened, Heuristic, Planted, Stage, attribution,
+    episode_seed, set_task_data,
+};
+use operant::env::{Growth, HostEnv, Options, Params};
 use operant::lanes::rng::HostRng;
 use operant::nn::dist::Draws;
 use operant::nn::grow::{Blueprint, Grown, Host, Topology, Training};
 use operant::run::{Checkpoints, Config};
 use serde_json::{Value, json};
 use std::fmt::Write;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -50,6 +55,9 @@ struct Play {
     /// Folder of a task's files, for env.task=cifar10; a text, or a folder of texts, for env.task=bytes.
     #[arg(long, value_name = "FILE_OR_DIR")]
     task_data: Option<PathBuf>,
+    /// Where hosts train: cpu, one episode after another, or cuda or cuda:i, all side by side.
+    #[arg(long, default_value = "cpu")]
+    device: String,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -94,13 +102,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             let slots = |episode: &Episode| episode.state.slots.len();
             played(play, "heuristic", &settings(play, None)?, |_| {
                 let mut heuristic = None;
-                Box::new(move |growth: &Growth| {
-                    let Some(episode) = growth.episode() else { return Choice::default() };
+                Box::new(move |episode: &Episode| {
                     heuristic.get_or_insert_with(|| Heuristic::new(slots(episode))).choose(episode)
                 })
             })
         }
-        What::Host(play) => played(play, "host", &settings(play, None)?, |_| Box::new(|_: &Growth| Choice::default())),
+        What::Host(play) => played(play, "host", &settings(play, None)?, |_| Box::new(|_: &Episode| Choice::default())),
         What::Policy(args) => policy(args),
         What::Speed(args) => speed(args),
     }
@@ -132,7 +139,7 @@ fn settings(play: &Play, run: Option<&Config>) -> Result<Vec<(String, f64)>, Fai
 }
 
 /// Decides at every step of one episode.
-type Controller<'a> = Box<dyn FnMut(&Growth) -> Choice + 'a>;
+type Controller<'a> = Box<dyn FnMut(&Episode) -> Choice + 'a>;
 
 fn played<'a>(
     play: &Play,
@@ -143,32 +150,70 @@ fn played<'a>(
     if play.episodes == 0 {
         return Err(Failure::Usage("--episodes 0: wanted at least 1".into()));
     }
-    let mut env = Growth::default();
-    for (name, value) in params {
-        env.set(name, *value)?;
-    }
+    let env = with(params)?;
     env.validate()?;
+    let device = Device::named(&play.device)?;
+    let frame = env.frame()?;
     let mut results = Vec::new();
-    for number in 0..play.episodes {
-        let started = cpu_seconds();
-        // The stream of env `number` of a vector env, in its first episode.
-        env.reset(&mut HostRng::new(play.seed, number as u32, 0, 0));
-        let mut decide = controller(number);
-        let (mut total, mut log) = (0.0, Vec::new());
-        loop {
-            let choice = decide(&env);
-            let (reward, done) = env.choose(&choice);
-            total += reward;
-            if let Some(episode) = env.episode() {
-                log.extend(episode.state.happened.iter().map(|happened| told(episode.state.epoch, happened)));
-            }
-            if done {
-                break;
+    match device {
+        Device::Cpu => {
+            for number in 0..play.episodes {
+                let cohort = Cohort::new(1, Apart::new(&frame, 1)?);
+                results.extend(side_by_side(play, &frame, cohort, number..number + 1, &controller)?);
             }
         }
-        results.push(summary(&mut env, total, cpu_seconds() - started, log));
+        Device::Cuda(_) => {
+            let pool = Arc::new(CpuPool::new(threads_available()));
+            let bodies = env.together(&Options { device, pool, ..Options::new(play.episodes) })?;
+            let cohort = Cohort::new(play.episodes, bodies);
+            results = side_by_side(play, &frame, cohort, 0..play.episodes, &controller)?;
+        }
     }
     report(name, &results, play.json)
+}
+
+/// Plays the episodes of these numbers in the places of a cohort. All are as long, so all end at once.
+fn side_by_side<'a, B: Bodies>(
+    play: &Play,
+    frame: &Arc<Frame>,
+    mut cohort: Cohort<B>,
+    numbers: Range<usize>,
+    controller: impl Fn(usize) -> Controller<'a>,
+) -> Result<Vec<Value>, Failure> {
+    let started = cpu_seconds();
+    let places = 0..numbers.len();
+    // The stream of env `number` of a vector env, in its first episode.
+    let seed = |number: usize| episode_seed(&mut HostRng::new(play.seed, number as u32, 0, 0));
+    let new: Vec<(usize, u64)> = places.clone().zip(numbers.clone().map(seed)).collect();
+    cohort.begin(frame, &new)?;
+    let mut controllers: Vec<Controller<'a>> = numbers.map(controller).collect();
+    let mut totals = vec![0.0; places.len()];
+    let mut logs = vec![Vec::new(); places.len()];
+    loop {
+        let decide = |(place, decide): (usize, &mut Controller<'a>)| cohort.episode(place).map(decide);
+        let choices: Vec<Option<Choice>> = controllers.iter_mut().enumerate().map(decide).collect();
+        let given = cohort.step(&choices)?;
+        let mut over = true;
+        for place in places.clone() {
+            let (reward, done) = given[place].unwrap_or((0.0, true));
+            totals[place] += reward;
+            over &= done;
+            if let Some(episode) = cohort.episode(place) {
+                logs[place].extend(episode.state.happened.iter().map(|happened| told(episode.state.epoch, happened)));
+            }
+        }
+        if over {
+            break;
+        }
+    }
+    let mut results = Vec::new();
+    for (place, (total, log)) in totals.into_iter().zip(logs).enumerate() {
+        results.push(summary(&mut cohort, place, total, log)?);
+    }
+    // Of episodes that shared their work each gets its part.
+    let cpu_s = (cpu_seconds() - started) / results.len() as f64;
+    results.iter_mut().for_each(|result| result["cpu_s"] = json!(cpu_s));
+    Ok(results)
 }
 
 /// Something that happened, as JSON.
@@ -182,16 +227,27 @@ fn told(epoch: u32, happened: &Happened) -> Value {
     }
 }
 
-fn summary(env: &mut Growth, total: f32, cpu_s: f64, log: Vec<Value>) -> Value {
-    let Some(episode) = env.episode_mut() else { return Value::Null };
-    let heard = episode.heard();
+fn summary<B: Bodies>(cohort: &mut Cohort<B>, place: usize, total: f32, log: Vec<Value>) -> Result<Value, Failure> {
+    let Some(heard) = cohort.episode(place).map(Episode::heard) else { return Ok(Value::Null) };
     let n = heard.len();
-    let score = |episode: &mut Episode, s: u32| f64::from(episode.forced_score(&heard, s));
     let shapley = if n <= attribution::EXACT {
-        attribution::exact(&attribution::table(n, |s| score(episode, s)))
+        let all: Vec<u32> = (0..1u32 << n).collect();
+        attribution::exact(&cohort.forced_scores(place, &heard, &all)?)
     } else {
-        attribution::permutations(n, 0.25, 64, 0, |s| score(episode, s))
+        let mut failed = None;
+        let shapley = attribution::permutations(n, 0.25, 64, 0, |s| {
+            let scores = cohort.forced_scores(place, &heard, &[s]);
+            scores.map(|scores| scores[0]).unwrap_or_else(|error| {
+                failed = Some(error);
+                0.0
+            })
+        });
+        match failed {
+            Some(error) => return Err(error.into()),
+            None => shapley,
+        }
     };
+    let Some(episode) = cohort.episode(place) else { return Ok(Value::Null) };
     let state = &episode.state;
     let seeds: Vec<Value> = heard
         .iter()
@@ -206,11 +262,11 @@ fn summary(env: &mut Growth, total: f32, cpu_s: f64, log: Vec<Value>) -> Value {
         })
         .collect();
     let fossils = state.slots.iter().filter(|slot| slot.stage == Stage::Fossilised).count();
-    json!({
+    Ok(json!({
         "accuracy": episode.accuracy(), "loss": episode.loss(), "return": total, "epochs": state.epoch,
-        "host_parameters": episode.network().parameters().0, "seed_parameters": episode.seed_parameters(),
-        "fossils": fossils, "rollbacks": state.rollbacks, "seeds": seeds, "events": log, "cpu_s": cpu_s,
-    })
+        "host_parameters": episode.host_parameters(), "seed_parameters": episode.seed_parameters(),
+        "fossils": fossils, "rollbacks": state.rollbacks, "seeds": seeds, "events": log,
+    }))
 }
 
 /// Mean and standard error of a number of all results.
@@ -267,10 +323,7 @@ fn report(name: &str, results: &[Value], json: bool) -> Result<(), Failure> {
 /// Actions of a network in the order of its heads.
 fn choice(actions: &ActionColumn) -> Choice {
     let ActionColumn::Choices(a) = actions else { return Choice::default() };
-    let at = |head: usize| a[head] as usize;
-    let [op, slot, blueprint, style] = [0, 1, 2, 3].map(at);
-    let [tempo, target, speed, curve] = [4, 5, 6, 7].map(at);
-    Choice { op, slot, blueprint, style, tempo, target, speed, curve }
+    Choice::of(|head| a[head] as usize)
 }
 
 fn policy(args: &PolicyArgs) -> Result<(), Failure> {
@@ -306,9 +359,9 @@ fn policy(args: &PolicyArgs) -> Result<(), Failure> {
         let mut actions = ActionColumn::new(false, dims);
         let (deterministic, seed) = (args.deterministic, args.play.seed);
         let mut step = 0;
-        Box::new(move |growth: &Growth| {
-            growth.observe(&mut obs);
-            growth.legal(&mut legal);
+        Box::new(move |episode: &Episode| {
+            episode.observe(&mut obs);
+            episode.legal(&mut legal);
             if let Some(normaliser) = &policy.normaliser {
                 normaliser.normalise(&mut obs, operant::algo::OBS_LIMIT);
             }

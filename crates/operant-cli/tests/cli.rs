@@ -125,7 +125,7 @@ fn every_env_can_be_listed_and_measured() {
 
 #[test]
 fn mistakes_get_a_message_and_exit_code_2() {
-    let cases: [(&[&str], &str); 16] = [
+    let cases: [(&[&str], &str); 18] = [
         (&["bench", "env", "cartpol"], "unknown env \"cartpol\"; did you mean \"cartpole\"? (operant list)"),
         (&["list", "Pendlum-v1"], "did you mean \"Pendulum-v1\"?"),
         (&["bench", "env", "cartpole", "--num-envs", "0"], "num_envs = 0: wanted 1..="),
@@ -134,6 +134,8 @@ fn mistakes_get_a_message_and_exit_code_2() {
             "--device cpu: wanted cuda or cuda:i; on a CPU take operant grow speed",
         ),
         (&["bench", "growth", "--seeds", "4"], "--seeds of at most 3"),
+        (&["bench", "growth", "--controller", "lst"], "did you mean \"lstm\"?"),
+        (&["grow", "host", "--device", "cud"], "did you mean \"cuda\"?"),
         (&["bench", "env", "cartpole", "--set", "gravty=1"], "did you mean \"gravity\"?"),
         (
             &["bench", "env", "cartpole", "--set", "gravity=nan"],

@@ -50,6 +50,33 @@ fn evaluation_on_a_gpu_needs_one() {
     }
 }
 
+/// With a GPU growth's hosts train there and go on on the CPU; without one it says what is missing.
+#[test]
+fn growth_on_a_gpu_needs_one() {
+    let run = folder("device-growth").join("run");
+    let small = ["epochs=6", "train_samples=64", "val_samples=64", "host=minimal", "min_epochs=1"]
+        .map(|word| format!("env.{word}"));
+    let small: Vec<&str> = small.iter().flat_map(|word| ["--set", word.as_str()]).collect();
+    let path = run.to_str().unwrap();
+    let words =
+        ["train", "ppo", "growth", "--device", "cuda", "--steps", "96", "--run-dir", path, "--set", "ppo.num_steps=6"];
+    let words = [&words[..], &["--set", "ppo.minibatch_size=16", "--quiet"], &small].concat();
+    let output = operant(&words);
+    let error = String::from_utf8_lossy(&output.stderr);
+    if output.status.code() != Some(0) {
+        return assert!(error.contains("cuda cannot be used here"), "{error}");
+    }
+    let settings = std::fs::read_to_string(run.join("run.toml")).unwrap();
+    assert!(settings.contains("device = \"cuda\""), "{settings}");
+    text(&operant(&["train", "--resume", path, "--device", "cpu", "--steps", "192", "--quiet"]));
+    text(&operant(&["train", "--resume", path, "--device", "cuda", "--steps", "288", "--quiet"]));
+    for verb in [&["heuristic"][..], &["host"], &["policy", path]] {
+        let words = [&["grow"][..], verb, &["--device", "cuda", "--episodes", "3", "--json"], &small].concat();
+        let report: Value = serde_json::from_str(&text(&operant(&words))).unwrap();
+        assert_eq!(report["episodes"].as_array().unwrap().len(), 3);
+    }
+}
+
 #[test]
 fn networks_without_kernels_name_the_op() {
     for (net, op) in [("conv", "conv2d"), ("lstm", "lstm"), ("resnet", "add")] {

@@ -36,11 +36,6 @@ impl Growth {
     }
 }
 
-fn choice(action: [usize; 8]) -> Choice {
-    let [op, slot, blueprint, style, tempo, target, speed, curve] = action;
-    Choice { op, slot, blueprint, style, tempo, target, speed, curve }
-}
-
 #[pymethods]
 impl Growth {
     /// The shipped settings of the env with these over them.
@@ -107,7 +102,7 @@ impl Growth {
             let state = &mut *self.lock();
             let episode = state.env.episode().filter(|_| !state.over)?;
             let choice = match action {
-                Some(action) => choice(action),
+                Some(action) => Choice::of(|head| action[head]),
                 None => {
                     let slots = episode.state.slots.len();
                     state.heuristic.get_or_insert_with(|| Heuristic::new(slots)).choose(episode)

@@ -140,6 +140,8 @@ fn networks_side_by_side_learn_as_they_do_alone() {
         validation: Samples { images: &val, targets: &val_targets },
         training,
         precision: Precision::F32,
+        own_samples: false,
+        augment: false,
     };
     let run = |numbers: &[u64]| {
         let mut group = GrownGroup::new(&gpu, &task, numbers).unwrap();

@@ -143,17 +143,7 @@ fn no_masked_choice_leads_out_of_a_seeds_life() {
             env.legal(&mut legal);
             assert_eq!(legal[0], 1, "waiting is always allowed");
             let a = legal_actions(&legal, &heads, &mut rng);
-            let at = |i: usize| a[i] as usize;
-            let choice = Choice {
-                op: at(0),
-                slot: at(1),
-                blueprint: at(2),
-                style: at(3),
-                tempo: at(4),
-                target: at(5),
-                speed: at(6),
-                curve: at(7),
-            };
+            let choice = choice(&a);
             let (reward, done) = env.choose(&choice);
             let state = &env.episode().unwrap().state;
             assert!((state.parts.total() - reward).abs() < 1e-6 && reward.is_finite());
@@ -327,7 +317,7 @@ fn a_host_that_breaks_is_set_back() {
     let germinate = Choice { op: Op::Germinate as usize, slot: 1, blueprint: 1, ..Choice::default() };
     let mut rolled_back = 0;
     env.choose(&germinate);
-    env.episode_mut().unwrap().poison();
+    env.cohort_mut().unwrap().poison(0).unwrap();
     for _ in 0..5 {
         let (reward, _) = env.choose(&Choice::default());
         let state = &env.episode().unwrap().state;
@@ -338,7 +328,7 @@ fn a_host_that_breaks_is_set_back() {
         }
     }
     assert!(rolled_back >= 1 && env.episode().unwrap().state.rollbacks == rolled_back);
-    let params = env.episode().unwrap().network().params();
+    let params = env.cohort_mut().unwrap().network(0).params();
     assert!(params.values().iter().all(|x| x.is_finite()), "weights of the last good snapshot");
 }
 
@@ -517,8 +507,7 @@ fn worth_and_gradients_that_go_astray_are_events() {
 
 /// An action in the order of its heads.
 fn choice(action: &[i32]) -> Choice {
-    let [op, slot, blueprint, style, tempo, target, speed, curve] = std::array::from_fn(|head| action[head] as usize);
-    Choice { op, slot, blueprint, style, tempo, target, speed, curve }
+    Choice::of(|head| action[head] as usize)
 }
 
 /// What a head that does not matter chooses changes nothing: the promise that learners rely on.

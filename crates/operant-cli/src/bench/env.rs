@@ -167,7 +167,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     if args.json {
         let report = json!({
             "env": spec.name,
-            "device": "cpu",
+            "device": options.device.name(),
             "num_envs": args.num_envs,
             "threads": args.threads,
             "lanes": lanes,

@@ -1,13 +1,20 @@
-//! `operant bench growth`: epochs of many networks that grow side by side on a GPU, with validation and counterfactuals.
+//! `operant bench growth`: epochs of many networks that grow side by side on a GPU, with validation, counterfactuals and the decisions of
+//! a controller.
 
 use crate::output::{Failure, count, grouped, print};
+use operant::algo::{Actor, Head, MemoryName, NetworkSettings, Policy};
+use operant::config::Table;
+use operant::data::ActionColumn;
 use operant::device::cuda::Gpu;
 use operant::device::{self, Device, cpu_seconds};
 use operant::env::growth::CLASSES;
+use operant::env::{Growth, HostEnv, Params};
 use operant::lanes::rng::HostRng;
-use operant::nn::Precision;
-use operant::nn::grow::{Blueprint, GrownGroup, Host, Samples, Seed, Task, Training};
+use operant::nn::dist::Draws;
+use operant::nn::grow::{Blueprint, GrownGroup, HOSTS, Host, Samples, Seed, Task, Training};
 use operant::nn::ops::Blend;
+use operant::nn::{Options, Precision};
+use operant::run::Config;
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Instant;
@@ -44,6 +51,13 @@ pub(crate) struct Args {
     /// Precision of products: f32 or tf32.
     #[arg(long, default_value = "tf32")]
     precision: String,
+    /// Who decides once per epoch for every network, on one thread: lstm (512 units before layers of 512), shipped (the network of the shipped
+    /// settings) or none. What is decided changes nothing.
+    #[arg(long, default_value = "lstm")]
+    controller: String,
+    /// Crop and mirror images by chance.
+    #[arg(long)]
+    augment: bool,
     /// The GPU: cuda or cuda:i.
     #[arg(long, default_value = "cuda")]
     device: String,
@@ -60,10 +74,69 @@ const MOST_SAMPLES: usize = 1_000_000;
 /// Blueprints that seeds are of, in turn.
 const PLANTED: [Blueprint; 4] = [Blueprint::ConvLight, Blueprint::ConvSmall, Blueprint::Norm, Blueprint::MlpSmall];
 
+const CONTROLLERS: [&str; 3] = ["lstm", "shipped", "none"];
+/// Units of the larger controller.
+const UNITS: usize = 512;
+
+/// A policy that decides for all networks at once.
+struct Controller {
+    policy: Policy,
+    actor: Actor,
+    /// `[N, …]`, always the same.
+    obs: Vec<f32>,
+    legal: Vec<u8>,
+    actions: ActionColumn,
+    log_prob: Vec<f32>,
+    steps: u64,
+}
+
+impl Controller {
+    fn new(args: &Args, host: Host) -> operant::Result<Option<Self>> {
+        let network = match args.controller.as_str() {
+            "lstm" => NetworkSettings {
+                hidden: vec![UNITS],
+                memory: MemoryName::Lstm,
+                memory_size: UNITS,
+                ..NetworkSettings::default()
+            },
+            "shipped" => Config::resolve("ppo", "growth", Table::new())?.network,
+            _ => return Ok(None),
+        };
+        let mut env = Growth::default();
+        let number = HOSTS.iter().position(|known| known.name == host.name).unwrap_or(0);
+        env.set("host", number as f64)?;
+        let (spec, n) = (env.spec(), args.num_envs);
+        let architecture = network.architecture(&spec, None)?;
+        let params = architecture.build()?.graph.params(1)?;
+        let policy = Policy { architecture, head: Head::new(&spec), params, normaliser: None };
+        let mut rng = HostRng::new(3, 0, 0, 0);
+        Ok(Some(Self {
+            actor: policy.actor(n, &Options::default())?,
+            obs: (0..n * spec.observation.len()).map(|_| rng.unit() * 2.0 - 1.0).collect(),
+            legal: vec![1; n * spec.action.choices()],
+            actions: ActionColumn::new(false, n * spec.action.dims()),
+            log_prob: vec![0.0; n],
+            steps: 0,
+            policy,
+        }))
+    }
+
+    fn decide(&mut self) {
+        let Self { policy, actor, obs, legal, actions, log_prob, steps } = self;
+        actor.forward(&policy.params, log_prob.len(), obs);
+        let draws = Draws { seed: 1, first_row: 0, step: *steps };
+        let all = actions.slice_mut(0..log_prob.len() * policy.head.dims());
+        actor.sample(&policy.params, Some(legal), draws, all, log_prob);
+        actor.remember();
+        *steps += 1;
+    }
+}
+
 #[derive(Default)]
 struct Measured {
     train_s: f64,
     judge_s: f64,
+    decide_s: f64,
     cpu_s: f64,
     epochs: usize,
     launches: usize,
@@ -90,6 +163,10 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             host.slots()
         )));
     }
+    if !CONTROLLERS.contains(&args.controller.as_str()) {
+        let known = CONTROLLERS.join(", ");
+        return Err(operant::Error::unknown("controller", &args.controller, CONTROLLERS, &known).into());
+    }
     let Device::Cuda(gpu) = Device::named(&args.device)? else {
         return Err(Failure::Usage(format!(
             "--device {}: wanted cuda or cuda:i; on a CPU take operant grow speed",
@@ -98,7 +175,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     };
     let measured = measure(args, host, precision, &gpu)?;
     let (epochs, all) = (measured.epochs as f64, args.num_envs as f64);
-    let wall = measured.train_s + measured.judge_s;
+    let wall = measured.train_s + measured.judge_s + measured.decide_s;
+    let share = 100.0 * measured.decide_s / wall;
     let rate = all * epochs / wall;
     let step_ms = 1e3 * measured.train_s / (epochs * args.train_samples.div_ceil(args.batch) as f64);
     if args.json {
@@ -106,9 +184,10 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             "host": args.host, "base": host.base, "num_envs": args.num_envs, "seeds": args.seeds,
             "train_samples": args.train_samples, "val_samples": args.val_samples, "side": args.side, "batch": args.batch,
             "precision": args.precision, "env_epochs_per_s": rate, "train_s": measured.train_s / epochs,
-            "judge_s": measured.judge_s / epochs, "step_ms": step_ms, "launches": measured.launches,
+            "judge_s": measured.judge_s / epochs, "controller": args.controller,
+            "decide_s": measured.decide_s / epochs, "step_ms": step_ms, "launches": measured.launches,
             "bytes": measured.bytes, "cpu_s": measured.cpu_s / epochs, "loss": measured.loss,
-            "note": "a decision is one env-epoch; the controller is not in it", "device": gpu.describe(),
+            "note": "a decision is one env-epoch; learning of the controller is not in it", "device": gpu.describe(),
             "machine": device::describe(),
         });
         return print(&format!("{object}\n"));
@@ -116,7 +195,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     print(&format!(
         "{} of base {}, {} networks with {} seeds each, {} images of {} x {}, {} to validate on, minibatches of {}, {}\n\
          machine            {}\n\
-         env-epochs/s       {rate:.1}, without the controller\n\
+         env-epochs/s       {rate:.1}, each with a decision; controller {}: {share:.2} % of the time, its learning not in it\n\
          a step of all      {step_ms:.3} ms, {} launches\n\
          an epoch of all    {:.3} s of training, {:.3} s of validation and counterfactuals, {:.3} CPU-s\n\
          memory of plans    {} bytes\n",
@@ -131,6 +210,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         args.batch,
         args.precision,
         gpu.describe(),
+        args.controller,
         measured.launches,
         measured.train_s / epochs,
         measured.judge_s / epochs,
@@ -156,6 +236,8 @@ fn measure(args: &Args, host: Host, precision: Precision, gpu: &Arc<Gpu>) -> ope
         validation: Samples { images: &validation.0, targets: &validation.1 },
         training: Training { batch: args.batch, ..Training::default() },
         precision,
+        own_samples: false,
+        augment: args.augment,
     };
     let numbers: Vec<u64> = (0..args.num_envs as u64).collect();
     let mut group = GrownGroup::new(gpu, &task, &numbers)?;
@@ -178,10 +260,15 @@ fn measure(args: &Args, host: Host, precision: Precision, gpu: &Arc<Gpu>) -> ope
         }
     }
     let mut order: Vec<u32> = (0..args.num_envs).flat_map(|_| 0..args.train_samples as u32).collect();
+    let mut controller = Controller::new(args, host)?;
     let mut measured = Measured::default();
     let mut warm = false;
     while measured.epochs == 0 || measured.train_s + measured.judge_s < args.seconds {
-        let (started, cpu) = (Instant::now(), cpu_seconds());
+        let (deciding, cpu) = (Instant::now(), cpu_seconds());
+        if let Some(controller) = &mut controller {
+            controller.decide();
+        }
+        let started = Instant::now();
         for order in order.chunks_mut(args.train_samples) {
             for i in (1..order.len()).rev() {
                 order.swap(i, rng.below(i as u32 + 1) as usize);
@@ -191,6 +278,7 @@ fn measure(args: &Args, host: Host, precision: Precision, gpu: &Arc<Gpu>) -> ope
         let between = Instant::now();
         group.score(&asked)?;
         group.gradient_sizes()?;
+        measured.decide_s += (started - deciding).as_secs_f64();
         measured.train_s += (between - started).as_secs_f64();
         measured.judge_s += between.elapsed().as_secs_f64();
         measured.cpu_s += cpu_seconds() - cpu;

@@ -12,7 +12,7 @@ use crate::lanes::{Column, Kind};
 use std::sync::Arc;
 
 /// Columns beside the state: elapsed, return, episode, pending, two words of seed.
-const OWN_COLUMNS: usize = 6;
+pub(super) const OWN_COLUMNS: usize = 6;
 
 /// N envs of one kind.
 pub struct HostVec<E: HostEnv> {
@@ -25,29 +25,94 @@ pub struct HostVec<E: HostEnv> {
     slots: Vec<Slot<E>>,
 }
 
+/// Where an env is in its episodes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Clock {
+    pub(super) seed: u64,
+    pub(super) episode: u32,
+    pub(super) elapsed: u32,
+    pub(super) returned: f32,
+    /// The next step resets.
+    pub(super) pending: bool,
+}
+
+impl Clock {
+    /// Begins the episode; gives the stream of env `number` that it is drawn from.
+    pub(super) fn begin(&mut self, number: u32) -> HostRng {
+        (self.elapsed, self.returned, self.pending) = (0, 0.0, false);
+        HostRng::new(self.seed, number, self.episode, 0)
+    }
+
+    /// Begins the next one.
+    pub(super) fn begin_next(&mut self, number: u32) -> HostRng {
+        self.episode = self.episode.wrapping_add(1);
+        self.begin(number)
+    }
+
+    /// Begins the episode that seeds ask for in env `i` of its vector.
+    pub(super) fn begin_by(&mut self, seeds: Seeds<'_>, i: usize, number: u32) -> HostRng {
+        match seeds {
+            Seeds::Keep => return self.begin_next(number),
+            Seeds::One(seed) => (self.seed, self.episode) = (seed, 0),
+            Seeds::Each(seeds) => (self.seed, self.episode) = (seeds[i], 0),
+        }
+        self.begin(number)
+    }
+
+    /// One step on; gives its stream.
+    pub(super) fn step(&mut self, number: u32) -> HostRng {
+        self.elapsed = self.elapsed.saturating_add(1).min(i32::MAX as u32);
+        HostRng::new(self.seed, number, self.episode, self.elapsed)
+    }
+
+    /// Notes what a step gave in row `i`, and tells whether the episode ended.
+    pub(super) fn note(
+        &mut self,
+        reward: f32,
+        terminated: bool,
+        limit: Option<u32>,
+        i: usize,
+        out: &mut Row<'_>,
+    ) -> bool {
+        let truncated = limit.is_some_and(|limit| self.elapsed >= limit);
+        self.returned += reward;
+        (out.reward[i], out.terminated[i], out.truncated[i]) = (reward, u8::from(terminated), u8::from(truncated));
+        if terminated || truncated {
+            (out.episode_return[i], out.episode_length[i]) = (self.returned, self.elapsed as i32);
+        }
+        terminated || truncated
+    }
+
+    /// As words of [`OWN_COLUMNS`].
+    pub(super) fn words(&self) -> [i32; OWN_COLUMNS] {
+        let (seed, returned) = (self.seed, self.returned.to_bits() as i32);
+        [self.elapsed as i32, returned, self.episode as i32, i32::from(self.pending), seed as i32, (seed >> 32) as i32]
+    }
+
+    /// From such words.
+    pub(super) fn from_words(own: &[i32]) -> Self {
+        Self {
+            elapsed: own[0] as u32,
+            returned: f32::from_bits(own[1] as u32),
+            episode: own[2] as u32,
+            pending: own[3] != 0,
+            seed: u64::from(own[4] as u32) | u64::from(own[5] as u32) << 32,
+        }
+    }
+}
+
 /// One env and its episode.
 #[derive(Clone)]
 struct Slot<E> {
     env: E,
-    seed: u64,
-    episode: u32,
-    elapsed: u32,
-    returned: f32,
-    /// The next step resets.
-    pending: bool,
+    clock: Clock,
     /// What nobody has asked for yet.
     told: Told,
 }
 
 impl<E: HostEnv> Slot<E> {
-    fn begin(&mut self, number: u32) {
-        self.env.reset(&mut HostRng::new(self.seed, number, self.episode, 0));
-        (self.elapsed, self.returned, self.pending) = (0, 0.0, false);
-    }
-
     fn begin_next(&mut self, number: u32) {
-        self.episode = self.episode.wrapping_add(1);
-        self.begin(number);
+        self.env.reset(&mut self.clock.begin_next(number));
     }
 }
 
@@ -69,7 +134,7 @@ impl<E: HostEnv> HostVec<E> {
         env.validate()?;
         let mut columns = env.columns();
         columns.push(Column { name: "elapsed", kind: Kind::I32 });
-        let slot = Slot { env, seed: 0, episode: 0, elapsed: 0, returned: 0.0, pending: false, told: Told::default() };
+        let slot = Slot { env, clock: Clock::default(), told: Told::default() };
         Ok(Self {
             columns,
             first_env: options.first_env,
@@ -114,25 +179,20 @@ fn step_part<E: HostEnv>(part: &mut Part<'_, E>, spec: &Spec, first_env: u32, au
     for (i, slot) in part.slots.iter_mut().enumerate() {
         let number = first_env.wrapping_add((part.first + i) as u32);
         let out = &mut part.out;
-        if slot.pending {
+        if slot.clock.pending {
             slot.begin_next(number);
             (out.reward[i], out.terminated[i], out.truncated[i]) = (0.0, 0, 0);
             publish(&slot.env, spec, i, out);
             continue;
         }
-        slot.elapsed = slot.elapsed.saturating_add(1).min(i32::MAX as u32);
-        let mut rng = HostRng::new(slot.seed, number, slot.episode, slot.elapsed);
+        let mut rng = slot.clock.step(number);
         let (reward, terminated) = slot.env.step(HostAction { actions: part.actions, first: i * dims }, &mut rng);
         slot.env.tell(&mut slot.told);
-        let truncated = spec.time_limit.is_some_and(|limit| slot.elapsed >= limit);
-        slot.returned += reward;
-        (out.reward[i], out.terminated[i], out.truncated[i]) = (reward, u8::from(terminated), u8::from(truncated));
-        if terminated || truncated {
-            (out.episode_return[i], out.episode_length[i]) = (slot.returned, slot.elapsed as i32);
+        if slot.clock.note(reward, terminated, spec.time_limit, i, out) {
             slot.env.observe(&mut out.final_obs[i * width..(i + 1) * width]);
             match autoreset {
                 AutoReset::SameStep => slot.begin_next(number),
-                AutoReset::NextStep => slot.pending = true,
+                AutoReset::NextStep => slot.clock.pending = true,
                 AutoReset::Disabled => {}
             }
         }
@@ -154,17 +214,7 @@ impl<E: HostEnv> VecEnv for HostVec<E> {
         for (i, slot) in self.slots.iter_mut().enumerate() {
             if which.is_none_or(|which| which[i] != 0) {
                 let number = self.first_env.wrapping_add(i as u32);
-                match seeds {
-                    Seeds::Keep => slot.begin_next(number),
-                    Seeds::One(seed) => {
-                        (slot.seed, slot.episode) = (seed, 0);
-                        slot.begin(number);
-                    }
-                    Seeds::Each(seeds) => {
-                        (slot.seed, slot.episode) = (seeds[i], 0);
-                        slot.begin(number);
-                    }
-                }
+                slot.env.reset(&mut slot.clock.begin_by(seeds, i, number));
             }
             slot.env.tell(&mut slot.told);
             publish(&slot.env, &self.spec, i, &mut out);
@@ -235,7 +285,7 @@ impl<E: HostEnv> VecEnv for HostVec<E> {
         let mut state = vec![0; self.state_columns()];
         for (slot, word) in self.slots.iter().zip(out) {
             if column == state.len() {
-                *word = slot.elapsed as i32;
+                *word = slot.clock.elapsed as i32;
             } else {
                 slot.env.read(&mut state);
                 *word = state[column];
@@ -253,11 +303,11 @@ impl<E: HostEnv> VecEnv for HostVec<E> {
                 if column < state.len() {
                     state[column] = words[i];
                 } else {
-                    slot.elapsed = words[i] as u32;
+                    slot.clock.elapsed = words[i] as u32;
                 }
             }
             slot.env.write(&state)?;
-            (slot.pending, slot.returned) = (false, 0.0);
+            (slot.clock.pending, slot.clock.returned) = (false, 0.0);
         }
         self.slots = changed;
         Ok(())
@@ -268,8 +318,7 @@ impl<E: HostEnv> VecEnv for HostVec<E> {
         let words = self.slots.iter().flat_map(|slot| {
             let mut words = vec![0; states];
             slot.env.read(&mut words);
-            words.extend([slot.elapsed as i32, slot.returned.to_bits() as i32, slot.episode as i32]);
-            words.extend([i32::from(slot.pending), slot.seed as i32, (slot.seed >> 32) as i32]);
+            words.extend(slot.clock.words());
             words
         });
         let rests = self.slots.iter().map(|slot| slot.env.save_rest());
@@ -284,8 +333,7 @@ impl<E: HostEnv> VecEnv for HostVec<E> {
             let (state, own) = words.split_at(states);
             slot.env.write(state)?;
             slot.env.load_rest(rest)?;
-            (slot.elapsed, slot.returned, slot.episode) = (own[0] as u32, f32::from_bits(own[1] as u32), own[2] as u32);
-            (slot.pending, slot.seed) = (own[3] != 0, u64::from(own[4] as u32) | u64::from(own[5] as u32) << 32);
+            slot.clock = Clock::from_words(own);
         }
         self.slots = changed;
         Ok(())

@@ -19,7 +19,7 @@ pub static REGISTRY: &[Entry] = &[
     Entry::host::<super::gridworld::GridWorld>(),
     Entry::host::<super::solo::Solo<super::connect4::Connect4>>(),
     Entry::host::<super::solo::Solo<super::twenty48::Twenty48>>(),
-    Entry::host::<super::growth::Growth>().slow(),
+    Entry::host::<super::growth::Growth>().slow().resident(&super::growth::Growth::ON_GPU),
     Entry::views::<super::cube2::Cube2>(),
     Entry::views::<super::cube3::Cube3>(),
     Entry::host::<super::solo::Solo<super::backgammon::Backgammon>>(),
@@ -72,6 +72,14 @@ type Build = fn(&Settings<'_>, &Options) -> Result<Box<dyn VecEnv>>;
 /// The parameter that every env has, beside its own.
 pub const TIME_LIMIT: &str = "time_limit";
 
+/// How an env of ordinary Rust lives on a GPU: its own work is done there, while the CPU decides.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Resident {
+    pub(super) build: Build,
+    /// Whether a GPU serves so many envs of such parameters and is faster than so many threads, or what is in the way.
+    pub(super) check: fn(&Settings<'_>, usize, usize) -> Result<()>,
+}
+
 /// Prints an env as C.
 type Print = fn(&Settings<'_>) -> Result<String>;
 /// Prints an env's kernels as CUDA C.
@@ -87,6 +95,7 @@ pub struct Entry {
     spec: fn(&Settings<'_>) -> Result<Spec>,
     params: fn(&Settings<'_>) -> Result<Vec<Param>>,
     build: Build,
+    resident: Option<&'static Resident>,
     source: Option<Print>,
     kernels: Option<PrintKernels>,
 }
@@ -144,6 +153,7 @@ impl Entry {
             spec: |params| Ok(with_params::<E>(params)?.spec()),
             params: |params| Ok(with_params::<E>(params)?.params()),
             build: |params, options| build_lanes(with_params::<E>(params)?, options),
+            resident: None,
             source: Some(|params| Ok(emit::c_source(&with_params::<E>(params)?))),
             kernels: Some(|params, shape| Ok(emit::cuda_source(&with_params::<E>(params)?, shape))),
         }
@@ -182,6 +192,7 @@ impl Entry {
                 }
                 Ok(Box::new(HostVec::new(env, options)?))
             },
+            resident: None,
             source: None,
             kernels: None,
         }
@@ -191,6 +202,22 @@ impl Entry {
     /// that take many steps of every env.
     pub const fn slow(self) -> Self {
         Self { slow: true, ..self }
+    }
+
+    /// The same env, whose own work a GPU can do.
+    const fn resident(self, resident: &'static Resident) -> Self {
+        Self { resident: Some(resident), ..self }
+    }
+
+    /// Whether a GPU can do the env's own work while the CPU steps it.
+    pub fn works_on_gpu(&self) -> bool {
+        self.resident.is_some()
+    }
+
+    /// Whether a GPU can do that for so many envs with these parameters, and faster than so many threads; or what is in the way.
+    pub fn check_work_on_gpu(&self, params: &[(&str, f64)], num_envs: usize, threads: usize) -> Result<()> {
+        let own: Vec<(&str, f64)> = params.iter().copied().filter(|(name, _)| *name != TIME_LIMIT).collect();
+        self.resident.map_or(Ok(()), |resident| (resident.check)(&self.beside_preset(&own), num_envs, threads))
     }
 
     /// The same env with other parameters, which must be allowed ones.
@@ -227,8 +254,12 @@ impl Entry {
 
     /// N envs with these parameters, among which `time_limit` is every env's: steps after which an episode is cut, 0 for never.
     pub fn build(&self, params: &[(&str, f64)], options: &Options) -> Result<Box<dyn VecEnv>> {
+        let build = match (&options.device, self.resident) {
+            (Device::Cuda(_), Some(resident)) => resident.build,
+            _ => self.build,
+        };
         let Some(&(_, steps)) = params.iter().find(|(name, _)| *name == TIME_LIMIT) else {
-            return (self.build)(&self.beside_preset(params), options);
+            return build(&self.beside_preset(params), options);
         };
         if steps.fract() != 0.0 || !(0.0..=f64::from(u32::MAX)).contains(&steps) {
             return Err(Error::Invalid(format!(
@@ -237,7 +268,7 @@ impl Entry {
         }
         let time_limit = Some((steps > 0.0).then_some(steps as u32));
         let own: Vec<(&str, f64)> = params.iter().copied().filter(|(name, _)| *name != TIME_LIMIT).collect();
-        (self.build)(&self.beside_preset(&own), &Options { time_limit, ..options.clone() })
+        build(&self.beside_preset(&own), &Options { time_limit, ..options.clone() })
     }
 
     fn beside_preset<'a>(&self, params: &[(&'a str, f64)]) -> Vec<(&'a str, f64)> {

@@ -61,6 +61,14 @@ impl Topology {
         if self.host.reads_tokens() { self.image[0] } else { 1 }
     }
 
+    /// Shapes of what enters slots, and trainable numbers of the host.
+    pub fn sizes(&self) -> Result<(Vec<Vec<usize>>, usize)> {
+        let built = self.build()?;
+        let params = built.graph.params(0)?;
+        let host = params.specs().iter().filter(|spec| spec.trainable && spec.name.starts_with("host."));
+        Ok((built.shapes, host.map(|spec| spec.count()).sum()))
+    }
+
     fn build(&self) -> Result<Built> {
         let mut g = Graph::new();
         let images = if self.host.reads_tokens() {

@@ -27,7 +27,8 @@ pub struct Settings {
     pub precision: String,
     /// Where the run lives: cpu, cuda, cuda:i, or auto: a GPU that has kernels for it, else the CPU.
     pub device: String,
-    /// Where envs are stepped for PPO on a GPU: cpu, or auto: there too if they have kernels.
+    /// Where envs are stepped for PPO on a GPU: cpu, or auto: there too if they have kernels. Envs whose own work a GPU does (growth)
+    /// take it by auto, and their learner stays on the CPU.
     pub env_device: String,
 }
 
@@ -226,15 +227,22 @@ impl Config {
     fn served(&self) -> Result<(Precision, Option<&'static str>)> {
         Ok(match self.settings.precision.as_str() {
             "auto" => (Precision::fastest(), None),
-            name if self.settings.device.starts_with("cuda") => (name.parse()?, None),
+            name if self.settings.device.starts_with("cuda") && !self.envs_work_on_gpu()? => (name.parse()?, None),
             name => name.parse::<Precision>()?.served(),
         })
     }
 
     /// Whether the CPU steps the envs of a run that learns on a GPU.
     pub fn stages_envs(&self) -> Result<bool> {
-        let on_gpu = self.settings.device.starts_with("cuda") && self.algo == "ppo";
+        let on_gpu = self.settings.device.starts_with("cuda") && self.algo == "ppo" && !self.envs_work_on_gpu()?;
         Ok(on_gpu && (self.settings.env_device == "cpu" || !env::find(&self.env)?.has_kernels()))
+    }
+
+    /// Whether a GPU does the work of envs that the CPU steps; their learner stays on the CPU.
+    pub fn envs_work_on_gpu(&self) -> Result<bool> {
+        let there = self.settings.device.starts_with("cuda") && self.settings.env_device != "cpu";
+        // A user's own env is not in the list.
+        Ok(there && env::find(&self.env).is_ok_and(env::Entry::works_on_gpu))
     }
 
     /// Every setting, as `run.toml` holds them.
@@ -343,6 +351,7 @@ mod tests {
             Config::resolve("ppo", env, config::parse(text, "test").unwrap()).unwrap().stages_envs().unwrap()
         };
         assert!(staged("gridworld", "device = \"cuda\"") && !staged("gridworld", "device = \"cpu\""));
+        assert!(staged("growth", "device = \"cuda\"\nenv_device = \"cpu\"") && !staged("growth", "device = \"cuda\""));
         assert!(
             staged("cartpole", "device = \"cuda\"\nenv_device = \"cpu\"") && !staged("cartpole", "device = \"cuda\"")
         );

@@ -30,6 +30,12 @@ pub fn decide_device<E>(resolve: impl Fn(Option<&str>) -> Result<Config, E>) -> 
 /// Whether a GPU has kernels for these settings, or what of them it has none for.
 fn served(config: &Config) -> Result<()> {
     let entry = env::find(&config.env)?;
+    if config.envs_work_on_gpu()? {
+        let params: Vec<(&str, f64)> = config.env_params.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+        let (num_envs, threads) = (config.settings.num_envs, config.settings.threads);
+        let threads = if threads == 0 { crate::device::threads_available() } else { threads };
+        return entry.check_work_on_gpu(&params, num_envs, threads);
+    }
     match config.algo.as_str() {
         "ppo" => {
             let (num_envs, hosted) = (config.settings.num_envs, config.settings.env_device == "cpu");
@@ -65,6 +71,15 @@ mod tests {
         assert_eq!(config.settings.device == "cuda", Gpu::first().is_ok());
         // No kernels, with or without a GPU.
         assert_eq!(decide_device(resolved("gridworld", &[])).unwrap().0.settings.device, "cpu");
+    }
+
+    #[test]
+    fn growth_takes_a_gpu_where_that_is_faster() {
+        let decided = |words: &'static [&'static str]| served(&resolved("growth", words)(Some("cuda")).unwrap());
+        decided(&["env.side=32", "num_envs=4", "threads=16"]).unwrap();
+        decided(&["env.side=8", "num_envs=16", "threads=2"]).unwrap();
+        let message = decided(&["env.side=8", "num_envs=4", "threads=4"]).unwrap_err().to_string();
+        assert!(message.contains("8 x 8 pixels and a thread for each env"), "{message}");
     }
 
     #[test]

@@ -122,7 +122,7 @@ pub fn evaluate(
     let n = play.episodes.min(MAX_ENVS);
     let pool = Arc::new(CpuPool::new(play.threads.max(1)));
     let entry = env::find(env)?;
-    let on_gpu = entry.door() == env::Door::Lanes;
+    let on_gpu = entry.door() == env::Door::Lanes || entry.works_on_gpu();
     let options = env::Options {
         device: if on_gpu { play.device.clone() } else { Device::Cpu },
         pool: Arc::clone(&pool),
@@ -133,7 +133,9 @@ pub fn evaluate(
     let params: Vec<(&str, f64)> = env_params.iter().map(|(name, value)| (name.as_str(), *value)).collect();
     let mut envs = entry.build(&params, &options)?;
     check_fits(policy, envs.as_ref())?;
-    let mut player = Player::new(policy, n, &play.device, pool)?;
+    // Where a GPU does the envs' own work, the CPU decides, as it does in training.
+    let decides = if entry.works_on_gpu() { &Device::Cpu } else { &play.device };
+    let mut player = Player::new(policy, n, decides, pool)?;
     let spec = envs.spec().clone();
     let mut row = RowBuf::new(&spec, n);
     let mut actions = ActionColumn::new(policy.head.continuous(), n * policy.head.dims());

@@ -238,7 +238,8 @@ pub fn build_pool(config: &Config) -> Arc<CpuPool> {
 
 /// The algorithm of a run over its envs.
 pub fn build_algorithm(config: &Config, mut env: Box<dyn VecEnv>, pool: Arc<CpuPool>) -> Result<Box<dyn Algorithm>> {
-    let learns_there = config.algo == "ppo" && config.settings.device.starts_with("cuda") && env.on_gpu().is_none();
+    let there = config.settings.device.starts_with("cuda") && !config.envs_work_on_gpu()?;
+    let learns_there = config.algo == "ppo" && there && env.on_gpu().is_none();
     let build = Build {
         gpu: match learns_there.then(|| Device::named(&config.settings.device)).transpose()? {
             Some(Device::Cuda(gpu)) => Some(gpu),
@@ -600,8 +601,10 @@ impl Run {
         if env::find(&self.config.env).is_err() {
             return Ok(None);
         }
+        let settings = &self.config.settings;
+        let device = if self.config.envs_work_on_gpu()? { Device::named(&settings.device)? } else { Device::Cpu };
         let play =
-            Play { episodes: EVAL_EPISODES, seed: self.config.settings.seed, deterministic: true, ..Play::default() };
+            Play { episodes: EVAL_EPISODES, seed: settings.seed, deterministic: true, device, ..Play::default() };
         let policy = match self.algorithm.policy() {
             Err(Error::Invalid(_)) => return Ok(None),
             policy => policy?,

@@ -153,6 +153,17 @@ impl<T: Element> Buffer<T> {
         self.gpu.driver.check("copy memory", status)
     }
 
+    /// Copies `count` elements from `first` on from the same place of another buffer, after all work that came before.
+    pub fn copy_part(&self, first: usize, from: &Self, count: usize) -> Result<()> {
+        assert!(first + count <= self.len.min(from.len), "{count} elements from {first} on of {}", self.len);
+        self.gpu.bind()?;
+        let (call, bytes) = (&self.gpu.driver.call, count * size_of::<T>());
+        let [to, from] = [self.pointer, from.pointer].map(|buffer| buffer.offset(first * size_of::<T>()));
+        // SAFETY: both buffers have that many bytes there.
+        let status = unsafe { (call.cuMemcpyDtoDAsync_v2)(to.0, from.0, bytes, self.gpu.stream) };
+        self.gpu.driver.check("copy memory", status)
+    }
+
     /// Copies elements from `first` on to the host, after all work that came before.
     pub fn download(&self, first: usize, to: &mut [T]) -> Result<()> {
         assert!(first + to.len() <= self.len, "{} elements from {first} on of {}", to.len(), self.len);

@@ -1,14 +1,15 @@
-//! One episode: a host in training, its slots, and what a controller's choice does to them.
+//! One episode: the slots of a host in training, what a controller's choice does to them, and what its epoch is worth. The network
+//! itself is one of [`Bodies`], wherever it trains; a [`Cohort`](super::Cohort) leads episodes through their epochs.
 
 use super::alpha::Curve;
 use super::attribution::{self, Worth};
+use super::bodies::{Bodies, Lesson};
 use super::governor::{Governor, Panic};
 use super::lifecycle::{Gates, Op, Slot, Stage, allowed};
 use super::reward::{Epoch, Kind, Ledger, Parts};
-use super::task::{Samples, Task};
+use super::task::Task;
 use crate::error::Result;
-use crate::lanes::rng::HostRng;
-use crate::nn::grow::{Blueprint, Grown, Host, Seed, Topology, Training, Weights};
+use crate::nn::grow::{Blueprint, Host, Score, Seed, Topology, Trained, Training};
 use crate::nn::ops::Blend;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -55,6 +56,14 @@ pub struct Choice {
     pub curve: usize,
 }
 
+impl Choice {
+    /// By what each head chose, in the order of heads.
+    pub fn of(head: impl Fn(usize) -> usize) -> Self {
+        let [op, slot, blueprint, style, tempo, target, speed, curve] = std::array::from_fn(head);
+        Self { op, slot, blueprint, style, tempo, target, speed, curve }
+    }
+}
+
 /// The rules of an episode.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rules {
@@ -70,6 +79,8 @@ pub struct Rules {
     pub max_parameters: u32,
     /// Whether every epoch of a synthetic task has new samples.
     pub fresh: bool,
+    /// Whether samples to train on are moved and turned by chance.
+    pub augment: bool,
     /// How the host learns.
     pub training: Training,
 }
@@ -85,6 +96,13 @@ pub struct Planted {
     pub parameters: usize,
     /// Validation accuracy when it came, in points.
     pub accuracy_then: f32,
+}
+
+impl Planted {
+    /// As the network has it.
+    pub(super) fn seed(&self, detached: bool) -> Seed {
+        Seed { blueprint: Blueprint::ALL[self.blueprint].0, blend: STYLES[self.style].1, detached }
+    }
 }
 
 /// Something that happened to a seed or to the host.
@@ -143,40 +161,53 @@ pub struct State {
     pub happened: Vec<Happened>,
 }
 
-/// An episode that goes on.
-#[derive(Debug)]
-pub struct Episode {
-    /// All but tensors.
-    pub state: State,
-    pub(super) net: Grown,
-    pub(super) snapshot: Weights,
-    task: Arc<Task>,
-    rules: Rules,
-    /// Samples of a minibatch, gathered.
-    batch: Samples,
+/// What all episodes of an env have alike.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    /// The host.
+    pub host: Host,
+    /// What it learns.
+    pub task: Arc<Task>,
+    /// By which rules.
+    pub rules: Rules,
+    /// Shape of what enters each slot.
+    shapes: Vec<Vec<usize>>,
+    host_parameters: usize,
 }
 
-impl Clone for Episode {
-    /// Plans the network anew.
-    fn clone(&self) -> Self {
-        Self::resume(
-            self.state.clone(),
-            self.net.topology().clone(),
-            &self.net.weights(),
-            self.snapshot.clone(),
-            Arc::clone(&self.task),
-            self.rules,
-        )
-        .expect("a network that was planned before")
+impl Frame {
+    /// Plans the host once to know its sizes.
+    pub fn new(host: Host, task: Arc<Task>, rules: Rules) -> Result<Arc<Self>> {
+        let (shapes, host_parameters) = Topology::new(host, task.image, task.classes).sizes()?;
+        Ok(Arc::new(Self { host, task, rules, shapes, host_parameters }))
+    }
+
+    /// The host without seeds.
+    pub fn bare(&self) -> Topology {
+        Topology::new(self.host, self.task.image, self.task.classes)
     }
 }
 
+/// What is kept of a choice until its epoch is paid.
+#[derive(Debug)]
+pub(super) struct Turn {
+    before: Vec<Slot>,
+    accuracy: f32,
+    done: Option<(Op, usize)>,
+}
+
+/// An episode that goes on.
+#[derive(Clone, Debug)]
+pub struct Episode {
+    /// All but tensors.
+    pub state: State,
+    pub(super) frame: Arc<Frame>,
+}
+
 impl Episode {
-    /// Begins with a new host.
-    pub fn new(host: Host, task: Arc<Task>, rules: Rules, seed: u64) -> Result<Self> {
-        let topology = Topology::new(host, task.image, task.classes);
-        let net = Grown::new(topology, rules.training, seed)?;
-        let slots = host.slots();
+    /// Begins with a new host, of which nothing is measured yet.
+    pub(super) fn new(frame: Arc<Frame>, seed: u64) -> Self {
+        let slots = frame.host.slots();
         let state = State {
             seed,
             epoch: 0,
@@ -185,7 +216,7 @@ impl Episode {
             planted: vec![None; slots],
             born: vec![0; slots],
             history: Vec::new(),
-            train_loss: (task.classes as f32).ln(),
+            train_loss: (frame.task.classes as f32).ln(),
             interactions: 0.0,
             worth: Worth::default(),
             last: (Op::Wait, true),
@@ -195,32 +226,7 @@ impl Episode {
             parts: Parts::default(),
             happened: Vec::new(),
         };
-        let snapshot = net.weights();
-        let mut episode = Self { state, net, snapshot, task, rules, batch: Default::default() };
-        episode.measure();
-        Ok(episode)
-    }
-
-    /// Goes on from what was saved.
-    pub fn resume(
-        state: State,
-        topology: Topology,
-        weights: &Weights,
-        snapshot: Weights,
-        task: Arc<Task>,
-        rules: Rules,
-    ) -> Result<Self> {
-        let mut net = Grown::new(topology, rules.training, state.seed)?;
-        net.take(weights)?;
-        for (slot, of) in state.slots.iter().enumerate() {
-            net.set_alpha(slot, of.alpha.value);
-        }
-        Ok(Self { state, net, snapshot, task, rules, batch: Default::default() })
-    }
-
-    /// The network.
-    pub fn network(&self) -> &Grown {
-        &self.net
+        Self { state, frame }
     }
 
     /// Validation accuracy, in points.
@@ -230,7 +236,7 @@ impl Episode {
 
     /// Validation loss, in nats.
     pub fn loss(&self) -> f32 {
-        self.state.history.last().map_or((self.task.classes as f32).ln(), |[loss, _]| *loss)
+        self.state.history.last().map_or((self.frame.task.classes as f32).ln(), |[loss, _]| *loss)
     }
 
     /// Parameters of all seeds.
@@ -240,14 +246,14 @@ impl Episode {
 
     /// Parameters that a blueprint would have in a slot, if it fits there and into the budget.
     fn affordable(&self, slot: usize, blueprint: Blueprint) -> Option<usize> {
-        let parameters = blueprint.parameters(self.net.slot_shape(slot)).ok()?;
-        (self.seed_parameters() + parameters <= self.rules.max_parameters as usize).then_some(parameters)
+        let parameters = blueprint.parameters(&self.frame.shapes[slot]).ok()?;
+        (self.seed_parameters() + parameters <= self.frame.rules.max_parameters as usize).then_some(parameters)
     }
 
     /// Which slots allow an operation.
     pub fn allowed(&self, op: Op) -> Vec<bool> {
         let any = |slot: usize| self.blueprints(slot).any(|fits| fits);
-        let slots = allowed(&self.state.slots, op, &self.rules.gates).enumerate();
+        let slots = allowed(&self.state.slots, op, &self.frame.rules.gates).enumerate();
         slots.map(|(slot, allowed)| allowed && (op != Op::Germinate || any(slot))).collect()
     }
 
@@ -272,24 +278,18 @@ impl Episode {
         }
     }
 
-    fn set_seed(&mut self, slot: usize, planted: Planted, detached: bool) {
-        let blueprint = Blueprint::ALL[planted.blueprint].0;
-        let seed = Seed { blueprint, blend: STYLES[planted.style].1, detached };
-        self.net.reshape(slot, seed).expect("a seed that fitted when it came");
-    }
-
     /// Takes a seed out of the network and forgets it.
-    fn uproot(&mut self, slot: usize) {
-        self.net.prune(slot).expect("a host that was planned before");
+    fn uproot(&mut self, slot: usize, bodies: &mut dyn Bodies, place: usize) -> Result<()> {
         self.state.planted[slot] = None;
+        bodies.prune(place, slot)
     }
 
     /// Does what was chosen, if the slot allows it.
-    fn apply(&mut self, choice: &Choice) -> bool {
+    fn apply(&mut self, choice: &Choice, bodies: &mut dyn Bodies, place: usize) -> Result<bool> {
         let op = Op::ALL[choice.op % Op::ALL.len()].0;
         let slot = choice.slot % self.state.slots.len();
         if !self.allowed(op)[slot] {
-            return false;
+            return Ok(false);
         }
         let curve = Curve::ALL[choice.curve % Curve::ALL.len()];
         let ticks = SPEEDS[choice.speed % SPEEDS.len()];
@@ -299,16 +299,14 @@ impl Episode {
                 let style = choice.style % STYLES.len();
                 let (blueprint, _) = Blueprint::ALL[choice.blueprint % Blueprint::ALL.len()];
                 let Some(parameters) = self.affordable(slot, blueprint).filter(|_| blueprint != Blueprint::Noop) else {
-                    return false;
+                    return Ok(false);
                 };
                 let planted =
                     Planted { blueprint: blueprint.index(), style, parameters, accuracy_then: self.accuracy() };
                 let seed = Seed { blueprint, blend: STYLES[style].1, detached: true };
                 self.state.births += 1;
                 let number = self.state.seed.wrapping_add(self.state.births);
-                if self.net.germinate(slot, seed, number).is_err() {
-                    return false;
-                }
+                bodies.germinate(place, slot, seed, number)?;
                 let fresh = &mut self.state.slots[slot];
                 fresh.tempo = TEMPOS[choice.tempo % TEMPOS.len()];
                 fresh.first_target = TARGETS[choice.target % TARGETS.len()];
@@ -321,8 +319,7 @@ impl Episode {
                 let style = choice.style % STYLES.len();
                 if let Some(planted) = &mut self.state.planted[slot] {
                     planted.style = style;
-                    let planted = *planted;
-                    self.set_seed(slot, planted, false);
+                    bodies.reshape(place, slot, planted.seed(false))?;
                 }
                 self.state.slots[slot].alpha.retarget(TARGETS[choice.target % TARGETS.len()], ticks, curve);
             }
@@ -332,7 +329,7 @@ impl Episode {
                     let from = of.stage;
                     of.remove();
                     self.note(slot, from);
-                    self.uproot(slot);
+                    self.uproot(slot, bodies, place)?;
                 } else {
                     of.alpha.retarget(0.0, ticks, curve);
                     of.pruning = true;
@@ -348,101 +345,96 @@ impl Episode {
                 let (target, tempo) = (of.first_target, of.tempo);
                 of.alpha.retarget(target, tempo, of.first_curve.unwrap_or(Curve::Linear));
                 if let Some(planted) = self.state.planted[slot] {
-                    self.set_seed(slot, planted, false);
+                    bodies.reshape(place, slot, planted.seed(false))?;
                 }
             }
             Op::Advance => self.go(slot, Stage::Holding),
         }
-        true
+        Ok(true)
     }
 
-    /// One step: what was chosen, then an epoch. Gives the reward and whether the episode is over.
-    pub fn step(&mut self, choice: &Choice) -> (f32, bool) {
+    /// What was chosen, and what a new epoch brings with it before the host trains.
+    pub(super) fn act(&mut self, choice: &Choice, bodies: &mut dyn Bodies, place: usize) -> Result<Turn> {
         self.state.happened.clear();
         let (before, accuracy) = (self.state.slots.clone(), self.accuracy());
         let op = Op::ALL[choice.op % Op::ALL.len()].0;
         let slot = choice.slot % self.state.slots.len();
-        let done = self.apply(choice);
+        let done = self.apply(choice, bodies, place)?;
         self.state.last = (op, done);
         for slot in 0..self.state.slots.len() {
             let from = self.state.slots[slot].stage;
-            let out = self.state.slots[slot].tick(&self.rules.gates);
+            let out = self.state.slots[slot].tick(&self.frame.rules.gates);
             self.note(slot, from);
             if out {
-                self.uproot(slot);
+                self.uproot(slot, bodies, place)?;
             }
-            self.net.set_alpha(slot, self.state.slots[slot].alpha.value);
+            bodies.set_alpha(place, slot, self.state.slots[slot].alpha.value);
         }
         self.state.epoch += 1;
-        let finite = self.train();
-        self.measure();
-        let rolled_back = self.govern(finite);
-        let last = self.state.epoch >= self.rules.epochs;
-        let (host, _) = self.net.parameters();
-        let epoch = Epoch {
-            before: &before,
-            after: &self.state.slots,
-            born: &self.state.born,
-            done: done.then_some((op, slot)),
-            accuracy: [accuracy, self.accuracy()],
-            parameters: [host, self.seed_parameters()],
-            interactions: self.state.interactions,
-            gamma: self.rules.gamma,
-            last,
-            rolled_back,
+        Ok(Turn { before, accuracy, done: done.then_some((op, slot)) })
+    }
+
+    /// The samples of the epoch.
+    pub(super) fn lesson(&self, place: usize) -> Lesson {
+        Lesson::new(place, &self.frame, self.state.seed, self.state.epoch)
+    }
+
+    /// What the epoch of training found.
+    pub(super) fn learned(&mut self, trained: &Trained) {
+        self.state.train_loss = trained.loss;
+    }
+
+    /// α of every slot without those of the seeds heard that are not in a coalition.
+    fn alphas_of(&self, heard: &[usize], coalition: u32) -> Vec<f32> {
+        let mut alphas: Vec<f32> = self.state.slots.iter().map(|slot| slot.alpha.value).collect();
+        for (i, &slot) in heard.iter().enumerate() {
+            if coalition >> i & 1 == 0 {
+                alphas[slot] = 0.0;
+            }
+        }
+        alphas
+    }
+
+    /// At the end of an episode in which more seeds are heard than a table is made of: draws what each is worth.
+    pub(super) fn draw_worth(&mut self, mut score: impl FnMut(Vec<f32>) -> Result<Score>) -> Result<()> {
+        let heard = self.heard();
+        if heard.len() <= TABLED || self.state.epoch < self.frame.rules.epochs {
+            return Ok(());
+        }
+        let mut failure = None;
+        let points = |coalition| match score(self.alphas_of(&heard, coalition)) {
+            Ok(score) => f64::from(100.0 * score.accuracy),
+            Err(error) => {
+                failure.get_or_insert(error);
+                0.0
+            }
         };
-        let mut ledger = self.state.ledger;
-        let parts = epoch.reward(self.rules.reward, &mut ledger);
-        (self.state.ledger, self.state.parts) = (ledger, parts);
-        (parts.total(), last)
+        let drawn = attribution::permutations(heard.len(), DRAWN.0, DRAWN.1, self.state.seed, points);
+        self.state.worth = Worth::drawn(&heard, &drawn);
+        failure.map_or(Ok(()), Err)
     }
 
-    /// One epoch over the training samples in a new order; whether every loss and gradient was finite.
-    fn train(&mut self) -> bool {
-        let task = Arc::clone(&self.task);
-        let mut rng = HostRng::new(self.state.seed, 0, self.state.epoch, 0);
-        let mut order: Vec<usize> = (0..task.train_count()).collect();
-        for i in (1..order.len()).rev() {
-            order.swap(i, rng.below(i as u32 + 1) as usize);
-        }
-        let (mut sum, mut finite) = (0.0, true);
-        for rows in order.chunks(self.rules.training.batch) {
-            task.batch(rows, self.rules.fresh, &mut rng, &mut self.batch);
-            let (loss, fine) = self.net.train(&self.batch.images, &self.batch.targets);
-            finite &= fine;
-            sum += if loss.is_finite() { loss * rows.len() as f32 } else { 0.0 };
-        }
-        self.state.train_loss = sum / order.len().max(1) as f32;
-        finite
-    }
-
-    /// Validates, scores coalitions of the seeds that are heard, and looks at gradients.
-    fn measure(&mut self) {
-        let heard: Vec<usize> =
-            (0..self.state.slots.len()).filter(|&slot| self.state.slots[slot].alpha.value > 0.0).collect();
+    /// α of every slot under which the network is to be scored: first as it is, then without those seeds of each coalition that are not in it.
+    pub(super) fn asks(&self) -> Vec<Vec<f32>> {
+        let heard = self.heard();
         let n = heard.len();
         let all = (1u32 << n) - 1;
-        let as_they_are: Vec<f32> = self.net.alphas().to_vec();
-        let score = |net: &mut Grown, coalition: u32| {
-            let mut alphas = as_they_are.clone();
-            for (i, &slot) in heard.iter().enumerate() {
-                if coalition >> i & 1 == 0 {
-                    alphas[slot] = 0.0;
-                }
-            }
-            net.score(&self.task.validation.images, &self.task.validation.targets, &alphas)
-        };
-        let now = score(&mut self.net, all);
+        let of = |coalition: u32| self.alphas_of(&heard, coalition);
+        let others: Vec<u32> = if n <= TABLED { (0..all).collect() } else { (0..n).map(|i| all & !(1 << i)).collect() };
+        std::iter::once(all).chain(others).map(of).collect()
+    }
+
+    /// Takes the scores that were asked for, and sizes of the last gradients (of the host, then of each slot's seed) if they are of
+    /// the network as it is.
+    pub(super) fn judged(&mut self, scores: &[Score], sizes: Option<&[f32]>) {
+        let heard = self.heard();
+        let n = heard.len();
+        let (now, others) = (scores[0], &scores[1..]);
         let accuracy = 100.0 * now.accuracy;
-        let (mut contributions, mut interactions, mut worth) = (vec![0.0; n], Vec::new(), Worth::default());
+        let points = |score: &Score| f64::from(100.0 * score.accuracy);
+        let (mut contributions, mut interactions, mut worth) = (Vec::new(), Vec::new(), Worth::default());
         if n <= TABLED {
-            let table = attribution::table(n, |coalition| {
-                if coalition == all {
-                    f64::from(accuracy)
-                } else {
-                    f64::from(100.0 * score(&mut self.net, coalition).accuracy)
-                }
-            });
+            let table: Vec<f64> = others.iter().map(points).chain([f64::from(accuracy)]).collect();
             contributions = attribution::contributions(&table);
             worth = Worth::exact(&heard, &table);
             for i in 0..n {
@@ -451,13 +443,7 @@ impl Episode {
                 }
             }
         } else {
-            for (i, contribution) in contributions.iter_mut().enumerate() {
-                *contribution = f64::from(accuracy - 100.0 * score(&mut self.net, all & !(1 << i)).accuracy);
-            }
-            if self.state.epoch >= self.rules.epochs {
-                let points = |coalition| f64::from(100.0 * score(&mut self.net, coalition).accuracy);
-                worth = Worth::drawn(&heard, &attribution::permutations(n, DRAWN.0, DRAWN.1, self.state.seed, points));
-            }
+            contributions.extend(others.iter().map(|score| f64::from(accuracy - 100.0 * score.accuracy)));
         }
         self.state.worth = worth;
         // A loss that is no number is for the governor to see; what is remembered stays a number.
@@ -467,13 +453,14 @@ impl Episode {
         }
         // Each pair is there from both sides.
         self.state.interactions = 0.5 * interactions.iter().map(|(_, points)| points).sum::<f32>();
-        let (host, sizes) = self.net.gradient_sizes();
+        let size = |owner: usize| sizes.map_or(0.0, |sizes| sizes[owner]);
+        let host = size(0);
         for (slot, of) in self.state.slots.iter_mut().enumerate() {
             let m = &mut of.measured;
             let Some(planted) = self.state.planted[slot] else { continue };
             m.improvement = Some(accuracy - planted.accuracy_then);
-            let known = self.state.epoch > self.state.born[slot] && host > 0.0 && sizes[slot] > 0.0;
-            m.note_gradient(known.then(|| sizes[slot] / host));
+            let known = self.state.epoch > self.state.born[slot] && host > 0.0 && size(1 + slot) > 0.0;
+            m.note_gradient(known.then(|| size(1 + slot) / host));
             let Some(i) = heard.iter().position(|&other| other == slot) else {
                 m.stale += 1;
                 continue;
@@ -497,49 +484,58 @@ impl Episode {
         }
     }
 
-    /// Sets the host back if it must be: weights of the last good snapshot, and every seed that is not kept goes.
-    fn govern(&mut self, finite: bool) -> bool {
+    /// Lets the governor look at an epoch: why the host must be set back, if it must.
+    pub(super) fn look(&mut self, finite: bool) -> Option<Panic> {
         let loss = self.loss();
-        let finite = finite && loss < 1e6;
-        let Some(panic) = self.state.governor.look(loss, finite, self.task.classes) else {
-            if self.state.governor.is_calm() {
-                self.snapshot = self.net.weights();
-            }
-            return false;
-        };
+        self.state.governor.look(loss, finite && loss < 1e6, self.frame.task.classes)
+    }
+
+    /// Sets the host back: weights of the last good snapshot, and every seed that is not kept goes. What was measured is void.
+    pub(super) fn set_back(&mut self, panic: Panic, bodies: &mut dyn Bodies, place: usize) -> Result<()> {
         for slot in 0..self.state.slots.len() {
             if self.state.slots[slot].stage.is_live() {
                 let from = self.state.slots[slot].stage;
                 self.state.slots[slot].remove();
                 self.note(slot, from);
-                self.uproot(slot);
+                self.uproot(slot, bodies, place)?;
             }
         }
-        self.net.take(&self.snapshot).expect("tensors of the same names");
+        bodies.roll_back(place)?;
         self.state.rollbacks += 1;
         self.state.happened.push(Happened::Rollback(panic));
         self.state.history.pop();
-        self.measure();
-        true
+        Ok(())
     }
 
-    /// Score of a coalition of slots with α forced to 1 for those in it and 0 for the others, in points.
-    pub fn forced_score(&mut self, slots: &[usize], coalition: u32) -> f32 {
-        let mut alphas = vec![0.0; self.state.slots.len()];
-        for (i, &slot) in slots.iter().enumerate() {
-            alphas[slot] = (coalition >> i & 1) as f32;
-        }
-        100.0 * self.net.score(&self.task.validation.images, &self.task.validation.targets, &alphas).accuracy
+    /// The reward of an epoch, and whether the episode is over.
+    pub(super) fn pay(&mut self, turn: &Turn, rolled_back: bool) -> (f32, bool) {
+        let rules = &self.frame.rules;
+        let last = self.state.epoch >= rules.epochs;
+        let epoch = Epoch {
+            before: &turn.before,
+            after: &self.state.slots,
+            born: &self.state.born,
+            done: turn.done,
+            accuracy: [turn.accuracy, self.accuracy()],
+            parameters: [self.frame.host_parameters, self.seed_parameters()],
+            interactions: self.state.interactions,
+            gamma: rules.gamma,
+            last,
+            rolled_back,
+        };
+        let mut ledger = self.state.ledger;
+        let parts = epoch.reward(rules.reward, &mut ledger);
+        (self.state.ledger, self.state.parts) = (ledger, parts);
+        (parts.total(), last)
+    }
+
+    /// Trainable numbers of the host.
+    pub fn host_parameters(&self) -> usize {
+        self.frame.host_parameters
     }
 
     /// Slots whose seeds are heard.
     pub fn heard(&self) -> Vec<usize> {
         (0..self.state.slots.len()).filter(|&slot| self.state.slots[slot].alpha.value > 0.0).collect()
-    }
-
-    /// Makes the host's weights infinite, as an accident would: for tests of the governor.
-    #[doc(hidden)]
-    pub fn poison(&mut self) {
-        self.net.params_mut().get_mut("host.head.bias").expect("every host has a head").fill(f32::INFINITY);
     }
 }

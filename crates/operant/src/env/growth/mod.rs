@@ -5,33 +5,46 @@
 
 mod alpha;
 pub mod attribution;
+mod augment;
+mod bodies;
+mod cohort;
 mod episode;
 mod governor;
 mod heuristic;
 mod lifecycle;
+mod noise;
 mod reward;
 mod saved;
+mod shown;
 mod task;
 mod text;
+mod together;
+mod vec;
 
 pub use alpha::{Alpha, Curve, Mode};
-pub use episode::{Choice, Episode, Happened, Planted, Rules, SPEEDS, STYLES, State, TARGETS, TEMPOS};
+pub use augment::Moved;
+pub use bodies::{Apart, Bodies, Lesson, Saved};
+pub use cohort::Cohort;
+pub use episode::{Choice, Episode, Frame, Happened, Planted, Rules, SPEEDS, STYLES, State, TARGETS, TEMPOS};
 pub use governor::{Governor, Panic};
 pub use heuristic::Heuristic;
 pub use lifecycle::{Gates, Measured, Op, Slot, Stage, allowed};
 pub use reward::{Epoch, Kind, Ledger, Parts, REWARDS, attribution as counted, potential};
 pub use task::{CLASSES, Key, Samples, TASKS, Task, set_task_data};
+pub use together::Together;
+pub use vec::GrowthVec;
 
-use super::{ActionSpace, Channel, Heads, HostAction, HostEnv, Param, Params, Spec, Told};
+use super::{ActionSpace, Channel, Heads, HostAction, HostEnv, Options, Param, Params, Spec, Told, VecEnv};
+use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::lanes::Column;
 use crate::lanes::rng::HostRng;
-use crate::nn::Method;
-use crate::nn::grow::{Blueprint, HOSTS, Host, Training};
+use crate::nn::grow::{Blueprint, GrownGroup, HOSTS, Host, Training};
+use crate::nn::{Method, Precision};
 use crate::params;
-use crate::telemetry::EventKind;
 use episode::HISTORY;
 use task::BYTES;
+use std::sync::Arc;
 
 /// Names of hosts, in the order of their numbers.
 const HOST_NAMES: &[&str] = &[
@@ -48,16 +61,10 @@ const HOST_NAMES: &[&str] = &[
 ];
 /// What gates ask for, by name.
 const GATES: &[&str] = &["strict", "permissive"];
-
-/// A name of each slot's number.
-macro_rules! slot_numbers {
-    ($what:literal) => {
-        slot_numbers!($what; "0" "1" "2" "3" "4" "5" "6" "7" "8" "9")
-    };
-    ($what:literal; $($slot:literal)*) => {
-        [$(concat!("slot/", $slot, "/", $what)),*]
-    };
-}
+/// Pixels along each side of images below which a thread for each env was measured to be as fast as a GPU (docs/results.md).
+const LEAST_SIDE: usize = 16;
+/// Precisions of hosts on a GPU, by name.
+const PRECISIONS: &[&str] = &["auto", "f32"];
 
 params! {
     /// What is trained, on what, by which rules.
@@ -90,12 +97,16 @@ params! {
         modes: u32 = 2, 1.0..=1000.0, "";
         /// whether every epoch of a synthetic task or a text has new samples to train on
         fresh: u32 = 0, 0.0..=1.0, "";
+        /// whether images of cifar10 and cifar10_synthetic are cropped and mirrored by chance
+        augment: u32 = 0, 0.0..=1.0, "";
         /// which of the possible synthetic tasks
         task_seed: u32 = 0, 0.0..=4294967295.0, "";
         /// samples of a minibatch
         batch: u32 = 64, 1.0..=1024.0, "";
         /// step size of the host's SGD
         learning_rate: f32 = 0.05, 0.0..=10.0, "";
+        /// products of hosts on a GPU: TF32, or f32 as on a CPU
+        precision: u32 = 0, 0.0..=1.0, "", PRECISIONS;
         /// most parameters of all seeds together
         max_parameters: u32 = 500000, 0.0..=4294967295.0, "";
         /// discount of potentials; the controller's own
@@ -107,7 +118,7 @@ params! {
 #[derive(Clone, Debug, Default)]
 pub struct Growth {
     settings: Settings,
-    episode: Option<Box<Episode>>,
+    cohort: Option<Box<Cohort<Apart>>>,
 }
 
 impl Params for Growth {
@@ -146,6 +157,7 @@ impl Settings {
             epochs: self.epochs,
             max_parameters: self.max_parameters,
             fresh: self.fresh == 1,
+            augment: self.augment == 1,
             training: Training { batch: self.batch as usize, learning_rate, method, ..Training::default() },
         }
     }
@@ -161,84 +173,6 @@ fn heads(slots: usize) -> Heads {
     let (styles, tempos, targets) = (STYLES.len(), TEMPOS.len(), TARGETS.len());
     let sizes = [Op::ALL.len(), slots, Blueprint::ALL.len(), styles, tempos, targets, SPEEDS.len(), Curve::ALL.len()];
     Heads::causal(sizes.to_vec(), HEADS, MATTER)
-}
-
-/// Names of numbers that are told: shares of operations that were done, and of each slot its α and what its seed contributes.
-const DONE: [&str; 6] = ["op/wait", "op/germinate", "op/set_alpha", "op/prune", "op/fossilise", "op/advance"];
-const ALPHAS: [&str; 10] = slot_numbers!("alpha");
-const CONTRIBUTIONS: [&str; 10] = slot_numbers!("contribution");
-const SHAPLEYS: [&str; 10] = slot_numbers!("shapley");
-const SHAPLEY_ERRORS: [&str; 10] = slot_numbers!("shapley_error");
-/// Names of the interactions of two slots' seeds: those of a host with n slots are the first n·(n − 1)/2.
-const INTERACTIONS: [&str; 45] = [
-    "interaction/0-1",
-    "interaction/0-2",
-    "interaction/1-2",
-    "interaction/0-3",
-    "interaction/1-3",
-    "interaction/2-3",
-    "interaction/0-4",
-    "interaction/1-4",
-    "interaction/2-4",
-    "interaction/3-4",
-    "interaction/0-5",
-    "interaction/1-5",
-    "interaction/2-5",
-    "interaction/3-5",
-    "interaction/4-5",
-    "interaction/0-6",
-    "interaction/1-6",
-    "interaction/2-6",
-    "interaction/3-6",
-    "interaction/4-6",
-    "interaction/5-6",
-    "interaction/0-7",
-    "interaction/1-7",
-    "interaction/2-7",
-    "interaction/3-7",
-    "interaction/4-7",
-    "interaction/5-7",
-    "interaction/6-7",
-    "interaction/0-8",
-    "interaction/1-8",
-    "interaction/2-8",
-    "interaction/3-8",
-    "interaction/4-8",
-    "interaction/5-8",
-    "interaction/6-8",
-    "interaction/7-8",
-    "interaction/0-9",
-    "interaction/1-9",
-    "interaction/2-9",
-    "interaction/3-9",
-    "interaction/4-9",
-    "interaction/5-9",
-    "interaction/6-9",
-    "interaction/7-9",
-    "interaction/8-9",
-];
-
-/// What is not known, in an observation.
-const UNKNOWN: f32 = -1.0;
-
-/// sign(x)·ln(1 + |x|), over 7.
-fn symlog(x: f32) -> f32 {
-    x.signum() * (1.0 + x.abs()).ln() / 7.0
-}
-
-/// Points, or −1 to 1 for contributions and interactions.
-fn points(x: Option<f32>) -> f32 {
-    x.map_or(UNKNOWN, |x| (x / 100.0).clamp(-1.0, 1.0))
-}
-
-/// Four numbers that say what a blueprint is: size, and whether it mixes places, mixes channels, and attends.
-fn embedding(blueprint: Blueprint, parameters: usize) -> [f32; 4] {
-    use Blueprint::*;
-    let places = matches!(blueprint, ConvLight | Depthwise | Bottleneck | ConvHeavy | FlexAttention);
-    let channels = !matches!(blueprint, Noop | Norm | SeAttention);
-    let attends = matches!(blueprint, SeAttention | FlexAttention);
-    let flag = |holds: bool| f32::from(u8::from(holds));
-    [((1 + parameters) as f32).log10() / 6.0, flag(places), flag(channels), flag(attends)]
 }
 
 /// Numbers of a slot in an observation, and of its seed's blueprint.
@@ -257,18 +191,67 @@ fn slot_names() -> Vec<String> {
 impl Growth {
     /// The episode, once it began.
     pub fn episode(&self) -> Option<&Episode> {
-        self.episode.as_deref()
+        self.cohort.as_ref().and_then(|cohort| cohort.episode(0))
     }
 
-    /// The episode, to be looked into by means that need its plans.
-    pub fn episode_mut(&mut self) -> Option<&mut Episode> {
-        self.episode.as_deref_mut()
+    /// The episode with its network, once it began.
+    pub fn cohort_mut(&mut self) -> Option<&mut Cohort<Apart>> {
+        self.cohort.as_deref_mut()
     }
 
     /// One step by a choice in words; a wait before an episode began.
     pub fn choose(&mut self, choice: &Choice) -> (f32, bool) {
-        self.episode.as_mut().map_or((0.0, false), |episode| episode.step(choice))
+        let Some(cohort) = &mut self.cohort else { return (0.0, false) };
+        let given = cohort.step(&[Some(*choice)]).expect("a network that was planned before");
+        given[0].unwrap_or((0.0, false))
     }
+
+    /// What all episodes with these parameters have alike.
+    pub fn frame(&self) -> Result<Arc<Frame>> {
+        Frame::new(self.settings.host(), Task::get(self.settings.key())?, self.settings.rules())
+    }
+
+    /// So many hosts with these parameters on a GPU, in which no episode has begun.
+    pub fn together(&self, options: &Options) -> Result<Together> {
+        let Device::Cuda(gpu) = &options.device else {
+            return Err(Error::Invalid("hosts side by side want a GPU; name one by --device cuda".into()));
+        };
+        let precision = if self.settings.precision == 1 { Precision::F32 } else { Precision::Tf32 };
+        Together::new(&*self.frame()?, gpu, &options.pool, precision, options.num_envs)
+    }
+
+    /// Whether a GPU has kernels for so many such hosts and is faster than so many threads, or what is in the way.
+    fn served(&self, num_envs: usize, threads: usize) -> Result<()> {
+        let side = self.settings.side as usize;
+        let (image, classes) = Task::shape(self.settings.key());
+        GrownGroup::check(self.settings.host(), image, classes)?;
+        if side < LEAST_SIDE && threads >= num_envs {
+            return Err(Error::Invalid(format!(
+                "with images of {side} x {side} pixels and a thread for each env a GPU is no faster"
+            )));
+        }
+        Ok(())
+    }
+
+    /// N envs on a GPU.
+    fn on_gpu(params: &[(&str, f64)], options: &Options) -> Result<Box<dyn VecEnv>> {
+        let env = Self::with(params)?;
+        env.validate()?;
+        let bodies = env.together(options)?;
+        Ok(Box::new(GrowthVec::new(env, bodies, options)?))
+    }
+
+    fn with(params: &[(&str, f64)]) -> Result<Self> {
+        let mut env = Self::default();
+        params.iter().try_for_each(|&(name, value)| env.set(name, value))?;
+        Ok(env)
+    }
+
+    /// In the registry: how its envs live on a GPU, and whether one serves them.
+    pub(super) const ON_GPU: super::registry::Resident = super::registry::Resident {
+        build: Self::on_gpu,
+        check: |params, num_envs, threads| Self::with(params)?.served(num_envs, threads),
+    };
 
     fn slots(&self) -> usize {
         self.settings.host().slots()
@@ -320,6 +303,12 @@ impl HostEnv for Growth {
             )));
         }
         Task::check(key)?;
+        if self.settings.augment == 1 && !task::may_be_moved(key.task) {
+            let name = TASKS[key.task as usize];
+            return Err(Error::Invalid(format!(
+                "parameter augment = 1: {name} has no images that may be cropped and mirrored; leave it at 0"
+            )));
+        }
         let training = Training { batch: 1, ..Training::default() };
         let (image, classes) = Task::shape(key);
         let topology = crate::nn::grow::Topology::new(host, image, classes);
@@ -327,156 +316,36 @@ impl HostEnv for Growth {
     }
 
     fn reset(&mut self, rng: &mut HostRng) {
-        let seed = u64::from(rng.word()) | u64::from(rng.word()) << 32;
-        let task = Task::get(self.settings.key()).expect("a task that was there when the env was built");
-        let episode = Episode::new(self.settings.host(), task, self.settings.rules(), seed);
-        self.episode = Some(Box::new(episode.expect("a host that was planned when the env was built")));
+        let frame = self.frame().expect("a task and a host that were there when the env was built");
+        let begun = Apart::new(&frame, 1).and_then(|bodies| {
+            let mut cohort = Cohort::new(1, bodies);
+            cohort.begin(&frame, &[(0, episode_seed(rng))])?;
+            Ok(cohort)
+        });
+        self.cohort = Some(Box::new(begun.expect("a host that was planned when the env was built")));
     }
 
     fn step(&mut self, action: HostAction<'_>, _: &mut HostRng) -> (f32, bool) {
-        let at = |head: usize| action.index(head);
-        self.choose(&Choice {
-            op: at(0),
-            slot: at(1),
-            blueprint: at(2),
-            style: at(3),
-            tempo: at(4),
-            target: at(5),
-            speed: at(6),
-            curve: at(7),
-        })
+        self.choose(&Choice::of(|head| action.index(head)))
     }
 
     fn observe(&self, obs: &mut [f32]) {
         obs.fill(0.0);
-        let Some(episode) = &self.episode else { return };
-        let state = &episode.state;
-        let mut all = obs.iter_mut();
-        let mut put = |x: f32| {
-            if let Some(place) = all.next() {
-                *place = if x.is_finite() { x.clamp(-2.0, 2.0) } else { UNKNOWN };
-            }
-        };
-        put(state.epoch as f32 / self.settings.epochs as f32);
-        put(symlog(episode.loss()));
-        put(episode.accuracy() / 100.0);
-        for which in 0..2 {
-            for ago in (0..HISTORY).rev() {
-                let known = state.history.len().checked_sub(1 + ago).map(|at| state.history[at][which]);
-                put(known.map_or(UNKNOWN, |x| if which == 0 { symlog(x) } else { x / 100.0 }));
-            }
-        }
-        for stage in [Stage::Training, Stage::Blending, Stage::Holding] {
-            put(state.slots.iter().filter(|slot| slot.stage == stage).count() as f32 / state.slots.len() as f32);
-        }
-        put(f32::from(u8::from(state.last.1)));
-        Op::ALL.iter().for_each(|(op, _)| put(f32::from(u8::from(*op == state.last.0))));
-        for (slot, planted) in state.slots.iter().zip(&state.planted) {
-            let (m, alpha) = (&slot.measured, &slot.alpha);
-            (1..=10).for_each(|stage| put(f32::from(u8::from(stage == slot.stage as u32))));
-            put(alpha.value);
-            put(points(m.contribution));
-            put(points(m.velocity));
-            put(if slot.tempo == 0 { UNKNOWN } else { slot.tempo as f32 / 8.0 });
-            [Mode::Hold, Mode::Up, Mode::Down].iter().for_each(|mode| put(f32::from(u8::from(*mode == alpha.mode))));
-            put(alpha.start);
-            put(alpha.target);
-            put(if alpha.ticks == 0 { 1.0 } else { alpha.tick as f32 / alpha.ticks as f32 });
-            put(alpha.ticks as f32 / 8.0);
-            put(alpha.curve as u32 as f32 / 4.0);
-            put(m.health.unwrap_or(UNKNOWN));
-            put(m.previous_health.unwrap_or(UNKNOWN));
-            put(slot.age as f32 / self.settings.epochs as f32);
-            put(if m.contribution.is_some() { 1.0 / (1.0 + m.stale as f32) } else { UNKNOWN });
-            (0..3).for_each(|i| put(points(m.interactions.map(|all| all[i]))));
-            (0..2).for_each(|i| put(m.synergy.map_or(UNKNOWN, |all| all[i])));
-            let known = planted.map(|planted| embedding(Blueprint::ALL[planted.blueprint].0, planted.parameters));
-            known.unwrap_or([UNKNOWN; EMBEDDING]).into_iter().for_each(&mut put);
+        if let Some(episode) = self.episode() {
+            episode.observe(obs);
         }
     }
 
-    /// Operations that some slot allows, slots that allow one of them, blueprints that fit into one; the rest is free.
     fn legal(&self, legal: &mut [u8]) {
         legal.fill(1);
-        let Some(episode) = &self.episode else { return };
-        let (ops, rest) = legal.split_at_mut(Op::ALL.len());
-        let (slots, rest) = rest.split_at_mut(self.slots());
-        let blueprints = &mut rest[..Blueprint::ALL.len()];
-        slots.fill(0);
-        for (place, (op, _)) in ops.iter_mut().zip(Op::ALL).skip(1) {
-            let allowed = episode.allowed(op);
-            *place = u8::from(allowed.contains(&true));
-            slots.iter_mut().zip(&allowed).for_each(|(slot, allowed)| *slot |= u8::from(*allowed));
-        }
-        if !slots.contains(&1) {
-            slots.fill(1);
-        }
-        let free = episode.allowed(Op::Germinate);
-        blueprints.fill(0);
-        for slot in (0..free.len()).filter(|&slot| free[slot]) {
-            blueprints.iter_mut().zip(episode.blueprints(slot)).for_each(|(place, fits)| *place |= u8::from(fits));
-        }
-        // Where nothing can germinate the choice is without effect; one is left, so that no head is empty.
-        if !blueprints.contains(&1) {
-            blueprints[Blueprint::ConvSmall.index()] = 1;
+        if let Some(episode) = self.episode() {
+            episode.legal(legal);
         }
     }
 
-    /// Changes of stages, rollbacks, what seeds are worth when one is kept or taken out, gradients that went astray, and at the
-    /// end what was reached; parts of rewards, operations and slots as numbers.
     fn tell(&self, told: &mut Told) {
-        let Some(episode) = &self.episode else { return };
-        let state = &episode.state;
-        for happened in &state.happened {
-            let (kind, text) = match happened {
-                Happened::Stage { slot, from, to, blueprint } => {
-                    let what = blueprint.map_or("", |number| Blueprint::ALL[number].1);
-                    let text = format!("epoch {}, slot {slot}: {} to {} {what}", state.epoch, from.name(), to.name());
-                    (EventKind::Lifecycle, text.trim_end().to_owned())
-                }
-                Happened::Rollback(panic) => (EventKind::Rollback, format!("epoch {}: {}", state.epoch, panic.name())),
-            };
-            told.event(kind, text);
-        }
-        let decided =
-            |happened: &Happened| matches!(happened, Happened::Stage { to: Stage::Fossilised | Stage::Pruned, .. });
-        if state.happened.iter().any(decided) && !state.worth.shapley.is_empty() {
-            told.event(EventKind::Worth, format!("epoch {}: {}", state.epoch, state.worth));
-        }
-        for (slot, of) in state.slots.iter().enumerate().filter(|(_, of)| of.stage.is_live() && of.measured.sickened())
-        {
-            let ratio = of.measured.gradient_ratio.unwrap_or(f32::NAN);
-            let text =
-                format!("epoch {}, slot {slot}: its seed's gradient is {ratio:.1e} times the host's", state.epoch);
-            told.event(EventKind::GradientAnomaly, text);
-        }
-        let began = state.epoch == 0;
-        for (name, part) in state.parts.named() {
-            told.number(name, (!began).then_some(part));
-        }
-        for (name, (op, _)) in DONE.iter().zip(Op::ALL) {
-            told.number(name, (!began).then(|| f32::from(u8::from(state.last == (op, true)))));
-        }
-        for (slot, of) in state.slots.iter().enumerate() {
-            told.number(ALPHAS[slot], (!began).then_some(of.alpha.value));
-            told.number(CONTRIBUTIONS[slot], of.measured.contribution.filter(|_| of.alpha.value > 0.0));
-            let worth = state.worth.of(slot);
-            told.number(SHAPLEYS[slot], worth.map(|(value, _)| value));
-            told.number(SHAPLEY_ERRORS[slot], worth.and_then(|(_, error)| error));
-        }
-        let pairs = (0..state.slots.len()).flat_map(|j| (0..j).map(move |i| (i, j)));
-        for (name, (i, j)) in INTERACTIONS.iter().zip(pairs) {
-            told.number(name, state.worth.between(i, j));
-        }
-        let ended = state.epoch >= self.settings.epochs;
-        let fossils = state.slots.iter().filter(|slot| slot.stage == Stage::Fossilised).count();
-        let (accuracy, parameters) = (episode.accuracy(), episode.seed_parameters());
-        told.number("outcome/accuracy", ended.then_some(accuracy));
-        told.number("outcome/parameters", ended.then_some(parameters as f32));
-        told.number("outcome/fossils", ended.then_some(fossils as f32));
-        if ended {
-            let text = format!("accuracy {accuracy:.1} %, {fossils} fossils, {parameters} parameters of seeds");
-            told.event(EventKind::Outcome, text);
+        if let Some(episode) = self.episode() {
+            episode.tell(told);
         }
     }
 
@@ -492,18 +361,25 @@ impl HostEnv for Growth {
     }
 
     fn save_rest(&self) -> Vec<u8> {
-        self.episode.as_ref().map_or_else(Vec::new, |episode| saved::pack(episode))
+        let saved = self.cohort.as_ref().and_then(|cohort| cohort.save(0).expect("tensors that are in memory"));
+        saved.map_or_else(Vec::new, |(state, tensors)| saved::pack(state, &tensors))
     }
 
     fn load_rest(&mut self, bytes: &[u8]) -> Result<()> {
-        self.episode = if bytes.is_empty() {
-            None
-        } else {
-            let task = Task::get(self.settings.key())?;
-            Some(Box::new(saved::unpack(bytes, self.settings.host(), task, self.settings.rules())?))
-        };
+        self.cohort = None;
+        if !bytes.is_empty() {
+            let (frame, (state, tensors)) = (self.frame()?, saved::unpack(bytes)?);
+            let mut cohort = Cohort::new(1, Apart::new(&frame, 1)?);
+            cohort.load(0, &frame, state, &tensors)?;
+            self.cohort = Some(Box::new(cohort));
+        }
         Ok(())
     }
+}
+
+/// The seed of the episode that an env's stream begins.
+pub fn episode_seed(rng: &mut HostRng) -> u64 {
+    u64::from(rng.word()) | u64::from(rng.word()) << 32
 }
 
 const _: () = assert!(SLOT + EMBEDDING == 35);

@@ -1,18 +1,15 @@
-//! An episode as bytes: its state as JSON, its seeds and tensors as they are.
+//! An episode as bytes: its state as JSON, its tensors as they are.
 
-use super::episode::{Episode, Rules, STYLES, State};
-use super::lifecycle::Stage;
-use super::task::Task;
+use super::bodies::Saved;
+use super::episode::State;
 use crate::error::{Error, Result};
-use crate::nn::grow::{Blueprint, Host, Seed, Topology, Weights};
-use std::sync::Arc;
+use crate::nn::grow::Weights;
 
 /// All of an episode.
-pub(super) fn pack(episode: &Episode) -> Vec<u8> {
+pub(super) fn pack(state: &State, saved: &Saved) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let state = serde_json::to_vec(&episode.state).expect("numbers and names are JSON");
-    put_bytes(&mut bytes, &state);
-    for weights in [&episode.net.weights(), &episode.snapshot] {
+    put_bytes(&mut bytes, &serde_json::to_vec(state).expect("numbers and names are JSON"));
+    for weights in [&saved.now, &saved.kept] {
         bytes.extend(weights.steps.to_le_bytes());
         bytes.extend((weights.tensors.len() as u64).to_le_bytes());
         for (name, parts) in &weights.tensors {
@@ -26,23 +23,12 @@ pub(super) fn pack(episode: &Episode) -> Vec<u8> {
     bytes
 }
 
-/// The episode that `pack` was given.
-pub(super) fn unpack(bytes: &[u8], host: Host, task: Arc<Task>, rules: Rules) -> Result<Episode> {
+/// What `pack` was given.
+pub(super) fn unpack(bytes: &[u8]) -> Result<(State, Saved)> {
     let mut rest = bytes;
     let state: State = serde_json::from_slice(take_bytes(&mut rest)?).map_err(|_| damaged())?;
-    let (net, snapshot) = (take_weights(&mut rest)?, take_weights(&mut rest)?);
-    if !rest.is_empty() || state.slots.len() != host.slots() || state.planted.len() != host.slots() {
-        return Err(damaged());
-    }
-    let mut topology = Topology::new(host, task.image, task.classes);
-    for (slot, planted) in state.planted.iter().enumerate() {
-        let Some(planted) = planted else { continue };
-        let blueprint = Blueprint::from_index(planted.blueprint).ok_or_else(damaged)?;
-        let &(_, blend, _) = STYLES.get(planted.style).ok_or_else(damaged)?;
-        let detached = matches!(state.slots[slot].stage, Stage::Germinated | Stage::Training);
-        topology.seeds[slot] = Some(Seed { blueprint, blend, detached });
-    }
-    Episode::resume(state, topology, &net, snapshot, task, rules)
+    let (now, kept) = (take_weights(&mut rest)?, take_weights(&mut rest)?);
+    if rest.is_empty() { Ok((state, Saved { now, kept })) } else { Err(damaged()) }
 }
 
 fn damaged() -> Error {

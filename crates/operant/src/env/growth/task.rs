@@ -1,6 +1,7 @@
 //! What a host learns: images and classes, or texts, for training and for validation, made or read once and shared.
 
 use super::text;
+use super::noise::add_normals;
 use crate::error::{Error, Result};
 use crate::lanes::rng::HostRng;
 use std::path::{Path, PathBuf};
@@ -14,6 +15,11 @@ const CIFAR10: u32 = 1;
 const MOTIFS: u32 = 2;
 /// Number of the task of texts ([`Task::of_text`]) in [`TASKS`].
 pub(super) const BYTES: u32 = 3;
+
+/// Whether a task's images stay of their class when they are cropped and mirrored.
+pub(super) fn may_be_moved(task: u32) -> bool {
+    ["cifar10_synthetic", "cifar10"].contains(&TASKS[task as usize])
+}
 
 /// Classes of images, in every task.
 pub const CLASSES: usize = 10;
@@ -99,15 +105,14 @@ impl Task {
         }
     }
 
-    /// Puts samples to train on into `to`: those of these numbers, or as many new ones of the same kind if `fresh` and the
+    /// Adds samples to train on to `to`: those of these numbers, or as many new ones of the same kind if `fresh` and the
     /// task is synthetic or a text.
-    pub(super) fn batch(&self, rows: &[usize], fresh: bool, rng: &mut HostRng, to: &mut Samples) {
-        to.images.clear();
-        to.targets.clear();
+    pub(super) fn batch(&self, rows: &[u32], fresh: bool, rng: &mut HostRng, to: &mut Samples) {
         let source = self.source.as_ref().filter(|_| fresh);
         let pixels = self.image.iter().product::<usize>();
         let targets = self.train.targets.len() / self.train_count().max(1);
         for &row in rows {
+            let row = row as usize;
             if let Some(source) = source {
                 source.draw(rng, to);
             } else {
@@ -115,6 +120,11 @@ impl Task {
                 to.targets.extend_from_slice(&self.train.targets[row * targets..][..targets]);
             }
         }
+    }
+
+    /// Whether there are more samples than those that are held.
+    pub(super) fn is_synthetic(&self) -> bool {
+        self.source.is_some()
     }
 
     /// Whether the task can be made.
@@ -205,19 +215,21 @@ impl Source {
                 let reach = (side / 2) as u32;
                 let [down, right] = [(); 2].map(|()| rng.below(reach) as usize);
                 let sign = if rng.below(2) == 0 { 1.0 } else { -1.0 };
-                for row in 0..side {
-                    for column in 0..side {
-                        let at = ((row + down) % side * side + (column + right) % side) * CHANNELS;
-                        let shown = patterns[which][at..at + CHANNELS].iter();
-                        to.images.extend(shown.map(|x| sign * x + NOISE * rng.normal()));
-                    }
+                let first = to.images.len();
+                add_normals(rng, side * side * CHANNELS, &mut to.images);
+                for (place, pixel) in to.images[first..].chunks_exact_mut(CHANNELS).enumerate() {
+                    let (row, column) = (place / side, place % side);
+                    let at = ((row + down) % side * side + (column + right) % side) * CHANNELS;
+                    let shown = patterns[which][at..at + CHANNELS].iter();
+                    pixel.iter_mut().zip(shown).for_each(|(pixel, x)| *pixel = sign * x + NOISE * *pixel);
                 }
                 to.targets.push((which % CLASSES) as i32);
             }
             What::Motifs { motifs, classes } => {
                 let (first, size) = (to.images.len(), MOTIF * MOTIF * CHANNELS);
-                to.images.extend((0..side * side * CHANNELS).map(|_| NOISE * rng.normal()));
+                add_normals(rng, side * side * CHANNELS, &mut to.images);
                 let image = &mut to.images[first..];
+                image.iter_mut().for_each(|pixel| *pixel *= NOISE);
                 let kinds = [(); 2].map(|()| rng.below(self.modes as u32) as usize);
                 let quarter = rng.below(4) as usize;
                 let quarters = [quarter, (quarter + 1 + rng.below(3) as usize) % 4];

@@ -5,7 +5,9 @@
 //! graph of launches; what no network has is not in it, what some have not ends at once for these. The result of a network does
 //! not depend on the others.
 
-use super::{Blueprint, Host, Score, Seed, Topology, Training, Weights, belongs, gate, prefix};
+mod surgery;
+
+use super::{Blueprint, Host, Score, Seed, Topology, Training, belongs, gate, prefix};
 use crate::device::cuda::{Buffer, DevicePtr, Gpu, Graph as Recorded, Kernel, Params as Argument};
 use crate::error::{Error, Result};
 use crate::lanes::{CUDA_PRELUDE, Math};
@@ -23,6 +25,8 @@ const CHOICES: usize = Blueprint::ALL.len() - 1;
 const SLOT_PARTS: usize = 2 + CHOICES;
 /// Networks that are judged at once, at most.
 const JUDGED_AT_ONCE: usize = 256;
+/// Words of a network's draws: two of the seed, and the epoch.
+const DRAW_WORDS: usize = 3;
 /// Memory of the plan that judges, at most, in bytes.
 const JUDGE_BYTES: usize = 8 << 30;
 
@@ -33,12 +37,17 @@ struct BatchArgs {
     targets: DevicePtr,
     order: DevicePtr,
     step: DevicePtr,
+    draws: DevicePtr,
     to_images: DevicePtr,
     to_targets: DevicePtr,
     rows: DevicePtr,
     count: u32,
     batch: u32,
-    pixels: u32,
+    own: u32,
+    augment: u32,
+    height: u32,
+    width: u32,
+    channels: u32,
     unused: u32,
 }
 
@@ -112,6 +121,7 @@ pub fn group_source() -> String {
         let _ = writeln!(text, "#define {name} {value}");
     }
     text.push_str(include_str!("../cuda/ops/grown.cu"));
+    text.push_str(include_str!("../cuda/ops/lessons.cu"));
     text
 }
 
@@ -151,12 +161,16 @@ pub struct Task<'a> {
     pub training: Training,
     /// Precision of products: f32, or anything else for TF32.
     pub precision: Precision,
+    /// Whether each network has samples to train on of its own, as many as there are here ([`GrownGroup::set_samples`]).
+    pub own_samples: bool,
+    /// Whether samples to train on are cropped and mirrored by chance ([`GrownGroup::set_draws`]).
+    pub augment: bool,
 }
 
 /// What an epoch of a network found.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Trained {
-    /// Mean loss, each before the step on its minibatch; NaN if not all were finite.
+    /// Mean loss, each before the step on its minibatch; what was not finite counts as 0.
     pub loss: f32,
     /// Whether all losses and gradients were finite.
     pub finite: bool,
@@ -171,6 +185,7 @@ struct Memory {
     validation_targets: Buffer<i32>,
     order: Buffer<u32>,
     step: Buffer<u32>,
+    draws: Buffer<u32>,
     momentum: Buffer<f32>,
     kinds: Buffer<u32>,
     owners: Buffer<u32>,
@@ -189,6 +204,15 @@ struct Recording {
     graph: Recorded,
 }
 
+/// Weights that were kept, of every network.
+#[derive(Debug)]
+struct Kept {
+    values: Buffer<f32>,
+    momentum: Buffer<f32>,
+    /// Seeds and steps of each, once it was kept.
+    of: Vec<Option<(Vec<Option<Seed>>, u64)>>,
+}
+
 /// Networks of one host on a GPU, each with seeds of its own.
 #[derive(Debug)]
 pub struct GrownGroup {
@@ -205,7 +229,11 @@ pub struct GrownGroup {
     logits: Node,
     kernels: Kernels,
     memory: Memory,
+    kept: Option<Kept>,
+    image: [usize; 3],
     count: usize,
+    own_samples: bool,
+    augment: bool,
     validated: usize,
     trains: Option<Recording>,
     judges: Option<Recording>,
@@ -229,16 +257,20 @@ fn control(slot: usize) -> usize {
 }
 
 /// The host with every blueprint in every slot; gives the logits and the shapes of what enters slots.
-fn padded(task: &Task) -> Result<(Graph, Node, Vec<Vec<usize>>)> {
+fn padded(host: Host, image: [usize; 3], classes: usize) -> Result<(Graph, Node, Vec<Vec<usize>>)> {
+    if host.reads_tokens() {
+        let name = host.name;
+        return Err(Error::Invalid(format!("host {name} has no kernels for a GPU yet; take another, or --device cpu")));
+    }
     let mut g = Graph::new();
-    let images = g.input("images", task.image.to_vec());
-    let inputs: Vec<[Node; 2]> = (0..task.host.slots())
+    let images = g.input("images", image.to_vec());
+    let inputs: Vec<[Node; 2]> = (0..host.slots())
         .map(|slot| {
             [g.input_whole(&format!("control of slot {slot}"), [2]), g.input_whole(&format!("way of slot {slot}"), [1])]
         })
         .collect();
     let mut shapes = Vec::new();
-    let logits = task.host.add(&mut g, images, task.classes, &mut |g, slot, h| {
+    let logits = host.add(&mut g, images, classes, &mut |g, slot, h| {
         shapes.push(g.shape(h).to_vec());
         let [control, open] = inputs[slot];
         let under = |which: usize| Some(part(slot, which) as u32);
@@ -267,13 +299,18 @@ fn has(seed: Option<Seed>, which: usize) -> bool {
 }
 
 impl GrownGroup {
+    /// Whether such hosts can be trained side by side.
+    pub fn check(host: Host, image: [usize; 3], classes: usize) -> Result<()> {
+        padded(host, image, classes).map(drop)
+    }
+
     /// Hosts without seeds, one for each number, which draws its first weights: the same as those of [`super::Grown`].
     pub fn new(gpu: &Arc<Gpu>, task: &Task, seeds: &[u64]) -> Result<Self> {
         let Method::Sgd { momentum, nesterov: false, weight_decay } = task.training.method else {
             return Err(Error::Invalid("networks that grow on a GPU learn by SGD without nesterov".into()));
         };
         let (groups, batch) = (seeds.len(), task.training.batch);
-        let (graph, logits, shapes) = padded(task)?;
+        let (graph, logits, shapes) = padded(task.host, task.image, task.classes)?;
         let pixels = task.image.iter().product::<usize>();
         let (count, validated) = (task.train.targets.len(), task.validation.targets.len());
         let fits =
@@ -310,15 +347,17 @@ impl GrownGroup {
         let one = judge(1)?.bytes();
         let judge = judge(JUDGED_AT_ONCE.min(most).min(JUDGE_BYTES / one.max(1)).max(1))?;
         let judges = judge.groups();
+        let copies = if task.own_samples { groups } else { 1 };
         let layout = graph.params(0)?;
         let (kinds, owners) = kinds(&layout, slots);
         let memory = Memory {
-            images: Buffer::new(gpu, task.train.images.len(), "images to train on", setting)?,
-            targets: Buffer::new(gpu, count, "classes", setting)?,
+            images: Buffer::new(gpu, copies * task.train.images.len(), "images to train on", setting)?,
+            targets: Buffer::new(gpu, copies * count, "classes", setting)?,
             _validation: validation,
             validation_targets: Buffer::new(gpu, validated.next_multiple_of(batch), "classes", setting)?,
             order: Buffer::new(gpu, groups * count, "orders of samples", setting)?,
             step: Buffer::new(gpu, 1, "a count", setting)?,
+            draws: Buffer::new(gpu, groups * DRAW_WORDS, "seeds of draws", setting)?,
             momentum: Buffer::new(gpu, groups * networks.len(), "momentum", setting)?,
             kinds: Buffer::new(gpu, kinds.len(), "kinds of tensors", setting)?,
             owners: Buffer::new(gpu, owners.len(), "owners of tensors", setting)?,
@@ -329,8 +368,10 @@ impl GrownGroup {
             judged_losses: Buffer::new(gpu, judges, "losses", setting)?,
             judged_right: Buffer::new(gpu, judges, "counts", setting)?,
         };
-        memory.images.upload(task.train.images)?;
-        memory.targets.upload(task.train.targets)?;
+        for copy in 0..copies {
+            memory.images.upload_at(copy * task.train.images.len(), task.train.images)?;
+            memory.targets.upload_at(copy * count, task.train.targets)?;
+        }
         memory.validation_targets.upload(task.validation.targets)?;
         memory.kinds.upload(&kinds)?;
         memory.owners.upload(&owners)?;
@@ -361,7 +402,11 @@ impl GrownGroup {
             logits,
             kernels,
             memory,
+            kept: None,
+            image: task.image,
             count,
+            own_samples: task.own_samples,
+            augment: task.augment,
             validated,
             trains: None,
             judges: None,
@@ -403,60 +448,6 @@ impl GrownGroup {
     pub fn launches(&self) -> usize {
         let parts = self.parts_of_all();
         4 + self.trainer.launches(|part| parts[part as usize])
-    }
-
-    /// Puts a seed into a slot, in place of what was there; `number` draws its first weights. Its α is 0.
-    pub fn germinate(&mut self, network: usize, slot: usize, seed: Seed, number: u64) -> Result<()> {
-        if seed.blueprint == Blueprint::Noop {
-            return Err(Error::Invalid("a seed that does nothing has no kernels; take another blueprint".into()));
-        }
-        let mut g = Graph::new();
-        let x = g.input("x", self.shapes[slot].clone());
-        seed.blueprint.add(&mut g, &prefix(slot), x)?;
-        let params = g.params(number)?;
-        for spec in params.specs() {
-            self.begin(network, &placed(&spec.name, slot, seed.blueprint), params.get(&spec.name)?)?;
-        }
-        if seed.blend == Blend::Gate {
-            self.begin_gate(network, slot, number)?;
-        }
-        self.topologies[network].seeds[slot] = Some(seed);
-        self.alphas[network][slot] = 0.0;
-        Ok(())
-    }
-
-    fn begin_gate(&self, network: usize, slot: usize, number: u64) -> Result<()> {
-        let mut g = Graph::new();
-        let x = g.input("x", self.shapes[slot].clone());
-        gate(&mut g, slot, x)?;
-        let params = g.params(number)?;
-        params.specs().iter().try_for_each(|spec| self.begin(network, &spec.name, params.get(&spec.name)?))
-    }
-
-    /// First values of a tensor.
-    fn begin(&self, network: usize, name: &str, values: &[f32]) -> Result<()> {
-        let at = network * self.networks.len() + self.layout.spec(name)?.offset;
-        self.networks.values().upload_at(at, values)?;
-        self.memory.momentum.upload_at(at, &vec![0.0f32; values.len()])
-    }
-
-    /// Takes the seed out of a slot.
-    pub fn prune(&mut self, network: usize, slot: usize) {
-        self.topologies[network].seeds[slot] = None;
-        self.alphas[network][slot] = 0.0;
-    }
-
-    /// Blends a slot's seed in another way, or lets gradients through its input; its weights and α stay.
-    pub fn reshape(&mut self, network: usize, slot: usize, seed: Seed) -> Result<()> {
-        let before = self.topologies[network].seeds[slot];
-        if before.is_none_or(|before| before.blueprint != seed.blueprint) {
-            return Err(Error::Invalid(format!("slot {slot}: wanted a seed of the same blueprint there")));
-        }
-        if seed.blend == Blend::Gate && !has(before, 1) {
-            self.begin_gate(network, slot, 0)?;
-        }
-        self.topologies[network].seeds[slot] = Some(seed);
-        Ok(())
     }
 
     /// Which parts some network has.
@@ -534,12 +525,17 @@ impl GrownGroup {
             targets: self.memory.targets.pointer(),
             order: self.memory.order.pointer(),
             step: self.memory.step.pointer(),
+            draws: self.memory.draws.pointer(),
             to_images: feed(IMAGES),
             to_targets: feed(targets),
             rows: self.trainer.rows().pointer(),
             count: self.count as u32,
             batch,
-            pixels: (self.memory.images.len() / self.count) as u32,
+            own: u32::from(self.own_samples),
+            augment: u32::from(self.augment),
+            height: self.image[0] as u32,
+            width: self.image[1] as u32,
+            channels: self.image[2] as u32,
             unused: 0,
         };
         let sgd = self.sgd_args();
@@ -550,6 +546,28 @@ impl GrownGroup {
             self.kernels.descend.launch(groups * sgd.blocks, THREADS as u32, &sgd)?;
             self.kernels.advance.launch(1, 1, &sgd)
         })
+    }
+
+    /// Samples to train on of each network.
+    pub fn samples(&self) -> usize {
+        self.count
+    }
+
+    /// Gives a network samples of its own from the next epoch on, where the task says that they have such.
+    pub fn set_samples(&mut self, network: usize, samples: &Samples<'_>) -> Result<()> {
+        let (got, numbers) = (samples.targets.len(), self.image.iter().product::<usize>());
+        if !self.own_samples || got != self.count || samples.images.len() != got * numbers {
+            return Err(Error::Invalid(format!("{got} samples of one network: wanted {} of its own", self.count)));
+        }
+        self.memory.images.upload_at(network * self.count * numbers, samples.images)?;
+        self.memory.targets.upload_at(network * self.count, samples.targets)
+    }
+
+    /// Seed and epoch by which each network's samples are cropped and mirrored in the next epoch, where the task says that they are.
+    pub fn set_draws(&mut self, drawn_by: &[(u64, u32)]) -> Result<()> {
+        assert_eq!(drawn_by.len(), self.count(), "a seed and an epoch for each network");
+        let words = drawn_by.iter().flat_map(|&(seed, epoch)| [seed as u32, (seed >> 32) as u32, epoch]);
+        self.memory.draws.upload(&words.collect::<Vec<u32>>())
     }
 
     /// One epoch of every network over the training samples in an order of its own: all samples' numbers, network by network.
@@ -577,10 +595,7 @@ impl GrownGroup {
         self.steps.iter_mut().zip(&broken).for_each(|(all, broken)| *all += steps as u64 - u64::from(*broken));
         let found = losses.iter().zip(&broken);
         Ok(found
-            .map(|(sum, broken)| match broken {
-                0 => Trained { loss: (sum / self.count as f64) as f32, finite: true },
-                _ => Trained { loss: f32::NAN, finite: false },
-            })
+            .map(|(sum, broken)| Trained { loss: (sum / self.count as f64) as f32, finite: *broken == 0 })
             .collect())
     }
 
@@ -674,68 +689,12 @@ impl GrownGroup {
         Ok(sizes.chunks(owners).map(<[f32]>::to_vec).collect())
     }
 
-    /// Tensors that a network has: their names in [`super::Grown`] and in the layout here.
-    fn tensors(&self, network: usize) -> impl Iterator<Item = (String, String)> + '_ {
-        let seeds = &self.topologies[network].seeds;
-        self.layout.specs().iter().filter_map(move |spec| {
-            let Some(slot) = (0..seeds.len()).find(|slot| belongs(&spec.name, *slot)) else {
-                return Some((spec.name.clone(), spec.name.clone()));
-            };
-            let seed = seeds[slot]?;
-            let gated = spec.name.starts_with(&format!("{}.gate.", prefix(slot)));
-            if gated {
-                return has(Some(seed), 1).then(|| (spec.name.clone(), spec.name.clone()));
-            }
-            let rest = spec.name.strip_prefix(&place(slot, seed.blueprint))?.strip_prefix('.')?;
-            Some((format!("{}.{rest}", prefix(slot)), spec.name.clone()))
-        })
-    }
-
-    /// All that training changes of a network, as [`super::Grown`] has it.
-    pub fn weights(&self, network: usize) -> Result<Weights> {
-        let len = self.networks.len();
-        let [mut values, mut momentum] = [vec![0.0f32; len], vec![0.0f32; len]];
-        self.networks.values().download(network * len, &mut values)?;
-        self.memory.momentum.download(network * len, &mut momentum)?;
-        let mut tensors = Vec::new();
-        for (name, here) in self.tensors(network) {
-            let range = self.layout.spec(&here)?.range();
-            tensors.push((name, [values[range.clone()].to_vec(), momentum[range].to_vec(), vec![]]));
-        }
-        Ok(Weights { tensors, steps: self.steps[network] })
-    }
-
-    /// Takes what `weights` has of a network's tensors; others stay as they are.
-    pub fn take(&mut self, network: usize, weights: &Weights) -> Result<()> {
-        for (name, here) in self.tensors(network).collect::<Vec<_>>() {
-            let Some((_, [values, momentum, _])) = weights.tensors.iter().find(|(known, _)| *known == name) else {
-                continue;
-            };
-            let range = self.layout.spec(&here)?.range();
-            if values.len() != range.len() || momentum.len() != range.len() {
-                let (got, wanted) = (values.len(), range.len());
-                return Err(Error::Invalid(format!("tensor {name} has {got} numbers, wanted {wanted}")));
-            }
-            let at = network * self.networks.len() + range.start;
-            self.networks.values().upload_at(at, values)?;
-            self.memory.momentum.upload_at(at, momentum)?;
-        }
-        self.steps[network] = weights.steps;
-        Ok(())
-    }
-
     /// The last gradient of a tensor of a network, by its name in [`super::Grown`].
     pub fn gradient(&self, network: usize, name: &str) -> Result<Vec<f32>> {
-        let here = self.tensors(network).find(|(known, _)| known == name).map(|(_, here)| here);
+        let here = self.tensors(&self.topologies[network].seeds).find(|(known, _)| known == name).map(|(_, here)| here);
         let range = self.layout.spec(here.as_deref().unwrap_or(name))?.range();
         Ok(self.trainer.read_gradients(network)?[range].to_vec())
     }
-}
-
-/// A tensor's name where all blueprints are, for its name in a slot with this one.
-fn placed(name: &str, slot: usize, blueprint: Blueprint) -> String {
-    let rest = name.strip_prefix(&prefix(slot)).unwrap_or(name);
-    format!("{}{rest}", place(slot, blueprint))
 }
 
 /// Of every 16 numbers: whether they decay and learn and whose part they are; and who owns them, with how many are numbers.

@@ -1,32 +1,7 @@
-/* Around the plan of many networks that learn side by side, each on its own order of the same samples: a minibatch, the optimiser,
-   and what validation counts. After the prelude; defined before this text: the sizes of the static_asserts. */
+/* Around the plan of many networks that learn side by side: the optimiser, and what validation counts. Minibatches are in lessons.cu. After the prelude; defined before this text: the sizes of the static_asserts. */
 #define THREADS 256
 #define NORM_BLOCKS 64
 #define FULL 0xFFFFFFFFu
-
-struct Batch {
-    const float *images;     /* [samples, pixels] */
-    const int32_t *targets;  /* [samples] */
-    const uint32_t *order;   /* [groups, count] */
-    const uint32_t *step;    /* minibatches so far */
-    float *to_images;        /* [groups, batch, pixels] */
-    int32_t *to_targets;     /* [groups, batch] */
-    uint32_t *rows;          /* [groups] */
-    uint32_t count, batch, pixels, unused;
-};
-static_assert(sizeof(Batch) == BATCH_BYTES, "Batch");
-/* A block per sample. */
-extern "C" __global__ void __launch_bounds__(THREADS) gather(const Batch a) {
-    const uint32_t group = blockIdx.x / a.batch, row = blockIdx.x % a.batch, first = *a.step * a.batch;
-    const uint32_t rows = min(a.batch, a.count - min(first, a.count));
-    if (row == 0 && threadIdx.x == 0) a.rows[group] = rows;
-    if (row >= rows) return;
-    const uint32_t sample = a.order[(size_t)group * a.count + first + row];
-    const float *from = a.images + (size_t)sample * a.pixels;
-    float *to = a.to_images + ((size_t)group * a.batch + row) * a.pixels;
-    for (uint32_t i = threadIdx.x; i < a.pixels; i += THREADS) to[i] = from[i];
-    if (threadIdx.x == 0) a.to_targets[group * a.batch + row] = a.targets[sample];
-}
 
 struct Sgd {
     float *values, *momentum;   /* [groups, len] */
