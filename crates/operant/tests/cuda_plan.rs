@@ -4,7 +4,7 @@ use operant::device::cuda::{self, Gpu};
 use operant::lanes::Math;
 use operant::lanes::rng::HostRng;
 use operant::nn::Precision;
-use operant::nn::cuda::Text;
+use operant::nn::cuda::{Form, Text};
 use operant::nn::grow::{Blueprint, Grown, GrownGroup, Host, Samples, Seed, Task, Topology, Training, group_source};
 use operant::nn::ops::{Blend, OPS};
 
@@ -16,15 +16,19 @@ fn every_kernel_compiles() {
     {
         panic!("{error}; cargo xtask test installs it, or: pip install nvidia-cuda-nvrtc");
     }
-    // Each for one architecture; for several, and in both precisions, those that have instructions of their own.
+    // Each for one architecture in every form; for several those that have instructions of their own.
     let archs = ["sm_80", "sm_90", "sm_120"];
     let mut work: Vec<(String, &str, String)> = Vec::new();
     for (i, text) in Text::ALL.into_iter().enumerate() {
-        let mut add = |arch, exact| work.push((text.name().to_owned(), arch, text.source(exact)));
-        match text {
-            Text::Patches => archs.into_iter().enumerate().for_each(|(i, arch)| add(arch, i == 1)),
-            Text::Products => archs[..2].iter().enumerate().for_each(|(i, arch)| add(arch, i == 1)),
-            _ => add(archs[i % archs.len()], true),
+        let mut add = |arch, form| work.push((text.name().to_owned(), arch, text.source(form)));
+        let tiles = matches!(text, Text::Products | Text::Patches);
+        for (k, form) in [Form::F32, Form::Tf32, Form::Bf16].into_iter().enumerate() {
+            if text.serves(form) && (tiles || form != Form::Tf32) {
+                add(archs[(i + k) % archs.len()], form);
+            }
+        }
+        if text == Text::Octets {
+            archs.iter().enumerate().filter(|(k, _)| (i + 2) % 3 != *k).for_each(|(_, arch)| add(arch, Form::Bf16));
         }
     }
     work.push(("grown".into(), "sm_80", group_source()));

@@ -9,8 +9,8 @@ KERNEL(plan_clear) {
 /* y += x, n[0] numbers a row. */
 KERNEL(plan_add) {
     BEGIN;
-    const float *x = X(0);
-    float *y = Y(0);
+    const real *x = RX(0);
+    real *y = RY(0);
     EACH(i, rows * a.n[0]) y[i] += x[i];
 }
 /* The gradient of a mean: f[0] / rows in every row. */

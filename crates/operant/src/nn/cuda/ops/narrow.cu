@@ -1,0 +1,416 @@
+/* What lies between products, for tensors of bf16 whose channels are whole octets: eight numbers at a time. After vectors.cu; numbers are
+   those of the kernels for any shape, unless said. */
+
+/* n1 numbers a row; n0 is the activation. */
+KERNEL(activation_forward) {
+    BEGIN;
+    const real *x = RX(0);
+    real *y = RY(0);
+    EACH(i, rows * (a.n[1] / 8)) {
+        Eight e = eight(x, i);
+#pragma unroll
+        for (int k = 0; k < 8; ++k) e.v[k] = activated(a.n[0], e.v[k]);
+        put(y, i, e);
+    }
+}
+KERNEL(activation_backward) {
+    BEGIN;
+    const real *x = RX(0), *y = RY(0), *dy = RDY(0);
+    real *dx = RDX(0);
+    EACH(i, rows * (a.n[1] / 8)) {
+        Eight d = eight(dy, i), u = {}, v = {};
+        if (x) u = eight(x, i);
+        if (y) v = eight(y, i);
+#pragma unroll
+        for (int k = 0; k < 8; ++k) d.v[k] *= slope(a.n[0], u.v[k], v.v[k]);
+        put(dx, i, d);
+    }
+}
+
+/* a + b. */
+KERNEL(sum_forward) {
+    BEGIN;
+    const real *x0 = RX(0), *x1 = RX(1);
+    real *y = RY(0);
+    EACH(i, rows * (a.n[1] / 8)) {
+        Eight p = eight(x0, i);
+        const Eight q = eight(x1, i);
+#pragma unroll
+        for (int k = 0; k < 8; ++k) p.v[k] += q.v[k];
+        put(y, i, p);
+    }
+}
+KERNEL(sum_backward) {
+    BEGIN;
+    const real *dy = RDY(0);
+    real *dx[2] = {RDX(0), RDX(1)};
+    EACH(i, rows * (a.n[1] / 8)) {
+        const Eight d = eight(dy, i);
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+            if (!dx[j]) continue;
+            Eight e = d;
+            if (a.add >> j & 1) {
+                const Eight before = eight(dx[j], i);
+#pragma unroll
+                for (int k = 0; k < 8; ++k) e.v[k] += before.v[k];
+            }
+            put(dx[j], i, e);
+        }
+    }
+}
+/* y += x, n0 numbers a row. */
+KERNEL(add) {
+    BEGIN;
+    const real *x = RX(0);
+    real *y = RY(0);
+    EACH(i, rows * (a.n[0] / 8)) {
+        Eight p = eight(y, i);
+        const Eight q = eight(x, i);
+#pragma unroll
+        for (int k = 0; k < 8; ++k) p.v[k] += q.v[k];
+        put(y, i, p);
+    }
+}
+/* An input of f32 numbers as bf16: y from x, n0 numbers a row. */
+KERNEL(narrowed) {
+    BEGIN;
+    if (a.n[0] % 4) {
+        const float *x = X(0);
+        real *y = RY(0);
+        EACH(i, rows * a.n[0]) y[i] = x[i];
+        return;
+    }
+    const float4 *x = (const float4 *)X(0);
+    uint2 *y = (uint2 *)RY(0);
+    EACH(i, rows * (a.n[0] / 4)) {
+        const float4 v = x[i];
+        y[i] = {packed(v.x, v.y), packed(v.z, v.w)};
+    }
+}
+KERNEL(valve_forward) {
+    BEGIN;
+    const uint4 *x = (const uint4 *)RX(0);
+    uint4 *y = (uint4 *)RY(0);
+    EACH(i, rows * (a.n[1] / 8)) y[i] = x[i];
+}
+KERNEL(valve_backward) {
+    BEGIN;
+    const float open = X(1)[0];
+    const real *dy = RDY(0);
+    real *dx = RDX(0);
+    if (a.add & 1 && open == 0.0f) return;
+    EACH(i, rows * (a.n[1] / 8)) {
+        Eight d = eight(dy, i), before = {};
+        if (a.add & 1) before = eight(dx, i);
+#pragma unroll
+        for (int k = 0; k < 8; ++k) d.v[k] = fmaf(d.v[k], open, before.v[k]);
+        put(dx, i, d);
+    }
+}
+
+/* A slot: see graft.rs and elementwise.cu. A block per row. */
+KERNEL(graft_forward) {
+    BEGIN;
+    if (block >= rows) return;
+    const Chosen c = chosen(a, X(3));
+    const size_t first = (size_t)block * a.n[0];
+    const uint32_t octets = a.n[0] / 8;
+    const real *h = RX(0) + first;
+    real *y = RY(0) + first;
+    if (c.how < 0 || c.alpha == 0.0f) {
+        for (uint32_t i = threadIdx.x; i < octets; i += THREADS) ((uint4 *)y)[i] = ((const uint4 *)h)[i];
+        return;
+    }
+    const real *s = RX(4 + c.seed) + first, *from = RX(1) + first;
+    const float gate = c.how == 2 ? X(2)[block] : 0.0f;
+    for (uint32_t i = threadIdx.x; i < octets; i += THREADS) {
+        Eight p = eight(h, i), third = {};
+        const Eight q = eight(s, i);
+        if (c.how == 1) third = eight(from, i);
+#pragma unroll
+        for (int k = 0; k < 8; ++k) p.v[k] = blended(c.how, p.v[k], q.v[k], c.how == 1 ? third.v[k] : gate, c.alpha);
+        put(y, i, p);
+    }
+}
+KERNEL(graft_backward) {
+    BEGIN;
+    __shared__ float sums[THREADS / 32];
+    if (block >= rows) return;
+    const Chosen c = chosen(a, X(3));
+    const size_t first = (size_t)block * a.n[0];
+    const uint32_t octets = a.n[0] / 8;
+    const real *h = RX(0) + first, *s = RX(4 + c.seed) + first, *from = RX(1) + first, *dy = RDY(0) + first;
+    real *dh = RDX(0), *dx = RDX(1), *ds = RDX(4 + c.seed);
+    const float opened = c.how == 2 ? X(2)[block] : 0.0f;
+    if (c.how < 0) {
+        if (dh)
+            for (uint32_t i = threadIdx.x; i < octets; i += THREADS) ((uint4 *)(dh + first))[i] = ((const uint4 *)dy)[i];
+        return;
+    }
+    float sum = 0.0f;
+    for (uint32_t i = threadIdx.x; i < octets; i += THREADS) {
+        const Eight d = eight(dy, i);
+        Eight host = {}, seed = {}, third = {}, p = {}, q = {}, r = {};
+        if (c.how) p = eight(h, i), q = eight(s, i);
+        if (c.how == 1) r = eight(from, i);
+#pragma unroll
+        for (int k = 0; k < 8; ++k) {
+            const Parts parts = unblended(c.how, p.v[k], q.v[k], c.how == 1 ? r.v[k] : opened, c.alpha, d.v[k]);
+            host.v[k] = c.alpha == 0.0f ? d.v[k] : parts.host, seed.v[k] = parts.seed, third.v[k] = c.how == 1 ? parts.third : 0.0f;
+            sum += parts.third;
+        }
+        if (dh) put(dh + first, i, host);
+        if (dx) put(dx + first, i, third);
+        if (ds) put(ds + first, i, seed);
+    }
+    float *gate = DX(2);
+    if (!gate || c.how != 2) return;
+    sum = warp_sum(sum);
+    if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
+    __syncthreads();
+    if (threadIdx.x) return;
+    for (int warp = 1; warp < THREADS / 32; ++warp) sum += sums[warp];
+    gate[block] = sum;
+}
+
+/* The largest of 2 × 2 that lie side by side, where h and w are even: a thread per window. */
+struct Window {
+    size_t first, down; /* octets: the upper left, and from line to line */
+};
+FN Window window_of(const Args &a, uint32_t i, uint32_t octets) {
+    const uint32_t wo = a.n[4], c = i & (octets - 1), place = i / octets, line = place / wo, ox = place - line * wo;
+    return {((size_t)line * 2 * a.n[1] + 2 * ox) * octets + c, (size_t)a.n[1] * octets};
+}
+KERNEL(windows_forward) {
+    BEGIN;
+    const uint32_t octets = a.n[2] / 8;
+    const real *x = RX(0);
+    real *y = RY(0);
+    EACH(i, rows * a.n[3] * a.n[4] * octets) {
+        const Window w = window_of(a, i, octets);
+        Eight most = eight(x, w.first);
+        const Eight others[3] = {eight(x, w.first + octets), eight(x, w.first + w.down), eight(x, w.first + w.down + octets)};
+#pragma unroll
+        for (int o = 0; o < 3; ++o)
+#pragma unroll
+            for (int k = 0; k < 8; ++k) most.v[k] = others[o].v[k] > most.v[k] || others[o].v[k] != others[o].v[k] ? others[o].v[k] : most.v[k];
+        put(y, i, most);
+    }
+}
+KERNEL(windows_backward) {
+    BEGIN;
+    const uint32_t octets = a.n[2] / 8;
+    const real *x = RX(0), *y = RY(0), *dy = RDY(0);
+    real *dx = RDX(0);
+    EACH(i, rows * a.n[3] * a.n[4] * octets) {
+        const Window w = window_of(a, i, octets);
+        const size_t at[4] = {w.first, w.first + octets, w.first + w.down, w.first + w.down + octets};
+        const Eight most = eight(y, i), d = eight(dy, i);
+        const Eight seen[4] = {eight(x, at[0]), eight(x, at[1]), eight(x, at[2]), eight(x, at[3])};
+        int open = 255;
+#pragma unroll
+        for (int o = 0; o < 4; ++o) {
+            Eight e;
+#pragma unroll
+            for (int k = 0; k < 8; ++k) {
+                const int mine = open >> k & 1 && seen[o].v[k] == most.v[k];
+                e.v[k] = mine ? d.v[k] : 0.0f;
+                open &= ~(mine << k);
+            }
+            put(dx, at[o], e);
+        }
+    }
+}
+
+/* Sums over threads whose place among `octets` is the same, of N numbers each; each thread gets those of its own. octets is a power of two
+   up to THREADS; room has THREADS / 32 · 32 · N numbers. The order is fixed. */
+template <int N> FN void over_octets(float *x, uint32_t octets, float *room) {
+    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    for (uint32_t other = 16; other >= octets && other > 0; other /= 2)
+#pragma unroll
+        for (int i = 0; i < N; ++i) x[i] += __shfl_xor_sync(FULL, x[i], other);
+    const uint32_t wide = min(octets, 32u), groups = max(octets / 32, 1u);
+    __syncthreads();
+    if (lane < wide)
+#pragma unroll
+        for (int i = 0; i < N; ++i) room[(warp * 32 + lane) * N + i] = x[i];
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < N; ++i) x[i] = 0.0f;
+    for (uint32_t other = warp % groups; other < THREADS / 32; other += groups)
+#pragma unroll
+        for (int i = 0; i < N; ++i) x[i] += room[(other * 32 + lane % wide) * N + i];
+}
+
+/* The mean over n0 places of n1 channels: a block per row. */
+KERNEL(mean_forward) {
+    BEGIN;
+    __shared__ float room[THREADS * 8];
+    if (block >= rows) return;
+    const uint32_t octets = a.n[1] / 8, all = a.n[0] * octets;
+    const real *x = RX(0) + (size_t)block * all * 8;
+    Eight sum = {};
+    for (uint32_t i = threadIdx.x; i < all; i += THREADS) {
+        const Eight e = eight(x, i);
+#pragma unroll
+        for (int k = 0; k < 8; ++k) sum.v[k] += e.v[k];
+    }
+    over_octets<8>(sum.v, octets, room);
+    if (threadIdx.x >= octets) return;
+    float *y = Y(0) + (size_t)block * a.n[1] + threadIdx.x * 8;
+#pragma unroll
+    for (int k = 0; k < 8; ++k) y[k] = sum.v[k] / (float)a.n[0];
+}
+KERNEL(mean_backward) {
+    BEGIN;
+    if (block >= rows) return;
+    const uint32_t octets = a.n[1] / 8, all = a.n[0] * octets;
+    const float *dy = DY(0) + (size_t)block * a.n[1] + threadIdx.x % octets * 8, scale = 1.0f / (float)a.n[0];
+    uint4 *dx = (uint4 *)(RDX(0) + (size_t)block * all * 8);
+    Eight e;
+#pragma unroll
+    for (int k = 0; k < 8; ++k) e.v[k] = dy[k] * scale;
+    const uint4 same = packed(e);
+    for (uint32_t i = threadIdx.x; i < all; i += THREADS) dx[i] = same;
+}
+
+/* Group norm of groups of four channels, a block per row: n0 places, n1 channels, n3 whether there are a weight and a bias, n4 the
+   activation; f0 is added to variances. Up to KEPT octets of a thread stay in registers. */
+struct Scale {
+    float by[8], plus[8]; /* z = x·by + plus */
+};
+FN Scale scale_of(const Args &a, uint32_t group, uint32_t c, const float *mean, const float *rstd) {
+    Scale s;
+#pragma unroll
+    for (int k = 0; k < 8; ++k) {
+        s.by[k] = rstd[k / 4] * (a.n[3] ? X(1)[c + k] : 1.0f);
+        s.plus[k] = fmaf(-mean[k / 4], s.by[k], a.n[3] ? X(2)[c + k] : 0.0f);
+    }
+    return s;
+}
+template <int KEPT> FN void norm_forward(const Args &a) {
+    BEGIN;
+    __shared__ float room[THREADS * 4];
+    if (block >= rows) return;
+    const uint32_t octets = a.n[1] / 8, all = a.n[0] * octets, c = threadIdx.x % octets * 8;
+    const size_t at = (size_t)block * all;
+    const uint4 *x = (const uint4 *)RX(0) + at;
+    uint4 kept[KEPT];
+#pragma unroll
+    for (int v = 0; v < KEPT; ++v) {
+        const uint32_t i = threadIdx.x + v * THREADS;
+        kept[v] = i < all ? x[i] : uint4{0, 0, 0, 0};
+    }
+    const float shift[2] = {RX(0)[at * 8 + c], RX(0)[at * 8 + c + 4]};
+    float sums[4] = {};
+#pragma unroll
+    for (int v = 0; v < KEPT; ++v) {
+        if (threadIdx.x + v * THREADS >= all) break;
+        const Eight e = spread(kept[v]);
+#pragma unroll
+        for (int k = 0; k < 8; ++k) {
+            const float d = e.v[k] - shift[k / 4];
+            sums[k / 4] += d;
+            sums[2 + k / 4] = fmaf(d, d, sums[2 + k / 4]);
+        }
+    }
+    over_octets<4>(sums, octets, room);
+    float mean[2], rstd[2];
+#pragma unroll
+    for (int of = 0; of < 2; ++of) {
+        const float scale = 1.0f / (float)(a.n[0] * 4), offset = sums[of] * scale;
+        mean[of] = shift[of] + offset;
+        rstd[of] = 1.0f / sqrtf(fmaxf(sums[2 + of] * scale - offset * offset, 0.0f) + a.f[0]);
+        if (threadIdx.x < octets && Y(1)) {
+            Y(1)[(size_t)block * octets * 2 + c / 4 + of] = mean[of];
+            Y(2)[(size_t)block * octets * 2 + c / 4 + of] = rstd[of];
+        }
+    }
+    const Scale s = scale_of(a, group, c, mean, rstd);
+    uint4 *y = (uint4 *)RY(0) + at;
+#pragma unroll
+    for (int v = 0; v < KEPT; ++v) {
+        const uint32_t i = threadIdx.x + v * THREADS;
+        if (i >= all) break;
+        Eight e = spread(kept[v]);
+#pragma unroll
+        for (int k = 0; k < 8; ++k) e.v[k] = acted(a.n[4], fmaf(e.v[k], s.by[k], s.plus[k]));
+        y[i] = packed(e);
+    }
+}
+/* dz of eight numbers, by x and dy. */
+FN Eight through(const Args &a, const Scale &s, const Eight &x, Eight d) {
+#pragma unroll
+    for (int k = 0; k < 8; ++k) {
+        const float z = fmaf(x.v[k], s.by[k], s.plus[k]);
+        d.v[k] *= a.n[4] < 2 ? sloped(a.n[4], z, z) : sloped(a.n[4], z, acted(a.n[4], z));
+    }
+    return d;
+}
+/* As group_norm_backward; what a thread can't keep is read again. */
+template <int KEPT> FN void norm_backward(const Args &a) {
+    BEGIN;
+    __shared__ float room[THREADS * 16];
+    if (block >= rows) return;
+    const uint32_t channels = a.n[1], octets = channels / 8, all = a.n[0] * octets, c = threadIdx.x % octets * 8;
+    const size_t at = (size_t)block * all;
+    const uint4 *x = (const uint4 *)RX(0) + at, *dy = (const uint4 *)RDY(0) + at;
+    const float *means = Y(1) + (size_t)block * octets * 2 + c / 4, *rstds = Y(2) + (size_t)block * octets * 2 + c / 4;
+    const float mean[2] = {means[0], means[1]}, rstd[2] = {rstds[0], rstds[1]}, back[2] = {-mean[0] * rstd[0], -mean[1] * rstd[1]};
+    uint4 kept_x[KEPT], kept_d[KEPT];
+#pragma unroll
+    for (int v = 0; v < KEPT; ++v) {
+        const uint32_t i = threadIdx.x + v * THREADS;
+        kept_x[v] = i < all ? x[i] : uint4{0, 0, 0, 0};
+        kept_d[v] = i < all ? dy[i] : uint4{0, 0, 0, 0};
+    }
+    const Scale s = scale_of(a, group, c, mean, rstd);
+    float sums[16] = {};
+    const auto count = [&](const uint4 &px, const uint4 &pd) {
+        const Eight e = spread(px), dz = through(a, s, e, spread(pd));
+#pragma unroll
+        for (int k = 0; k < 8; ++k) {
+            sums[k] += dz.v[k];
+            sums[8 + k] = fmaf(dz.v[k], fmaf(e.v[k], rstd[k / 4], back[k / 4]), sums[8 + k]);
+        }
+    };
+#pragma unroll
+    for (int v = 0; v < KEPT; ++v) count(kept_x[v], kept_d[v]);
+    for (uint32_t i = threadIdx.x + KEPT * THREADS; i < all; i += THREADS) count(x[i], dy[i]);
+    over_octets<16>(sums, octets, room);
+    if (a.n[3] && threadIdx.x < octets) {
+        float *to = SCRATCH + (size_t)block * 2 * channels + c;
+#pragma unroll
+        for (int k = 0; k < 8; ++k) to[k] = sums[8 + k], to[channels + k] = sums[k];
+    }
+    if (!RDX(0)) return;
+    /* dx = rstd·(w·dz − mean(w·dz) − x̂·mean(w·dz·x̂)), and s.by is rstd·w. */
+    float first[2] = {}, second[2] = {};
+    const float share = 1.0f / (float)(a.n[0] * 4);
+#pragma unroll
+    for (int k = 0; k < 8; ++k) first[k / 4] = fmaf(s.by[k], sums[k], first[k / 4]), second[k / 4] = fmaf(s.by[k], sums[8 + k], second[k / 4]);
+#pragma unroll
+    for (int of = 0; of < 2; ++of) first[of] *= share, second[of] *= share;
+    uint4 *dx = (uint4 *)RDX(0) + at;
+    const auto end = [&](uint32_t i, const uint4 &px, const uint4 &pd) {
+        const Eight e = spread(px);
+        Eight dz = through(a, s, e, spread(pd));
+#pragma unroll
+        for (int k = 0; k < 8; ++k)
+            dz.v[k] = fmaf(s.by[k], dz.v[k], -fmaf(fmaf(e.v[k], rstd[k / 4], back[k / 4]), second[k / 4], first[k / 4]));
+        dx[i] = packed(dz);
+    };
+#pragma unroll
+    for (int v = 0; v < KEPT; ++v)
+        if (threadIdx.x + v * THREADS < all) end(threadIdx.x + v * THREADS, kept_x[v], kept_d[v]);
+    for (uint32_t i = threadIdx.x + KEPT * THREADS; i < all; i += THREADS) end(i, x[i], dy[i]);
+}
+#define NORMS(kept)                                                \
+    KERNEL(norm_forward_##kept) { norm_forward<kept>(a); }         \
+    KERNEL(norm_backward_##kept) { norm_backward<kept>(a); }
+NORMS(1)
+NORMS(2)
+NORMS(4)
+KERNEL(norm_forward_8) { norm_forward<8>(a); }
+KERNEL(norm_forward_16) { norm_forward<16>(a); }
