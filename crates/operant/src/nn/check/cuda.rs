@@ -22,8 +22,8 @@ pub fn served<O: Op>() -> Result<Served, String> {
     let mut served = Served::default();
     for case in &O::cases(&mut Random::new(0)) {
         let setting = Setting::new(case).map_err(|error| format!("{case:?}: {error}"))?;
-        let missing =
-            CudaPlan::missing(&setting.graph, &setting.wanted(), Precision::F32).map_err(|error| format!("{case:?}: {error}"))?;
+        let missing = CudaPlan::missing(&setting.graph, &setting.wanted(), Precision::F32)
+            .map_err(|error| format!("{case:?}: {error}"))?;
         *(if missing.is_empty() { &mut served.with } else { &mut served.without }) += 1;
     }
     Ok(served)
@@ -33,7 +33,9 @@ pub fn served<O: Op>() -> Result<Served, String> {
 pub fn op<O: Op>(gpu: &Arc<Gpu>) -> Result<(), String> {
     let failures: Vec<String> = (0..3)
         .flat_map(|seed| O::cases(&mut Random::new(seed)))
-        .flat_map(|one| [Precision::F32, Precision::Bf16].map(|precision| (case(gpu, &one, precision), one.clone(), precision)))
+        .flat_map(|one| {
+            [Precision::F32, Precision::Bf16].map(|precision| (case(gpu, &one, precision), one.clone(), precision))
+        })
         .filter_map(|(done, one, precision)| done.err().map(|error| format!("{one:?} in {precision:?}: {error}")))
         .collect();
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }

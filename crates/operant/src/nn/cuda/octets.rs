@@ -12,6 +12,9 @@ const SOME: usize = 32;
 const FEW: usize = 64;
 /// Shared memory of a block, at most, in bytes: what compute capability 8.0 has, without what the text itself takes.
 const MOST_SHARED: usize = 150 << 10;
+/// The same for blocks that bring the next tile while they go through one: more would leave too few blocks side by side.
+const SHARED_OF_TWO: usize = 72 << 10;
+const SHARED_OF_TWO_SUMS: usize = 100 << 10;
 
 /// Whether so many channels are octets, and a power of two of them.
 fn whole(channels: usize) -> bool {
@@ -66,11 +69,15 @@ impl Products {
 
     /// Bytes of a tile of so many channels with its border.
     fn patch(&self, bordered: usize, channels: usize) -> usize {
-        if whole(channels) { bordered * pitch(channels / 8) } else { 2 * ((8 * bordered).next_multiple_of(128) + 64) + 128 }
+        if whole(channels) {
+            bordered * pitch(channels / 8)
+        } else {
+            2 * ((8 * bordered).next_multiple_of(128) + 64) + 128
+        }
     }
 
-    fn launch(&self, kernel: String, blocks: usize, (cut, ..): Cut, rest: [usize; 3]) -> Launch {
-        let mut all = [0; 21];
+    fn launch(&self, kernel: String, blocks: usize, (cut, ..): Cut, rest: [usize; 4]) -> Launch {
+        let mut all = [0; 22];
         all[..14].copy_from_slice(&self.numbers());
         all[14..18].copy_from_slice(&cut);
         all[18..].copy_from_slice(&rest);
@@ -95,11 +102,20 @@ impl Products {
         let cut = self.cut(image, rows)?;
         let shared = |tiles: usize| 8 * tiles * (octets.div_ceil(2) * 32 + 16) + self.patch(cut.2, from);
         let tiles = [8, 4, 2, 1].into_iter().find(|tiles| to % (8 * tiles) == 0 && shared(*tiles) <= MOST_SHARED)?;
-        // So many that weights are brought seldom.
-        let each = (taps * from * 8 * tiles / 4096).clamp(if taps == 1 { 4 } else { 2 }, 8);
-        let way = if back { "input" } else if few { "few" } else { "forward" };
+        // So many that weights and tables are made seldom, and so few that there are blocks for all of a GPU.
+        let each = (taps * from * 8 * tiles / 2048).min(8).max((cut.1 / 32).clamp(2, 16));
+        let patch = self.patch(cut.2, from);
+        let next = if shared(tiles) + patch <= SHARED_OF_TWO { patch } else { 0 };
+        let way = if back {
+            "input"
+        } else if few {
+            "few"
+        } else {
+            "forward"
+        };
         let blocks = cut.1.div_ceil(each) * (to / (8 * tiles));
-        Some(self.launch(format!("octet_{way}_{tiles}"), blocks, cut, [each, 0, 0]).shared(shared(tiles)))
+        let launch = self.launch(format!("octet_{way}_{tiles}"), blocks, cut, [each, 0, 0, next]);
+        Some(launch.shared(shared(tiles) + next))
     }
 
     /// Gradients of weight and bias, and their sums; numbers of scratch memory.
@@ -111,7 +127,9 @@ impl Products {
         }
         let (some, outputs) = (if few { 4 } else { c.min(SOME) }, o.min(FEW));
         let cut = self.cut(self.out, rows)?;
-        let each = (cut.1 / 32).clamp(2, 16);
+        let len = (c * taps + 1) * o;
+        // So many that sums over splits are little beside them.
+        let each = (cut.1 / 16).clamp(2, 16).max((len / 9000).min(16));
         let splits = cut.1.div_ceil(each);
         let across = if outputs == 8 { 1 } else { 2 };
         let kernel = match (few, taps, some) {
@@ -123,11 +141,12 @@ impl Products {
         let blocks = splits * (c / some).max(1) * (o / outputs);
         let tile = TILE * pitch(outputs / 8) + self.patch(cut.2, some);
         let sums = 4 * (taps * (some * (outputs + 1) + 4) + outputs);
-        if tile.max(sums) > MOST_SHARED {
+        let next = if 2 * tile <= SHARED_OF_TWO_SUMS { tile } else { 0 };
+        let shared = (tile + next).max(sums);
+        if shared > MOST_SHARED {
             return None;
         }
-        let weight = self.launch(kernel, blocks, cut, [each, some, outputs]).shared(tile.max(sums));
-        let len = (c * taps + 1) * o;
+        let weight = self.launch(kernel, blocks, cut, [each, some, outputs, next]).shared(shared);
         let ([images, _, tiles, _], mut units) = (cut.0, [1, 1]);
         if taps == 1 {
             units = [h * w, TILE * each];

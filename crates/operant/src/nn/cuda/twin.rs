@@ -254,9 +254,7 @@ impl Twin {
     /// `kernel`_forward and `kernel`_backward over rows of so many bf16 numbers, eight at a time, where they are whole octets.
     pub fn octets(kernel: &str, rows: usize, numbers: [usize; 2]) -> Option<Self> {
         let [_, len] = numbers;
-        let one = |pass: &str| {
-            Launch::each(Text::Narrow, format!("{kernel}_{pass}"), rows * len / 8).numbers(numbers)
-        };
+        let one = |pass: &str| Launch::each(Text::Narrow, format!("{kernel}_{pass}"), rows * len / 8).numbers(numbers);
         len.is_multiple_of(8).then(|| Self::new([one("forward")], [one("backward")]))
     }
 

@@ -152,10 +152,11 @@ impl Op for GroupNorm {
         let whole = channels.is_multiple_of(8) && (channels / 8).is_power_of_two();
         // Octets of a thread.
         let kept = [1, 2, 4, 8, 16].into_iter().find(|kept| octets <= kept * THREADS);
-        let narrow = kept.filter(|_| whole && channels == 4 * groups).map(|kept| {
+        let simple = matches!(self.act, Act::Identity | Act::Relu);
+        let narrow = kept.filter(|_| whole && simple && channels == 4 * groups).map(|kept| {
             let of = |pass: &str, kept: usize| Launch { text: Text::Narrow, kernel: format!("norm_{pass}_{kept}"), ..one("") };
             let mut others = backward.clone();
-            others[0] = of("backward", kept.min(4));
+            others[0] = of("backward", kept.min(2));
             Twin::new([of("forward", kept)], others).scratch(rows * 2 * channels)
         });
         let twin = Twin::new([one("group_norm_forward")], backward).scratch(rows * 2 * channels);

@@ -286,9 +286,7 @@ impl CudaPlan {
         };
         let feed = |number: usize| match (shared(number), &feeds[number]) {
             (Some(shared), _) => Tensor { at: shared.at, stride: shared.stride as u32, of: BY_SAMPLES },
-            (None, Some(own)) => {
-                Tensor { at: own.pointer(), stride: (own.len() / groups) as u32, of: BY_GROUP }
-            }
+            (None, Some(own)) => Tensor { at: own.pointer(), stride: (own.len() / groups) as u32, of: BY_GROUP },
             (None, None) => unreachable!("an input is the plan's or shared"),
         };
         let tensor = |buffer: Buffer| -> Tensor {

@@ -275,8 +275,8 @@ KERNEL(mean_backward) {
     for (uint32_t i = threadIdx.x; i < all; i += THREADS) dx[i] = same;
 }
 
-/* Group norm of groups of four channels, a block per row: n0 places, n1 channels, n3 whether there are a weight and a bias, n4 the
-   activation; f0 is added to variances. Up to KEPT octets of a thread stay in registers. */
+/* Group norm of groups of four channels, a block per row: n0 places, n1 channels, n3 whether there are a weight and a bias, n4
+   whether the result is cut off at 0; f0 is added to variances. Up to KEPT octets of a thread stay in registers. */
 struct Scale {
     float by[8], plus[8]; /* z = x·by + plus */
 };
@@ -335,7 +335,10 @@ template <int KEPT> FN void norm_forward(const Args &a) {
         if (i >= all) break;
         Eight e = spread(kept[v]);
 #pragma unroll
-        for (int k = 0; k < 8; ++k) e.v[k] = acted(a.n[4], fmaf(e.v[k], s.by[k], s.plus[k]));
+        for (int k = 0; k < 8; ++k) {
+            const float z = fmaf(e.v[k], s.by[k], s.plus[k]);
+            e.v[k] = a.n[4] ? fmaxf(z, 0.0f) : z;
+        }
         y[i] = packed(e);
     }
 }
@@ -343,15 +346,49 @@ template <int KEPT> FN void norm_forward(const Args &a) {
 FN Eight through(const Args &a, const Scale &s, const Eight &x, Eight d) {
 #pragma unroll
     for (int k = 0; k < 8; ++k) {
-        const float z = fmaf(x.v[k], s.by[k], s.plus[k]);
-        d.v[k] *= a.n[4] < 2 ? sloped(a.n[4], z, z) : sloped(a.n[4], z, acted(a.n[4], z));
+        if (a.n[4] && fmaf(x.v[k], s.by[k], s.plus[k]) <= 0.0f) d.v[k] = 0.0f;
     }
     return d;
+}
+/* Sums over threads whose place among `octets` is the same, of sixteen numbers each, to total[octet][number]. Each step of a warp's sum
+   halves what a thread has: where one bit of lanes differs, one takes the upper half of the numbers and one the lower. */
+FN void sixteen_over_octets(float *x, uint32_t octets, float *room, float *total) {
+    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, wide = min(octets, 32u), groups = max(octets / 32, 1u);
+    uint32_t first = 0, left = 16;
+#pragma unroll
+    for (int step = 0; step < 5; ++step) {
+        const uint32_t other = 16 >> step;
+        if (other < octets) break;
+        const int upper = (lane & other) != 0;
+        if (step == 4) {
+            x[0] += __shfl_xor_sync(FULL, x[0], other);
+        } else {
+            const int half = 8 >> step;
+#pragma unroll
+            for (int i = 0; i < half; ++i) {
+                const float sent = upper ? x[i] : x[i + half], kept = upper ? x[i + half] : x[i];
+                x[i] = kept + __shfl_xor_sync(FULL, sent, other);
+            }
+            first += upper ? half : 0, left = half;
+        }
+    }
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < 16; ++i)
+        if (i < left) room[(warp * 32 + lane % wide) * 16 + first + i] = x[i];
+    __syncthreads();
+    for (uint32_t i = threadIdx.x; i < octets * 16; i += THREADS) {
+        const uint32_t octet = i / 16;
+        float sum = 0.0f;
+        for (uint32_t other = octet / 32; other < THREADS / 32; other += groups) sum += room[(other * 32 + octet % wide) * 16 + i % 16];
+        total[i] = sum;
+    }
+    __syncthreads();
 }
 /* As group_norm_backward; what a thread can't keep is read again. */
 template <int KEPT> FN void norm_backward(const Args &a) {
     BEGIN;
-    __shared__ float room[THREADS * 16];
+    __shared__ float room[THREADS * 16], total[THREADS * 16 / 8];
     if (block >= rows) return;
     const uint32_t channels = a.n[1], octets = channels / 8, all = a.n[0] * octets, c = threadIdx.x % octets * 8;
     const size_t at = (size_t)block * all;
@@ -378,13 +415,18 @@ template <int KEPT> FN void norm_backward(const Args &a) {
 #pragma unroll
     for (int v = 0; v < KEPT; ++v) count(kept_x[v], kept_d[v]);
     for (uint32_t i = threadIdx.x + KEPT * THREADS; i < all; i += THREADS) count(x[i], dy[i]);
-    over_octets<16>(sums, octets, room);
-    if (a.n[3] && threadIdx.x < octets) {
-        float *to = SCRATCH + (size_t)block * 2 * channels + c;
-#pragma unroll
-        for (int k = 0; k < 8; ++k) to[k] = sums[8 + k], to[channels + k] = sums[k];
+    sixteen_over_octets(sums, octets, room, total);
+    if (a.n[3]) {
+        float *to = SCRATCH + (size_t)block * 2 * channels;
+        for (uint32_t i = threadIdx.x; i < octets * 16; i += THREADS) to[(i / 8 % 2 ? 0 : channels) + i / 16 * 8 + i % 8] = total[i];
     }
     if (!RDX(0)) return;
+    const float4 *mine = (const float4 *)&total[c * 2];
+#pragma unroll
+    for (int q = 0; q < 4; ++q) {
+        const float4 v = mine[q];
+        sums[4 * q] = v.x, sums[4 * q + 1] = v.y, sums[4 * q + 2] = v.z, sums[4 * q + 3] = v.w;
+    }
     /* dx = rstd·(w·dz − mean(w·dz) − x̂·mean(w·dz·x̂)), and s.by is rstd·w. */
     float first[2] = {}, second[2] = {};
     const float share = 1.0f / (float)(a.n[0] * 4);
@@ -406,11 +448,14 @@ template <int KEPT> FN void norm_backward(const Args &a) {
         if (threadIdx.x + v * THREADS < all) end(threadIdx.x + v * THREADS, kept_x[v], kept_d[v]);
     for (uint32_t i = threadIdx.x + KEPT * THREADS; i < all; i += THREADS) end(i, x[i], dy[i]);
 }
-#define NORMS(kept)                                                \
-    KERNEL(norm_forward_##kept) { norm_forward<kept>(a); }         \
-    KERNEL(norm_backward_##kept) { norm_backward<kept>(a); }
-NORMS(1)
-NORMS(2)
-NORMS(4)
-KERNEL(norm_forward_8) { norm_forward<8>(a); }
-KERNEL(norm_forward_16) { norm_forward<16>(a); }
+#define NORM(kept) KERNEL(norm_forward_##kept) { norm_forward<kept>(a); }
+NORM(1)
+NORM(2)
+NORM(4)
+NORM(8)
+NORM(16)
+/* Three at once on a multiprocessor, as far as registers go. */
+#define NORM_BACK(kept) \
+    extern "C" __global__ void __launch_bounds__(THREADS, 3) norm_backward_##kept(const __grid_constant__ Args a) { norm_backward<kept>(a); }
+NORM_BACK(1)
+NORM_BACK(2)

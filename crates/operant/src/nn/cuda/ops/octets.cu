@@ -1,7 +1,7 @@
 /* Convolutions of stride 1 and linear layers of bf16 numbers, by octets: eight channels of a pixel, 16 bytes. A tile's pixels with their
    border lie in shared memory once, all channels of them, and matrices of 8 pixels × 8 channels are read from there for every tap.
    After vectors.cu and tiles.cu. Numbers n0 to n17 are those of patches.cu; 18 tiles of a block, 19 channels of a block of weights'
-   gradients, 20 outputs of a block. Channels are a power of two times eight; or up to four, when an octet is two neighbours of four
+   gradients, 20 outputs of a block, 21 bytes from where one tile lies to where the next is brought meanwhile, or 0. Channels are a power of two times eight; or up to four, when an octet is two neighbours of four
    channels, and the tile lies there twice, the second time one pixel on, so that any two neighbours are 16 bytes on their own. */
 #define BORDERED 576 /* pixels of a tile with their border */
 #define OCTETS 320   /* taps times octets of a pixel */
@@ -24,9 +24,9 @@ FN void two_turned(uint32_t *r, uint32_t at) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];" : "=r"(r[0]), "=r"(r[1]) : "r"(at));
 }
 FN void multiply(float *c, const uint32_t *a, const uint32_t *b) {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 /* 16 bytes to shared memory, zeros where there is nothing. */
 FN void copy(uint32_t to, const void *from, int there) {
@@ -131,26 +131,26 @@ template <int NT, int BACK, int SMALL> FN void octet_product(const Args &a) {
     }
     const real *x = BACK ? RDY(0) : RX(0), *y = BACK && a.n[12] ? RY(0) : nullptr;
     real *to = BACK ? RDX(0) : RY(0);
-    float bias[2 * NT] = {};
-    if (!BACK && a.n[13])
-#pragma unroll
-        for (int i = 0; i < 2 * NT; ++i) bias[i] = X(2)[columns + 2 * NT * t + i];
+    const float *bias = !BACK && a.n[13] ? X(2) + columns + 2 * NT * t : nullptr;
     const uint32_t upper = patch + at_pixel<SMALL>(a, s, warp * 32 + lane % 16, pitch, count);
     const uint32_t lower = patch + at_pixel<SMALL>(a, s, warp * 32 + 16 + lane % 16, pitch, count);
     const uint32_t weights = right + (NT == 1 ? lane % 8 : lane / 16 * 8 + lane % 8) * apart + lane / 8 % 2 * 16;
+    const int other = a.n[21];
+    Tile tile = tile_of(a, s, begin, rows);
+    bring<SMALL>(a, s, tile, x, y, source, count, 0, own, pitch, patch);
     for (uint32_t number = begin; number < end; ++number) {
-        const Tile tile = tile_of(a, s, number, rows);
-        __syncthreads();
-        bring<SMALL>(a, s, tile, x, y, source, count, 0, own, pitch, patch);
         copied();
         __syncthreads();
+        const Tile next = tile_of(a, s, number + 1, rows);
+        const int now = (number - begin) % 2 ? other : 0;
+        if (other && number + 1 < end) bring<SMALL>(a, s, next, x, y, source, count, 0, own, pitch, patch + other - now);
         float sums[2][NT][4] = {};
 #pragma unroll 2
         for (int step = 0; step < steps; ++step) {
             const int offset = offsets[2 * step + lane / 16];
             uint32_t l[2][4], r[NT][2];
-            matrices(l[0], upper + offset);
-            matrices(l[1], lower + offset);
+            matrices(l[0], upper + now + offset);
+            matrices(l[1], lower + now + offset);
             if (NT == 1) two_matrices(r[0], weights + step * 32);
 #pragma unroll
             for (int n = 0; n + 1 < NT; n += 2) matrices(r[n], weights + n * 8 * apart + step * 32);
@@ -168,7 +168,8 @@ template <int NT, int BACK, int SMALL> FN void octet_product(const Args &a) {
             uint32_t words[NT];
 #pragma unroll
             for (int n = 0; n < NT; ++n) {
-                float low = sums[half / 2][n][half % 2 * 2] + bias[2 * n], high = sums[half / 2][n][half % 2 * 2 + 1] + bias[2 * n + 1];
+                float low = sums[half / 2][n][half % 2 * 2], high = sums[half / 2][n][half % 2 * 2 + 1];
+                if (bias) low += bias[2 * n], high += bias[2 * n + 1];
                 if (BACK && a.add & 1) low += place[2 * n], high += place[2 * n + 1];
                 if (!BACK) low = acted(a.n[12], low), high = acted(a.n[12], high);
                 words[n] = packed(low, high);
@@ -177,6 +178,11 @@ template <int NT, int BACK, int SMALL> FN void octet_product(const Args &a) {
             if (NT == 2) *(uint2 *)place = {words[0], words[1]};
 #pragma unroll
             for (int n = 0; n + 3 < NT; n += 4) *(uint4 *)(place + 2 * n) = {words[n], words[n + 1], words[n + 2], words[n + 3]};
+        }
+        tile = next;
+        if (!other && number + 1 < end) {
+            __syncthreads();
+            bring<SMALL>(a, s, tile, x, y, source, count, 0, own, pitch, patch);
         }
     }
 }
@@ -213,14 +219,12 @@ template <int MW, int NW, int SMALL> FN void octet_weight(const Args &a) {
     /* A row of ones. */
     const uint32_t one = g == 0 ? 0x3F803F80u : 0, ones[4] = {one, 0, one, 0};
     const int shift = log_of(few / 8);
-    for (uint32_t number = split * a.n[18]; number < end; ++number) {
-        const Tile tile = tile_of(a, s, number, rows);
-        __syncthreads();
-        bring<SMALL>(a, s, tile, x, nullptr, source, count, chunk * some, own, pitch, patch);
+    const auto fetch = [&](const Tile &tile, uint32_t to_other) {
+        bring<SMALL>(a, s, tile, x, nullptr, source, count, chunk * some, own, pitch, patch + to_other);
         for (int i = threadIdx.x; i < TILE << shift; i += THREADS) {
             const int p = i >> shift, octet = i & ((1 << shift) - 1), there = p < pixels && tile.pixel + p < tile.end;
             const size_t place = there ? (size_t)(tile.pixel + p) * outputs + columns + octet * 8 : 0;
-            const uint32_t to = right + p * apart + octet * 16;
+            const uint32_t to = right + to_other + p * apart + octet * 16;
             if (!y) {
                 copy(to, dy + place, there);
                 continue;
@@ -234,15 +238,21 @@ template <int MW, int NW, int SMALL> FN void octet_weight(const Args &a) {
             }
             put_shared(to, packed(d));
         }
+    };
+    const int other = a.n[21];
+    fetch(tile_of(a, s, split * a.n[18], rows), 0);
+    for (uint32_t number = split * a.n[18]; number < end; ++number) {
         copied();
         __syncthreads();
+        const int now = (number - split * a.n[18]) % 2 ? other : 0;
+        if (other && number + 1 < end) fetch(tile_of(a, s, number + 1, rows), other - now);
         for (int step = turn; step < TILE / 16; step += parts) {
             uint32_t r[NW][2];
-            const uint32_t line = right + (step * 16 + lane % 16) * apart + n0 * 16;
+            const uint32_t line = right + now + (step * 16 + lane % 16) * apart + n0 * 16;
             if (NW == 1) two_turned(r[0], line);
 #pragma unroll
             for (int n = 0; n + 1 < NW; n += 2) turned(r[n], line + (n + lane / 16) * 16);
-            const uint32_t here = patch + near_of[step * 16 + lane / 16 * 8 + lane % 8];
+            const uint32_t here = patch + now + near_of[step * 16 + lane / 16 * 8 + lane % 8];
 #pragma unroll
             for (int m = 0; m < MW; ++m) {
                 uint32_t l[4];
@@ -253,6 +263,10 @@ template <int MW, int NW, int SMALL> FN void octet_weight(const Args &a) {
             if (sum_bias)
 #pragma unroll
                 for (int n = 0; n < NW; ++n) multiply(biases[n], ones, r[n]);
+        }
+        if (!other && number + 1 < end) {
+            __syncthreads();
+            fetch(tile_of(a, s, number + 1, rows), 0);
         }
     }
     /* Warps of other pixels add to what the first have: [tap][channel][output], spread over banks. */
@@ -293,19 +307,21 @@ template <int MW, int NW, int SMALL> FN void octet_weight(const Args &a) {
     if (chunk == 0 && threadIdx.x < few) to[(size_t)channels * taps * outputs + columns + threadIdx.x] = a.n[13] ? total[bias_at + threadIdx.x] : 0.0f;
 }
 
-#define PRODUCTS(tiles)                                                  \
-    KERNEL(octet_forward_##tiles) { octet_product<tiles, 0, 0>(a); }     \
-    KERNEL(octet_few_##tiles) { octet_product<tiles, 0, 1>(a); }         \
-    KERNEL(octet_input_##tiles) { octet_product<tiles, 1, 0>(a); }
-PRODUCTS(1)
-PRODUCTS(2)
-PRODUCTS(4)
-PRODUCTS(8)
-#define WEIGHTS(terms)                                                       \
-    KERNEL(octet_weight_##terms##_1) { octet_weight<terms, 1, 0>(a); }       \
-    KERNEL(octet_weight_##terms##_2) { octet_weight<terms, 2, 0>(a); }
-WEIGHTS(1)
-WEIGHTS(5)
-WEIGHTS(9)
-KERNEL(octet_few_weight_1) { octet_weight<3, 1, 1>(a); }
-KERNEL(octet_few_weight_2) { octet_weight<3, 2, 1>(a); }
+/* With so many blocks at once on a multiprocessor that registers allow it. */
+#define AMONG(blocks, name) extern "C" __global__ void __launch_bounds__(THREADS, blocks) name(const __grid_constant__ Args a)
+#define PRODUCTS(tiles, blocks)                                                      \
+    AMONG(blocks, octet_forward_##tiles) { octet_product<tiles, 0, 0>(a); }          \
+    AMONG(blocks, octet_few_##tiles) { octet_product<tiles, 0, 1>(a); }              \
+    AMONG(blocks, octet_input_##tiles) { octet_product<tiles, 1, 0>(a); }
+PRODUCTS(1, 4)
+PRODUCTS(2, 4)
+PRODUCTS(4, 3)
+PRODUCTS(8, 2)
+#define WEIGHTS(terms, blocks)                                                           \
+    AMONG(blocks, octet_weight_##terms##_1) { octet_weight<terms, 1, 0>(a); }            \
+    AMONG(blocks, octet_weight_##terms##_2) { octet_weight<terms, 2, 0>(a); }
+WEIGHTS(1, 4)
+WEIGHTS(5, 3)
+WEIGHTS(9, 2)
+AMONG(4, octet_few_weight_1) { octet_weight<3, 1, 1>(a); }
+AMONG(3, octet_few_weight_2) { octet_weight<3, 2, 1>(a); }
