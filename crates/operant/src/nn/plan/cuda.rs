@@ -414,7 +414,7 @@ impl CudaPlan {
     /// Runs all groups after all work that came before. `anywhere` says which parts some group has: others are not even launched.
     pub fn run(&self, anywhere: impl Fn(u32) -> bool) -> Result<()> {
         for launch in self.launches.iter().filter(|launch| launch.part.is_none_or(&anywhere)) {
-            self.kernels[launch.kernel].launch(launch.blocks, launch.threads, &launch.args)?;
+            self.kernels[launch.kernel].launch_early(launch.blocks, launch.threads, &launch.args)?;
         }
         Ok(())
     }

@@ -6,6 +6,7 @@
 #define BORDERED 576 /* pixels of a tile with their border */
 #define OCTETS 320   /* taps times octets of a pixel */
 
+/* Weights and what follows from shapes are made ready while the kernel before ends. */
 extern __shared__ uint4 memory[];
 
 FN uint32_t address(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
@@ -100,13 +101,13 @@ FN void bring(const Args &a, const Way &s, const Tile &tile, const real *x, cons
 /* NT·8 outputs of a block for all pixels of some tiles. A thread's outputs lie side by side: row r = 8j + 2t + i of the weights is for
    output 2·NT·t + 2j + i. */
 template <int NT, int BACK, int SMALL> FN void octet_product(const Args &a) {
-    BEGIN;
+    PLACE;
     __shared__ int2 source[BORDERED];
     __shared__ int offsets[OCTETS];
     const Way s = way_of(a, BACK);
     const uint32_t outputs = a.n[BACK ? 2 : 3], wide = outputs / (8 * NT), columns = block % wide * (8 * NT);
     const uint32_t begin = block / wide * a.n[18], end = min(begin + a.n[18], tiles_of(a, rows));
-    if (begin >= end) return;
+    if (begin >= end) return await();
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
     const int own = SMALL ? 1 : s.channels / 8, pitch = pitch_of(own), octets = octets_of<SMALL>(a, s, s.channels), steps = (octets + 1) / 2;
     const int apart = steps * 32 + 16, taps = a.n[4] * a.n[5];
@@ -137,6 +138,7 @@ template <int NT, int BACK, int SMALL> FN void octet_product(const Args &a) {
     const uint32_t weights = right + (NT == 1 ? lane % 8 : lane / 16 * 8 + lane % 8) * apart + lane / 8 % 2 * 16;
     const int other = a.n[21];
     Tile tile = tile_of(a, s, begin, rows);
+    await();
     bring<SMALL>(a, s, tile, x, y, source, count, 0, own, pitch, patch);
     for (uint32_t number = begin; number < end; ++number) {
         copied();
@@ -190,7 +192,7 @@ template <int NT, int BACK, int SMALL> FN void octet_product(const Args &a) {
 /* Gradient of weight and bias: n19 channels × n20 outputs over some tiles, [term][output] with pixels as what is summed over. A warp has
    MW·16 terms × NW·8 outputs of some of the pixels. The scratch gets [splits][weight, bias] laid out like these. */
 template <int MW, int NW, int SMALL> FN void octet_weight(const Args &a) {
-    BEGIN;
+    PLACE;
     __shared__ int2 source[BORDERED];
     __shared__ int offsets[OCTETS];
     __shared__ int near_of[TILE];
@@ -198,7 +200,7 @@ template <int MW, int NW, int SMALL> FN void octet_weight(const Args &a) {
     const int taps = a.n[4] * a.n[5], channels = a.n[2], outputs = a.n[3], some = a.n[19], few = a.n[20];
     const uint32_t wide = outputs / few, chunks = SMALL ? 1 : channels / some;
     const uint32_t columns = block % wide * few, chunk = block / wide % chunks, split = block / (wide * chunks), all = tiles_of(a, rows);
-    if (split * a.n[18] >= all) return;
+    if (split * a.n[18] >= all) return await();
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4, end = min(all, (split + 1) * a.n[18]);
     const int own = SMALL ? 1 : some / 8, pitch = pitch_of(own), octets = octets_of<SMALL>(a, s, some), high = ((octets + 1) / 2 + MW - 1) / MW;
     const int across = few / 8 / NW, parts = 8 / (high * across), turn = warp / (high * across);
@@ -240,6 +242,7 @@ template <int MW, int NW, int SMALL> FN void octet_weight(const Args &a) {
         }
     };
     const int other = a.n[21];
+    await();
     fetch(tile_of(a, s, split * a.n[18], rows), 0);
     for (uint32_t number = split * a.n[18]; number < end; ++number) {
         copied();

@@ -88,26 +88,32 @@ KERNEL(columns) {
     }
 }
 
-/* n1 numbers that lie together to one, n0 of these a row: n2 is 0 for the sum, 1 for the mean, 2 for the largest. A warp each. */
+/* n1 numbers that lie together to one, n0 of these a row: n2 is 0 for the sum, 1 for the mean, 2 for the largest; n3 whether the result
+   has several axes. A warp each. */
 KERNEL(reduce_forward) {
     BEGIN;
     const uint32_t at = block * (THREADS / 32) + threadIdx.x / 32, lane = threadIdx.x % 32;
     if (at >= rows * a.n[0]) return;
-    const float *x = X(0) + (size_t)at * a.n[1];
+    const real *x = RX(0) + (size_t)at * a.n[1];
     float sum = a.n[2] == 2 ? -INFINITY : 0.0f;
     for (uint32_t i = lane; i < a.n[1]; i += 32) sum = a.n[2] == 2 ? fmaxf(sum, x[i]) : sum + x[i];
     sum = a.n[2] == 2 ? warp_max(sum) : warp_sum(sum);
-    if (lane == 0) Y(0)[at] = a.n[2] == 1 ? sum / (float)a.n[1] : sum;
+    if (lane) return;
+    if (a.n[2] == 1) sum /= (float)a.n[1];
+    if (a.n[3])
+        RY(0)[at] = sum;
+    else
+        Y(0)[at] = sum;
 }
 KERNEL(reduce_backward) {
     BEGIN;
     const uint32_t at = block * (THREADS / 32) + threadIdx.x / 32, lane = threadIdx.x % 32, len = a.n[1];
     if (at >= rows * a.n[0]) return;
-    const float dy = DY(0)[at];
-    float *dx = DX(0) + (size_t)at * len;
+    const float dy = a.n[3] ? (float)RDY(0)[at] : DY(0)[at];
+    real *dx = RDX(0) + (size_t)at * len;
     uint32_t best = len;
     if (a.n[2] == 2) {
-        const float *x = X(0) + (size_t)at * len;
+        const real *x = RX(0) + (size_t)at * len;
         float most = -INFINITY;
         for (uint32_t i = lane; i < len; i += 32) most = fmaxf(most, x[i]);
         most = warp_max(most);

@@ -22,11 +22,25 @@ struct Args {
 static_assert(sizeof(Args) == ARGS_BYTES, "Args");
 
 #define KERNEL(name) extern "C" __global__ void __launch_bounds__(THREADS) name(const __grid_constant__ Args a)
-#define BEGIN                                                                                    \
+/* A kernel may start while the one before it ends: it waits for that before it reads what a kernel of the plan wrote, and only then lets
+   the next one start. So all before the one before have ended when it starts, and every block waits, for the next kernel waits for
+   this one alone. */
+#if __CUDA_ARCH__ >= 900
+FN void await() {
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+#else
+FN void await() {}
+#endif
+#define PLACE                                                                                    \
     const uint32_t group = blockIdx.x / a.blocks, block = blockIdx.x % a.blocks;                 \
-    if (a.skip && a.skip[group]) return;                                                         \
+    if (a.skip && a.skip[group]) return await();                                                 \
     const uint32_t rows = a.rows[group];                                                         \
     (void)block, (void)rows
+#define BEGIN                                                                                    \
+    await();                                                                                     \
+    PLACE
 FN float *part(const Args &a, const Tensor &t, uint32_t group) {
     return t.at ? t.at + (size_t)a.index[t.of][group] * t.stride : nullptr;
 }
