@@ -246,7 +246,8 @@ impl CudaPlan {
             node.op.twin(&node.types, setup.max_rows).unwrap_or_default().chosen(narrow, node.flag.is_some())
         };
         let twins: Vec<Twin> = recipe.nodes.iter().map(chosen).collect();
-        let scratch_len = twins.iter().map(|twin| twin.scratch).max().unwrap_or(0);
+        // Only ways back add up parts.
+        let scratch_len = twins.iter().map(|twin| twin.scratch).filter(|_| recipe.training).max().unwrap_or(0);
         let arena_len = recipe.tile_len + recipe.full_len;
         let most_blocks =
             twins.iter().flat_map(|twin| twin.forward.iter().chain(&twin.backward)).map(|l| l.blocks).max();
