@@ -48,8 +48,8 @@ pub(crate) struct Args {
     /// Time whole epochs for about this long, after one to warm up.
     #[arg(long, default_value_t = 5.0)]
     seconds: f64,
-    /// Precision of products: f32 or tf32.
-    #[arg(long, default_value = "tf32")]
+    /// Precision: f32, tf32 for products, or bf16 for all that lies between them too.
+    #[arg(long, default_value = "bf16")]
     precision: String,
     /// Who decides once per epoch for every network, on one thread: lstm (512 units before layers of 512), shipped (the network of the shipped
     /// settings) or none. What is decided changes nothing.
@@ -148,7 +148,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let precision = match args.precision.as_str() {
         "f32" => Precision::F32,
         "tf32" => Precision::Tf32,
-        other => return Err(Failure::Usage(format!("--precision {other}: wanted f32 or tf32"))),
+        "bf16" => Precision::Bf16,
+        other => return Err(Failure::Usage(format!("--precision {other}: wanted f32, tf32 or bf16"))),
     };
     let found = Host::find(&args.host)?;
     let host = Host { base: args.base.unwrap_or(found.base), ..found };

@@ -22,18 +22,21 @@ pub fn served<O: Op>() -> Result<Served, String> {
     let mut served = Served::default();
     for case in &O::cases(&mut Random::new(0)) {
         let setting = Setting::new(case).map_err(|error| format!("{case:?}: {error}"))?;
-        let missing =
-            CudaPlan::missing(&setting.graph, &setting.wanted()).map_err(|error| format!("{case:?}: {error}"))?;
+        let missing = CudaPlan::missing(&setting.graph, &setting.wanted(), Precision::F32)
+            .map_err(|error| format!("{case:?}: {error}"))?;
         *(if missing.is_empty() { &mut served.with } else { &mut served.without }) += 1;
     }
     Ok(served)
 }
 
-/// Holds an op's kernels to all its cases that have some, over several draws of their shapes.
+/// Holds an op's kernels to all its cases that have some, over several draws of their shapes, in f32 and in bf16.
 pub fn op<O: Op>(gpu: &Arc<Gpu>) -> Result<(), String> {
     let failures: Vec<String> = (0..3)
         .flat_map(|seed| O::cases(&mut Random::new(seed)))
-        .filter_map(|one| case(gpu, &one).err().map(|error| format!("{one:?}: {error}")))
+        .flat_map(|one| {
+            [Precision::F32, Precision::Bf16].map(|precision| (case(gpu, &one, precision), one.clone(), precision))
+        })
+        .filter_map(|(done, one, precision)| done.err().map(|error| format!("{one:?} in {precision:?}: {error}")))
         .collect();
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }
 }
@@ -68,15 +71,24 @@ fn found(setting: &Setting, plan: &CudaPlan, group: usize, rows: usize) -> crate
     Ok(found)
 }
 
-fn case(gpu: &Arc<Gpu>, case: &Case) -> Result<(), String> {
-    let setting = Setting::new(case).map_err(|error| error.to_string())?;
-    if !CudaPlan::missing(&setting.graph, &setting.wanted()).map_err(|error| error.to_string())?.is_empty() {
+/// Of the largest number of a tensor: what bf16 loses in an op or two.
+const NARROW_TOLERANCE: f64 = 2e-2;
+
+fn case(gpu: &Arc<Gpu>, case: &Case, precision: Precision) -> Result<(), String> {
+    let mut setting = Setting::new(case).map_err(|error| error.to_string())?;
+    let missing = CudaPlan::missing(&setting.graph, &setting.wanted(), precision).map_err(|error| error.to_string())?;
+    if !missing.is_empty() {
         return Ok(());
     }
-    check(gpu, case, &setting).map_err(|error| error.to_string())?
+    if precision == Precision::Bf16 {
+        // Numbers that bf16 has: what is largest stays so.
+        let round = |x: &mut f64| *x = f64::from(f32::from_bits((*x as f32).to_bits() & 0xFFFF_0000));
+        setting.reals.iter_mut().flatten().chain(&mut setting.params).for_each(round);
+    }
+    check(gpu, case, &setting, precision).map_err(|error| error.to_string())?
 }
 
-fn check(gpu: &Arc<Gpu>, case: &Case, setting: &Setting) -> crate::Result<Result<(), String>> {
+fn check(gpu: &Arc<Gpu>, case: &Case, setting: &Setting, precision: Precision) -> crate::Result<Result<(), String>> {
     let rows = case.rows;
     let halved: Vec<f64> = setting.params.iter().map(|x| 0.5 * x).collect();
     let networks = Networks::new(gpu, &setting.graph, 2)?;
@@ -84,7 +96,7 @@ fn check(gpu: &Arc<Gpu>, case: &Case, setting: &Setting) -> crate::Result<Result
     networks.values().upload(&[narrow(&halved), narrow(&setting.params)].concat())?;
     // The last group repeats the first.
     let groups = [(1usize, rows), (0, (rows - 1).max(1)), (1, rows)];
-    let setup = Setup { groups: groups.len(), max_rows: rows, parts: 0, precision: Precision::F32, shared: &[] };
+    let setup = Setup { groups: groups.len(), max_rows: rows, parts: 0, precision, shared: &[] };
     let plan = CudaPlan::new(&setting.graph, &setting.wanted(), &networks, &setup)?;
     plan.network_of().upload(&groups.map(|(network, _)| network as u32))?;
     plan.rows().upload(&groups.map(|(_, rows)| rows as u32))?;
@@ -107,7 +119,8 @@ fn check(gpu: &Arc<Gpu>, case: &Case, setting: &Setting) -> crate::Result<Result
         let wanted = reference(setting, groups[group].1, params)?;
         for ((what, got), (_, wanted)) in got.iter().zip(&wanted) {
             // Functions of the GPU may be off by a few of the last bits.
-            if let Err(error) = close(what, got, wanted, 4.0 * case.tolerance) {
+            let tolerance = if precision == Precision::Bf16 { NARROW_TOLERANCE } else { 4.0 * case.tolerance };
+            if let Err(error) = close(what, got, wanted, tolerance) {
                 return Ok(Err(format!("group {group}: {error}")));
             }
         }

@@ -3,7 +3,7 @@
 //! - `layout`: where parameters lie on the GPU, and how they come there from [`Params`](super::Params)
 //! - `layers`: the kernels around matrix products
 //! - `mlp`: forward, backward and Adam over buffers made once
-//! - `twin`, `products`: kernels of the ops that plans run ([`CudaPlan`](super::CudaPlan)); their texts in `ops/`
+//! - `twin`, `products`, `octets`: kernels of the ops that plans run ([`CudaPlan`](super::CudaPlan)); their texts in `ops/`
 //!
 //! Several networks of the same hidden sizes (a policy and its value) go side by side as one. Sums have a fixed order: the same
 //! numbers give the same bits on the same GPU.
@@ -11,6 +11,7 @@
 mod layers;
 mod layout;
 mod mlp;
+mod octets;
 mod products;
 mod twin;
 
@@ -20,4 +21,4 @@ pub(crate) use mlp::operands_of;
 pub use mlp::{Mlp, Pass, Sums, Workspace};
 pub(in crate::nn) use products::Products;
 pub(in crate::nn) use twin::{Args, THREADS, Tensor, act_number, collapse, column_sums, vector_twin};
-pub use twin::{Launch, Text, Twin};
+pub use twin::{Form, Launch, Text, Twin};

@@ -55,10 +55,14 @@ impl Products {
 
     /// Its launches for up to `rows` rows of a group.
     pub(in crate::nn) fn twin(&self, rows: usize) -> Twin {
+        let narrow = self.octets(rows, self.any(rows));
+        self.patches(rows).unwrap_or_else(|| self.any(rows)).or_narrow(Some(narrow))
+    }
+
+    /// Numbers 0 to 13 of the kernels.
+    pub(super) fn numbers(&self) -> [usize; 14] {
         let Self { image: [h, w], out: [ho, wo], channels: [c, o], kernel: [kh, kw], groups, .. } = *self;
-        let (cg, og) = (c / groups, o / groups);
-        let (terms, inputs, outputs) = (cg * kh * kw, rows * h * w, rows * ho * wo);
-        let numbers = [
+        [
             h,
             w,
             c,
@@ -73,7 +77,15 @@ impl Products {
             wo,
             act_number(self.act),
             usize::from(self.bias),
-        ];
+        ]
+    }
+
+    /// Launches that serve any shape.
+    fn any(&self, rows: usize) -> Twin {
+        let Self { image: [h, w], out: [ho, wo], channels: [c, o], kernel: [kh, kw], groups, .. } = *self;
+        let (cg, og) = (c / groups, o / groups);
+        let (terms, inputs, outputs) = (cg * kh * kw, rows * h * w, rows * ho * wo);
+        let numbers = self.numbers();
         let splits = outputs.div_ceil(SPLIT);
         let sums = groups * (terms + 1) * og;
         let weight = if self.bias { 0b110 } else { 0b10 };
@@ -86,9 +98,6 @@ impl Products {
             return Twin::new([each("depthwise_forward", outputs * o)], [parts, collapse, input])
                 .scratch(splits * sums);
         }
-        if let Some(twin) = self.patches(rows, numbers) {
-            return twin;
-        }
         let tiles = |kernel: &str, places: usize, width: usize| {
             let columns = columns(width, 64);
             let count = places.div_ceil(TILE) * groups * width.div_ceil(columns);
@@ -100,20 +109,28 @@ impl Products {
         let input = tiles("input", inputs, cg).makes(1);
         Twin::new([tiles("forward", outputs, og)], [parts, collapse, input]).scratch(splits * sums)
     }
-    /// How pixels of the way to such images are cut into tiles: the numbers 14 to 17 of the kernels, and how many tiles there are.
-    fn tiles(&self, [h, w]: [usize; 2], rows: usize) -> Option<([usize; 4], usize)> {
+
+    /// How pixels of the way to such images are cut into tiles of so many pixels, and of so many with their border: the numbers 14 to
+    /// 17 of the kernels, and how many tiles there are.
+    pub(super) fn tiles(
+        &self,
+        [h, w]: [usize; 2],
+        rows: usize,
+        [tile, bordered]: [usize; 2],
+    ) -> Option<([usize; 4], usize)> {
         let Self { kernel: [kh, kw], .. } = *self;
-        let images = (TILE / (h * w)).min(BORDERED / ((h + kh - 1) * (w + kw - 1)));
+        let images = (tile / (h * w)).min(bordered / ((h + kh - 1) * (w + kw - 1)));
         if images > 0 {
             return Some(([images, 0, 0, 0], rows.div_ceil(images)));
         }
-        let lines = (TILE / w).min((BORDERED / (w + kw - 1)).checked_sub(kh - 1)?);
+        let lines = (tile / w).min((bordered / (w + kw - 1)).checked_sub(kh - 1)?);
         (lines > 0).then(|| ([0, lines, h.div_ceil(lines), 0], rows * h.div_ceil(lines)))
     }
 
     /// Launches over tiles with their border, where these serve.
-    fn patches(&self, rows: usize, mut numbers: [usize; 14]) -> Option<Twin> {
+    fn patches(&self, rows: usize) -> Option<Twin> {
         let Self { image: [h, w], channels: [c, o], kernel: [kh, kw], padding, bias, .. } = *self;
+        let mut numbers = self.numbers();
         if self.stride != 1 || self.circular || self.groups != 1 || kh != kw || padding >= kh {
             return None;
         }
@@ -125,7 +142,7 @@ impl Products {
             let cut = ([0, 1, 1, h * w], (rows * h * w).div_ceil(TILE));
             (cut, cut)
         } else {
-            (self.tiles(self.out, rows)?, self.tiles(self.image, rows)?)
+            (self.tiles(self.out, rows, [TILE, BORDERED])?, self.tiles(self.image, rows, [TILE, BORDERED])?)
         };
         if taps * NEARBY.min(c.max(o).next_multiple_of(4)) / 2 > PAIRS {
             return None;

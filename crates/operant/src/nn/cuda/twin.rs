@@ -28,6 +28,10 @@ pub enum Text {
     Products,
     /// Those of stride 1, whose pixels fit into tiles.
     Patches,
+    /// The same of bf16 numbers.
+    Octets,
+    /// What lies between products, of bf16 numbers eight at a time.
+    Narrow,
     /// Softmax and its losses.
     Rows,
     /// Self-attention.
@@ -36,13 +40,15 @@ pub enum Text {
 
 impl Text {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Between,
         Self::Elementwise,
         Self::Places,
         Self::Norm,
         Self::Products,
         Self::Patches,
+        Self::Octets,
+        Self::Narrow,
         Self::Rows,
         Self::Attention,
     ];
@@ -56,14 +62,25 @@ impl Text {
             Self::Norm => "plan-norm",
             Self::Products => "plan-products",
             Self::Patches => "plan-patches",
+            Self::Octets => "plan-octets",
+            Self::Narrow => "plan-narrow",
             Self::Rows => "plan-rows",
             Self::Attention => "plan-attention",
         }
     }
 
-    /// The whole text. With `exact` products have the accuracy of f32, else TF32 operands.
-    pub fn source(self, exact: bool) -> String {
-        let tiles = if matches!(self, Self::Products | Self::Patches) { include_str!("ops/mma.cu") } else { "" };
+    /// The whole text for numbers of a form.
+    pub fn source(self, form: Form) -> String {
+        let (vectors, tiles) = (include_str!("ops/vectors.cu"), include_str!("ops/tiles.cu"));
+        let (mma, blending) = (include_str!("ops/mma.cu"), include_str!("ops/blending.cu"));
+        let before = match self {
+            Self::Elementwise => vec![blending],
+            Self::Products => vec![mma],
+            Self::Patches => vec![mma, tiles],
+            Self::Octets => vec!["#define TILE 256\n", vectors, tiles],
+            Self::Narrow => vec![vectors, blending],
+            _ => vec![],
+        };
         let body = match self {
             Self::Between => include_str!("ops/between.cu"),
             Self::Elementwise => include_str!("ops/elementwise.cu"),
@@ -71,13 +88,37 @@ impl Text {
             Self::Norm => include_str!("ops/norm.cu"),
             Self::Products => include_str!("ops/products.cu"),
             Self::Patches => include_str!("ops/patches.cu"),
+            Self::Octets => include_str!("ops/octets.cu"),
+            Self::Narrow => include_str!("ops/narrow.cu"),
             Self::Rows => include_str!("ops/rows.cu"),
             Self::Attention => include_str!("ops/attention.cu"),
         };
-        let (bytes, exact) = (size_of::<Args>(), u8::from(exact));
-        let sizes = format!("#define ARGS_BYTES {bytes}\n#define INPUTS {MAX_INPUTS}\n#define EXACT {exact}\n");
-        [CUDA_PRELUDE, "\n", &sizes, include_str!("ops/plan.cu"), tiles, body].concat()
+        let (bytes, exact, narrow) = (size_of::<Args>(), u8::from(form == Form::F32), u8::from(form == Form::Bf16));
+        let sizes = format!(
+            "#define ARGS_BYTES {bytes}\n#define INPUTS {MAX_INPUTS}\n#define EXACT {exact}\n#define NARROW {narrow}\n"
+        );
+        [CUDA_PRELUDE, "\n", &sizes, include_str!("ops/plan.cu"), &before.concat(), body].concat()
     }
+
+    /// Whether it has kernels for this form.
+    pub fn serves(self, form: Form) -> bool {
+        match self {
+            Self::Octets | Self::Narrow => form == Form::Bf16,
+            Self::Patches | Self::Rows => form != Form::Bf16,
+            _ => true,
+        }
+    }
+}
+
+/// What kernels read and multiply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Form {
+    /// f32, and products of its accuracy.
+    F32,
+    /// f32, rounded to TF32 where it is multiplied.
+    Tf32,
+    /// Tensors of several axes beside the rows hold bf16; all others, statistics and sums hold f32.
+    Bf16,
 }
 
 /// A tensor as kernels see it: `Tensor` of `plan.cu`.
@@ -119,6 +160,8 @@ pub struct Launch {
     /// Blocks of a group.
     pub(in crate::nn) blocks: usize,
     pub(in crate::nn) threads: usize,
+    /// Bytes of shared memory that the text leaves open.
+    pub(in crate::nn) shared: usize,
     pub(in crate::nn) numbers: [i32; NUMBERS],
     pub(in crate::nn) factors: [f32; 4],
     /// Bit i: it makes the gradient of input i. It is left out where none of these is wanted.
@@ -133,6 +176,7 @@ impl Launch {
             kernel: kernel.into(),
             blocks: blocks.max(1),
             threads: THREADS,
+            shared: 0,
             numbers: [0; NUMBERS],
             factors: [0.0; 4],
             makes: !0,
@@ -170,6 +214,11 @@ impl Launch {
     pub fn threads(self, threads: usize) -> Self {
         Self { threads, ..self }
     }
+
+    /// With so many bytes of shared memory a block.
+    pub fn shared(self, shared: usize) -> Self {
+        Self { shared, ..self }
+    }
 }
 
 /// The kernels of an op.
@@ -179,12 +228,45 @@ pub struct Twin {
     pub(in crate::nn) backward: Vec<Launch>,
     /// Numbers that a group's launches of one pass share.
     pub(in crate::nn) scratch: usize,
+    /// Kernels for bf16 ([`Form::Bf16`]) where they are others than these.
+    pub(in crate::nn) narrow: Option<Box<Twin>>,
+    /// The same in more and smaller blocks, for a part of the graph ([`Graph::under`](crate::nn::Graph)) that few groups may have.
+    pub(in crate::nn) partly: Option<Box<Twin>>,
 }
 
 impl Twin {
     /// These, forward and backward.
     pub fn new(forward: impl Into<Vec<Launch>>, backward: impl Into<Vec<Launch>>) -> Self {
-        Self { forward: forward.into(), backward: backward.into(), scratch: 0 }
+        Self { forward: forward.into(), backward: backward.into(), scratch: 0, narrow: None, partly: None }
+    }
+
+    /// With others for bf16, if there are any.
+    pub fn or_narrow(self, narrow: Option<Self>) -> Self {
+        Self { narrow: narrow.map(Box::new), ..self }
+    }
+
+    /// With others for a part of the graph.
+    pub(in crate::nn) fn or_partly(self, partly: Self) -> Self {
+        Self { partly: Some(Box::new(partly)), ..self }
+    }
+
+    /// Those for bf16, if `narrow`, and for a part of the graph, if `partly`.
+    pub(in crate::nn) fn chosen(self, narrow: bool, partly: bool) -> Self {
+        let of = |twin: Self| match twin.partly {
+            Some(other) if partly => *other,
+            _ => twin,
+        };
+        match self.narrow {
+            Some(other) if narrow => of(*other),
+            _ => of(self),
+        }
+    }
+
+    /// `kernel`_forward and `kernel`_backward over rows of so many bf16 numbers, eight at a time, where they are whole octets.
+    pub fn octets(kernel: &str, rows: usize, numbers: [usize; 2]) -> Option<Self> {
+        let [_, len] = numbers;
+        let one = |pass: &str| Launch::each(Text::Narrow, format!("{kernel}_{pass}"), rows * len / 8).numbers(numbers);
+        len.is_multiple_of(8).then(|| Self::new([one("forward")], [one("backward")]))
     }
 
     /// With so many numbers of scratch memory for a group.
@@ -226,8 +308,16 @@ pub(in crate::nn) fn column_sums(rows: usize, places: usize, channels: usize, to
 
 /// Adds up parts of `len` numbers in the scratch memory, one for every `chunk` of `places` a row: those before `before` for the
 /// first of two inputs, the others for the second.
-pub(in crate::nn) fn collapse(len: usize, [places, chunk]: [usize; 2], to: [usize; 2], before: usize) -> Launch {
-    let launch = Launch::blocks(Text::Between, "plan_collapse", len.div_ceil(32));
+pub(in crate::nn) fn collapse(len: usize, units: [usize; 2], to: [usize; 2], before: usize) -> Launch {
+    sums_of(Launch::blocks(Text::Between, "plan_collapse", len.div_ceil(32)), len, units, to, before)
+}
+
+/// The same where parts are few: a thread for each number.
+pub(in crate::nn) fn collapse_few(len: usize, units: [usize; 2], to: [usize; 2], before: usize) -> Launch {
+    sums_of(Launch::blocks(Text::Between, "plan_collapse_few", len.div_ceil(THREADS)), len, units, to, before)
+}
+
+fn sums_of(launch: Launch, len: usize, [places, chunk]: [usize; 2], to: [usize; 2], before: usize) -> Launch {
     launch.numbers([len, places, chunk, to[0], to[1], before]).makes(1 << to[0] | 1 << to[1])
 }
 

@@ -159,7 +159,7 @@ pub struct Task<'a> {
     pub validation: Samples<'a>,
     /// How networks learn: by SGD.
     pub training: Training,
-    /// Precision of products: f32, or anything else for TF32.
+    /// Precision: f32, bf16, or anything else for products of TF32.
     pub precision: Precision,
     /// Whether each network has samples to train on of its own, as many as there are here ([`GrownGroup::set_samples`]).
     pub own_samples: bool,

@@ -33,7 +33,9 @@ impl Op for Activation {
 
     fn twin(&self, types: &Types, rows: usize) -> Option<Twin> {
         let len = types.y[0].len();
-        Some(Twin::each("activation", rows * len, [act_number(self.0), len], [0.0]))
+        let numbers = [act_number(self.0), len];
+        let narrow = Twin::octets("activation", rows, numbers);
+        Some(Twin::each("activation", rows * len, numbers, [0.0]).or_narrow(narrow))
     }
 
     #[inline(always)]

@@ -104,7 +104,8 @@ impl Op for Arithmetic {
 
     fn twin(&self, types: &Types, rows: usize) -> Option<Twin> {
         let len = types.y[0].len();
-        Some(Twin::each("arithmetic", rows * len, [*self as usize, len], [0.0]))
+        let narrow = Twin::octets("sum", rows, [0, len]).filter(|_| matches!(self, Self::Add));
+        Some(Twin::each("arithmetic", rows * len, [*self as usize, len], [0.0]).or_narrow(narrow))
     }
 
     #[inline(always)]

@@ -71,7 +71,12 @@ impl Op for Graft {
         let numbers = [len, types.x.len() - BEFORE, usize::from(self.lazy)];
         let forward = Launch::each(Text::Elementwise, "graft_forward", rows * len).numbers(numbers);
         let backward = Launch::blocks(Text::Elementwise, "graft_backward", rows).numbers(numbers);
-        Some(Twin::new([forward], [backward]))
+        // Kernels of octets leave gradients of other seeds alone.
+        let narrow = (self.lazy && len.is_multiple_of(8)).then(|| {
+            let one = |kernel| Launch::blocks(Text::Narrow, kernel, rows).numbers(numbers);
+            Twin::new([one("graft_forward")], [one("graft_backward")])
+        });
+        Some(Twin::new([forward], [backward]).or_narrow(narrow))
     }
 
     #[inline(always)]
@@ -164,7 +169,8 @@ impl Op for Valve {
 
     fn twin(&self, types: &Types, rows: usize) -> Option<Twin> {
         let len = types.y[0].len();
-        Some(Twin::each("valve", rows * len, [0, len], [0.0]))
+        let narrow = Twin::octets("valve", rows, [0, len]);
+        Some(Twin::each("valve", rows * len, [0, len], [0.0]).or_narrow(narrow))
     }
 
     #[inline(always)]

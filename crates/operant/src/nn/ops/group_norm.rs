@@ -148,7 +148,22 @@ impl Op for GroupNorm {
         let one = |kernel| Launch::blocks(Text::Norm, kernel, rows).numbers(numbers).factors([self.eps]);
         let mut backward = vec![one("group_norm_backward")];
         backward.extend(self.affine.then(|| collapse(2 * channels, [1, 1], [1, 2], channels)));
-        Some(Twin::new([one("group_norm_forward")], backward).scratch(rows * 2 * channels))
+        let octets = len / 8;
+        let whole = channels.is_multiple_of(8) && (channels / 8).is_power_of_two();
+        // Octets of a thread, and threads of a row.
+        let shapes = [(1, 64), (2, 64), (4, 64), (4, 128), (4, 256), (8, 256), (16, 256)];
+        let shape = shapes.into_iter().find(|(kept, wide)| octets <= kept * wide);
+        let simple = matches!(self.act, Act::Identity | Act::Relu);
+        let narrow = shape.filter(|_| whole && simple && channels == 4 * groups).map(|(kept, wide)| {
+            let of = |kernel| {
+                Launch::blocks(Text::Narrow, kernel, (rows * wide).div_ceil(THREADS)).numbers(numbers).factors([self.eps])
+            };
+            let mut others = backward.clone();
+            others[0] = of(format!("norm_backward_{wide}"));
+            Twin::new([of(format!("norm_forward_{kept}_{wide}"))], others).scratch(rows * 2 * channels)
+        });
+        let twin = Twin::new([one("group_norm_forward")], backward).scratch(rows * 2 * channels);
+        Some(twin.or_narrow(narrow))
     }
 
     #[inline(always)]

@@ -1,6 +1,6 @@
 //! Maximum and average over windows of images, or over all pixels.
 
-use crate::nn::cuda::{Launch, Text, Twin};
+use crate::nn::cuda::{Launch, THREADS, Text, Twin};
 use crate::Result;
 use crate::lanes::{Float, Mask, Vectors, select};
 use crate::nn::channels;
@@ -92,7 +92,13 @@ impl Op for Pool {
         let one = |kernel, ty: &Type| Launch::each(Text::Places, kernel, rows * ty.len()).numbers(numbers);
         let [x, y] = [&types.x[0], &types.y[0]];
         if self.how == Pooling::Max && self.stride == self.kernel && self.padding == 0 {
-            return Some(Twin::new([one("windows_forward", y)], [one("windows_backward", y)]));
+            let twin = Twin::new([one("windows_forward", y)], [one("windows_backward", y)]);
+            let octets = channels.is_multiple_of(8) && (channels / 8).is_power_of_two();
+            let narrow = (octets && self.kernel == 2 && h % 2 == 0 && w % 2 == 0).then(|| {
+                let one = |kernel| Launch::each(Text::Narrow, kernel, rows * y.len() / 8).numbers(numbers);
+                Twin::new([one("windows_forward")], [one("windows_backward")])
+            });
+            return Some(twin.or_narrow(narrow));
         }
         Some(Twin::new([one("pool_forward", y)], [one("pool_backward", x)]))
     }
@@ -202,7 +208,12 @@ impl Op for GlobalPool {
         let numbers = [len / channels, channels, usize::from(self.how == Pooling::Max)];
         let forward = Launch::blocks(Text::Places, "global_pool_forward", rows);
         let backward = Launch::each(Text::Places, "global_pool_backward", rows * len);
-        Some(Twin::new([forward.numbers(numbers)], [backward.numbers(numbers)]))
+        let octets = channels.is_multiple_of(8) && (channels / 8).is_power_of_two() && channels <= 8 * THREADS;
+        let narrow = (octets && self.how != Pooling::Max).then(|| {
+            let one = |kernel| Launch::blocks(Text::Narrow, kernel, rows).numbers(numbers);
+            Twin::new([one("mean_forward")], [one("mean_backward")])
+        });
+        Some(Twin::new([forward.numbers(numbers)], [backward.numbers(numbers)]).or_narrow(narrow))
     }
 
     #[inline(always)]

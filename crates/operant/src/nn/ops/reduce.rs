@@ -65,7 +65,8 @@ impl Op for Reduce {
 
     fn twin(&self, types: &Types, rows: usize) -> Option<Twin> {
         let (count, len) = (types.y[0].len(), self.block(&types.x[0]));
-        let one = |kernel| Launch::warps(Text::Places, kernel, rows * count).numbers([count, len, self.how as usize]);
+        let numbers = [count, len, self.how as usize, usize::from(types.y[0].shape.len() > 1)];
+        let one = |kernel| Launch::warps(Text::Places, kernel, rows * count).numbers(numbers);
         Some(Twin::new([one("reduce_forward")], [one("reduce_backward")]))
     }
 

@@ -6,13 +6,13 @@
 //! blocks of such groups end at once. Memory is planned and allocated once, a run launches and does nothing else, so that it can
 //! be recorded; sums have a fixed order, and so the same numbers give the same bits on the same GPU, alone or among others.
 
-use super::build::{Buffer, Place, Recipe, Step, Wanted, Work};
+use super::build::{Buffer, Place, Planned, Recipe, Slot, Step, Wanted, Work};
 use crate::device::cuda::{self, DevicePtr, Gpu, Kernel, Module};
 use crate::error::{Error, Result};
 use crate::lanes::Math;
-use crate::nn::cuda::{Args, Launch, Tensor, Text};
+use crate::nn::cuda::{Args, Form, Launch, Tensor, Text, Twin};
 use crate::nn::graph::{Graph, Node};
-use crate::nn::op::{Kind, MAX_INPUTS, MAX_OUTPUTS};
+use crate::nn::op::{Kind, MAX_INPUTS, MAX_OUTPUTS, Type};
 use crate::nn::params::Params;
 use crate::nn::precision::Precision;
 use std::sync::Arc;
@@ -75,7 +75,7 @@ pub struct Setup<'a> {
     pub max_rows: usize,
     /// Parts of the graph: numbers given to [`Graph::under`] are below this.
     pub parts: usize,
-    /// Precision of products: f32 for its accuracy, anything else for TF32 operands.
+    /// f32 for its accuracy, bf16 for tensors of several axes that hold it, anything else for TF32 operands.
     pub precision: Precision,
     /// Inputs that are not the plan's own.
     pub shared: &'a [Shared],
@@ -98,10 +98,14 @@ pub struct CudaPlan {
     recipe: Recipe,
     groups: usize,
     parts: usize,
+    /// Buffers that hold bf16.
+    narrow: Vec<bool>,
     networks: Arc<Networks>,
     kernels: Vec<Kernel<Args>>,
     launches: Vec<Started>,
     feeds: Vec<Option<cuda::Buffer<f32>>>,
+    /// Inputs as bf16.
+    _narrowed: Vec<Option<cuda::Buffer<f32>>>,
     rows: cuda::Buffer<u32>,
     network_of: cuda::Buffer<u32>,
     samples_of: cuda::Buffer<u32>,
@@ -133,10 +137,45 @@ fn recipe_of(graph: &Graph, wanted: &Wanted, max_rows: usize) -> Result<Recipe> 
     Recipe::new(graph, wanted, &offsets, params.len(), max_rows, false, |_, _| max_rows)
 }
 
+/// Whether a tensor holds bf16 in a plan of that precision.
+fn several(ty: &Type) -> bool {
+    ty.kind == Kind::Rows && ty.shape.len() > 1
+}
+
+/// Whether an op has such tensors.
+fn narrow_op(node: &Planned) -> bool {
+    node.types.x.iter().chain(node.types.y.first()).any(several)
+}
+
+/// Which buffers hold bf16, or the op that takes one for f32: a view of something else, or what another op has beside its result.
+fn narrow_buffers(recipe: &Recipe) -> Result<Vec<bool>, String> {
+    let mut narrow: Vec<Option<bool>> = vec![None; recipe.slots.len()];
+    for step in &recipe.steps {
+        let (Work::Forward { call } | Work::Backward { call, .. }) = step.work else { continue };
+        let types = &recipe.nodes[call].types;
+        let x = types.x.iter().map(several);
+        let y = types.y.iter().enumerate().map(|(k, ty)| k == 0 && several(ty));
+        let inputs = step.x.iter().zip(x.clone()).chain(step.dx.iter().zip(x));
+        let outputs = step.y.iter().zip(y.clone()).chain(step.dy.iter().zip(y));
+        for (buffer, is) in inputs.chain(outputs) {
+            if buffer.is_some_and(|buffer| *narrow[buffer].get_or_insert(is) != is) {
+                return Err(step.name.clone());
+            }
+        }
+    }
+    Ok(narrow.into_iter().map(|is| is == Some(true)).collect())
+}
+
 /// Ops of a plan that have no kernels, by the names of their calls.
-fn missing(recipe: &Recipe) -> Vec<String> {
+fn missing(recipe: &Recipe, form: Form) -> Vec<String> {
+    let served = |twin: &Twin, form| twin.forward.iter().chain(&twin.backward).all(|launch| launch.text.serves(form));
     let none = |step: &&Step| match step.work {
-        Work::Forward { call } => recipe.nodes[call].op.twin(&recipe.nodes[call].types, recipe.max_rows).is_none(),
+        Work::Forward { call } => {
+            let node = &recipe.nodes[call];
+            let narrow = form == Form::Bf16 && narrow_op(node);
+            let twin = node.op.twin(&node.types, recipe.max_rows).map(|twin| twin.chosen(narrow, node.flag.is_some()));
+            twin.is_none_or(|twin| narrow && !served(&twin, form))
+        }
         _ => false,
     };
     let name = |step: &Step| match step.work {
@@ -148,17 +187,28 @@ fn missing(recipe: &Recipe) -> Vec<String> {
 
 impl CudaPlan {
     /// Ops of a graph that have no kernels; where there are any, [`CudaPlan::new`] fails with their names. Needs no GPU.
-    pub fn missing(graph: &Graph, wanted: &Wanted) -> Result<Vec<String>> {
-        Ok(missing(&recipe_of(graph, wanted, 1)?))
+    pub fn missing(graph: &Graph, wanted: &Wanted, precision: Precision) -> Result<Vec<String>> {
+        let (recipe, form) = (recipe_of(graph, wanted, 1)?, form_of(precision));
+        let mut missing = missing(&recipe, form);
+        if form == Form::Bf16 {
+            missing.extend(narrow_buffers(&recipe).err());
+        }
+        Ok(missing)
     }
 
     /// A plan of all that is wanted. Groups begin with all rows, network 0, samples 0 and every part.
     pub fn new(graph: &Graph, wanted: &Wanted, networks: &Arc<Networks>, setup: &Setup) -> Result<Self> {
-        let recipe = recipe_of(graph, wanted, setup.max_rows)?;
-        let missing = missing(&recipe);
+        let (recipe, form) = (recipe_of(graph, wanted, setup.max_rows)?, form_of(setup.precision));
+        let missing = missing(&recipe, form);
         if !missing.is_empty() {
-            return Err(Error::Invalid(format!("no CUDA kernels for {}", missing.join(", "))));
+            let precision = setup.precision.name();
+            return Err(Error::Invalid(format!("no CUDA kernels in {precision} for {}", missing.join(", "))));
         }
+        let narrow = match form {
+            Form::Bf16 => narrow_buffers(&recipe)
+                .map_err(|name| Error::Invalid(format!("\"{name}\" takes for f32 what is bf16: take tf32")))?,
+            _ => vec![false; recipe.slots.len()],
+        };
         let (gpu, groups) = (&networks.gpu, setup.groups);
         let longest = recipe.slots.iter().map(|slot| slot.len * setup.max_rows).max().unwrap_or(0);
         if longest > i32::MAX as usize || networks.len != recipe.params_len || groups == 0 {
@@ -183,9 +233,21 @@ impl CudaPlan {
             let own = shared(number).is_none();
             feeds.push(if own { Some(of(groups * rows * len, &format!("input {name}"))?) } else { None });
         }
-        let twins: Vec<_> =
-            recipe.nodes.iter().map(|node| node.op.twin(&node.types, setup.max_rows).unwrap_or_default()).collect();
-        let scratch_len = twins.iter().map(|twin| twin.scratch).max().unwrap_or(0);
+        // Kernels of bf16 read inputs of several axes from a copy.
+        let mut narrowed = Vec::new();
+        for (number, (name, len, _)) in recipe.feeds.iter().enumerate() {
+            let is = |(slot, narrow): (&Slot, &bool)| *narrow && slot.place == Place::Feed(number);
+            let copied = recipe.slots.iter().zip(&narrow).any(is);
+            let half = (setup.max_rows * len).next_multiple_of(8) / 2;
+            narrowed.push(if copied { Some(of(groups * half, &format!("input {name} in bf16"))?) } else { None });
+        }
+        let chosen = |node: &Planned| {
+            let narrow = form == Form::Bf16 && narrow_op(node);
+            node.op.twin(&node.types, setup.max_rows).unwrap_or_default().chosen(narrow, node.flag.is_some())
+        };
+        let twins: Vec<Twin> = recipe.nodes.iter().map(chosen).collect();
+        // Only ways back add up parts.
+        let scratch_len = twins.iter().map(|twin| twin.scratch).filter(|_| recipe.training).max().unwrap_or(0);
         let arena_len = recipe.tile_len + recipe.full_len;
         let most_blocks =
             twins.iter().flat_map(|twin| twin.forward.iter().chain(&twin.backward)).map(|l| l.blocks).max();
@@ -223,6 +285,11 @@ impl CudaPlan {
             numbers: [0; _],
             factors: [0.0; 4],
         };
+        let feed = |number: usize| match (shared(number), &feeds[number]) {
+            (Some(shared), _) => Tensor { at: shared.at, stride: shared.stride as u32, of: BY_SAMPLES },
+            (None, Some(own)) => Tensor { at: own.pointer(), stride: (own.len() / groups) as u32, of: BY_GROUP },
+            (None, None) => unreachable!("an input is the plan's or shared"),
+        };
         let tensor = |buffer: Buffer| -> Tensor {
             let slot = recipe.slots[buffer];
             let at = |base: DevicePtr, offset: usize, stride: usize, of: u32| Tensor {
@@ -231,10 +298,9 @@ impl CudaPlan {
                 of,
             };
             match slot.place {
-                Place::Feed(number) => match (shared(number), &feeds[number]) {
-                    (Some(shared), _) => at(shared.at, 0, shared.stride, BY_SAMPLES),
-                    (None, Some(own)) => at(own.pointer(), 0, own.len() / groups, BY_GROUP),
-                    (None, None) => unreachable!("an input is the plan's or shared"),
+                Place::Feed(number) => match &narrowed[number] {
+                    Some(copy) => at(copy.pointer(), 0, copy.len() / groups, BY_GROUP),
+                    None => feed(number),
                 },
                 Place::Param(offset) => at(networks.values.pointer(), offset, networks.len, BY_NETWORK),
                 Place::Tile(offset) => at(memory.arena.pointer(), offset, arena_len, BY_GROUP),
@@ -242,13 +308,18 @@ impl CudaPlan {
                 Place::Sum(offset) => at(memory.sums.pointer(), offset, recipe.sums_len, BY_GROUP),
             }
         };
-        let mut loader = Loader::new(gpu, setup.precision == Precision::F32);
+        let mut loader = Loader::new(gpu);
         let mut launches = Vec::new();
-        let mut start = |launch: &Launch, part: Option<u32>, args: Args| -> Result<()> {
+        // What has no tensor of bf16 has the accuracy of f32: it is little.
+        let form_for = |narrow: bool| match form {
+            Form::Bf16 if !narrow => Form::F32,
+            form => form,
+        };
+        let mut start = |launch: &Launch, narrow: bool, part: Option<u32>, args: Args| -> Result<()> {
             let skip = part.map_or(DevicePtr::NONE, |part| absent.pointer().offset(4 * part as usize * groups));
             let (numbers, factors, blocks) = (launch.numbers, launch.factors, launch.blocks as u32);
             launches.push(Started {
-                kernel: loader.kernel(launch.text, &launch.kernel)?,
+                kernel: loader.kernel(launch, form_for(narrow))?,
                 blocks: blocks * groups as u32,
                 threads: launch.threads as u32,
                 part,
@@ -265,7 +336,17 @@ impl CudaPlan {
             let sums = Tensor { at: memory.sums.pointer(), stride: recipe.sums_len as u32, of: BY_GROUP };
             let mut args = blank;
             args.y[0] = sums;
-            start(&Launch::each(Text::Between, "plan_clear", recipe.sums_len).numbers([recipe.sums_len]), None, args)?;
+            let launch = Launch::each(Text::Between, "plan_clear", recipe.sums_len).numbers([recipe.sums_len]);
+            start(&launch, false, None, args)?;
+        }
+        for (number, copy) in narrowed.iter().enumerate() {
+            let Some(copy) = copy else { continue };
+            let len = recipe.feeds[number].1;
+            let mut args = blank;
+            args.x[0] = feed(number);
+            args.y[0] = Tensor { at: copy.pointer(), stride: (copy.len() / groups) as u32, of: BY_GROUP };
+            let launch = Launch::each(Text::Narrow, "narrowed", setup.max_rows * len / 4).numbers([len]);
+            start(&launch, true, None, args)?;
         }
         // What adds gradients up belongs to the op whose gradients they are.
         let mut part = None;
@@ -279,7 +360,7 @@ impl CudaPlan {
             match step.work {
                 Work::Forward { call } => {
                     for launch in &twins[call].forward {
-                        start(launch, recipe.nodes[call].flag, args)?;
+                        start(launch, narrow_op(&recipe.nodes[call]), recipe.nodes[call].flag, args)?;
                     }
                 }
                 Work::Backward { call, add } => {
@@ -288,21 +369,26 @@ impl CudaPlan {
                     let wanted =
                         step.dx.iter().enumerate().fold(0u32, |bits, (i, dx)| bits | u32::from(dx.is_some()) << i);
                     for launch in twins[call].backward.iter().filter(|launch| launch.makes & wanted != 0) {
-                        start(launch, part, args)?;
+                        start(launch, narrow_op(&recipe.nodes[call]), part, args)?;
                     }
                 }
                 Work::Add => {
                     let len = len(&step.x);
-                    let launch = Launch::each(Text::Between, "plan_add", setup.max_rows * len).numbers([len]);
-                    start(&launch, part, args)?;
+                    let narrow = step.x[0].is_some_and(|buffer| narrow[buffer]);
+                    let launch = match narrow && len.is_multiple_of(8) {
+                        true => Launch::each(Text::Narrow, "add", setup.max_rows * len / 8),
+                        false => Launch::each(Text::Between, "plan_add", setup.max_rows * len),
+                    };
+                    start(&launch.numbers([len]), narrow, part, args)?;
                 }
                 Work::Seed { weight } => {
                     let launch = Launch::each(Text::Between, "plan_seed", setup.max_rows).factors([weight]);
-                    start(&launch, None, args)?;
+                    start(&launch, false, None, args)?;
                 }
                 Work::Total => {
                     let len = len(&step.x);
-                    start(&Launch::blocks(Text::Between, "plan_total", len).numbers([len]), None, args)?;
+                    let launch = Launch::blocks(Text::Between, "plan_total", len).numbers([len]);
+                    start(&launch, false, None, args)?;
                 }
             }
         }
@@ -312,10 +398,12 @@ impl CudaPlan {
             recipe,
             groups,
             parts: setup.parts,
+            narrow,
             networks: Arc::clone(networks),
             kernels,
             launches,
             feeds,
+            _narrowed: narrowed,
             rows,
             network_of,
             samples_of,
@@ -327,7 +415,7 @@ impl CudaPlan {
     /// Runs all groups after all work that came before. `anywhere` says which parts some group has: others are not even launched.
     pub fn run(&self, anywhere: impl Fn(u32) -> bool) -> Result<()> {
         for launch in self.launches.iter().filter(|launch| launch.part.is_none_or(&anywhere)) {
-            self.kernels[launch.kernel].launch(launch.blocks, launch.threads, &launch.args)?;
+            self.kernels[launch.kernel].launch_early(launch.blocks, launch.threads, &launch.args)?;
         }
         Ok(())
     }
@@ -401,9 +489,13 @@ impl CudaPlan {
         }
     }
 
-    /// Where group 0's rows of an output lie, and the numbers from one group to the next; `None` if the plan was not built to give it.
+    /// Where group 0's rows of an output lie, and the numbers from one group to the next; `None` if the plan was not built to give it,
+    /// or if it is not f32.
     pub fn output(&self, node: Node) -> Option<(DevicePtr, usize)> {
         let (_, buffer) = self.recipe.readable.iter().find(|(other, _)| *other == node)?;
+        if self.narrow[*buffer] {
+            return None;
+        }
         Some((self.memory.arena.pointer().offset(4 * self.offset(*buffer)), self.memory.arena_len))
     }
 
@@ -419,8 +511,14 @@ impl CudaPlan {
     pub fn read(&self, node: Node, gradient: bool, group: usize, rows: usize) -> Result<Option<Vec<f32>>> {
         let list = if gradient { &self.recipe.gradients } else { &self.recipe.readable };
         let Some((_, buffer)) = list.iter().find(|(other, _)| *other == node) else { return Ok(None) };
-        let mut out = vec![0.0; rows * self.recipe.slots[*buffer].len];
+        let len = rows * self.recipe.slots[*buffer].len;
+        let mut out = vec![0.0f32; if self.narrow[*buffer] { len.div_ceil(2) } else { len }];
         self.memory.arena.download(group * self.memory.arena_len + self.offset(*buffer), &mut out)?;
+        if self.narrow[*buffer] {
+            // Two in the place of one.
+            let both = |x: &f32| [f32::from_bits(x.to_bits() << 16), f32::from_bits(x.to_bits() & 0xFFFF_0000)];
+            out = out.iter().flat_map(both).take(len).collect();
+        }
         Ok(Some(out))
     }
 
@@ -443,31 +541,47 @@ impl CudaPlan {
     }
 }
 
+/// Kernels for a precision.
+fn form_of(precision: Precision) -> Form {
+    match precision {
+        Precision::F32 => Form::F32,
+        Precision::Bf16 => Form::Bf16,
+        Precision::Tf32 | Precision::F16 => Form::Tf32,
+    }
+}
+
 /// Compiles texts when a kernel of them is wanted for the first time.
 struct Loader<'a> {
     gpu: &'a Arc<Gpu>,
-    exact: bool,
-    modules: Vec<(Text, Module)>,
-    names: Vec<(Text, String)>,
+    modules: Vec<((Text, Form), Module)>,
+    /// With their bytes of shared memory.
+    names: Vec<((Text, Form), String, usize)>,
     kernels: Vec<Kernel<Args>>,
 }
 
 impl<'a> Loader<'a> {
-    fn new(gpu: &'a Arc<Gpu>, exact: bool) -> Self {
-        Self { gpu, exact, modules: Vec::new(), names: Vec::new(), kernels: Vec::new() }
+    fn new(gpu: &'a Arc<Gpu>) -> Self {
+        Self { gpu, modules: Vec::new(), names: Vec::new(), kernels: Vec::new() }
     }
 
-    fn kernel(&mut self, text: Text, name: &str) -> Result<usize> {
-        if let Some(found) = self.names.iter().position(|(of, known)| *of == text && known == name) {
+    fn kernel(&mut self, launch: &Launch, form: Form) -> Result<usize> {
+        let (text, name, shared) = (launch.text, &launch.kernel, launch.shared);
+        let same = |(of, known, bytes): &((Text, Form), String, usize)| {
+            *of == (text, form) && known == name && *bytes == shared
+        };
+        if let Some(found) = self.names.iter().position(same) {
             return Ok(found);
         }
-        if !self.modules.iter().any(|(known, _)| *known == text) {
-            let module = self.gpu.load(text.name(), &text.source(self.exact), Math::Fast)?;
-            self.modules.push((text, module));
+        if !self.modules.iter().any(|(known, _)| *known == (text, form)) {
+            let module = self.gpu.load(text.name(), &text.source(form), Math::Fast)?;
+            self.modules.push(((text, form), module));
         }
-        let module = self.modules.iter().find(|(known, _)| *known == text).map(|(_, module)| module);
-        let kernel = module.ok_or_else(|| Error::Device(format!("no kernels {}", text.name())))?.kernel(name)?;
-        self.names.push((text, name.to_owned()));
+        let module = self.modules.iter().find(|(known, _)| *known == (text, form)).map(|(_, module)| module);
+        let mut kernel = module.ok_or_else(|| Error::Device(format!("no kernels {}", text.name())))?.kernel(name)?;
+        if shared > 0 {
+            kernel = kernel.with_shared(shared)?;
+        }
+        self.names.push(((text, form), name.clone(), shared));
         self.kernels.push(kernel);
         Ok(self.kernels.len() - 1)
     }

@@ -19,7 +19,8 @@ template <int SIZE> FN void attention_forward(const Args &a) {
     const Heads s = heads_of(a, block);
     if (s.row >= rows) return;
     const uint32_t query = s.block * LINE + threadIdx.x;
-    const float *x = X(0) + (size_t)s.row * s.places * 3 * s.wide + s.head * s.size, *mask = a.n[4] ? X(1) + s.row * s.places : nullptr;
+    const real *x = RX(0) + (size_t)s.row * s.places * 3 * s.wide + s.head * s.size;
+    const float *mask = a.n[4] ? X(1) + s.row * s.places : nullptr;
     float q[SIZE], out[SIZE], most = -1e29f, sum = 0.0f;
 #pragma unroll
     for (int i = 0; i < SIZE; ++i) {
@@ -57,7 +58,7 @@ template <int SIZE> FN void attention_forward(const Args &a) {
         }
     }
     if (query >= s.places) return;
-    float *y = Y(0) + ((size_t)s.row * s.places + query) * s.wide + s.head * s.size;
+    real *y = RY(0) + ((size_t)s.row * s.places + query) * s.wide + s.head * s.size;
     for (int i = 0; i < SIZE; ++i)
         if (i < s.size) y[i] = sum == 0.0f ? 0.0f : out[i] / sum;
     if (Y(1)) Y(1)[((size_t)s.row * a.n[2] + s.head) * s.places + query] = sum == 0.0f ? 1e30f : most + logf(sum);
@@ -70,9 +71,10 @@ template <int SIZE> FN void attention_queries(const Args &a) {
     const Heads s = heads_of(a, block);
     if (s.row >= rows) return;
     const uint32_t query = s.block * LINE + threadIdx.x;
-    const float *x = X(0) + (size_t)s.row * s.places * 3 * s.wide + s.head * s.size, *mask = a.n[4] ? X(1) + s.row * s.places : nullptr;
+    const real *x = RX(0) + (size_t)s.row * s.places * 3 * s.wide + s.head * s.size;
+    const float *mask = a.n[4] ? X(1) + s.row * s.places : nullptr;
     const size_t at = ((size_t)s.row * s.places + query) * s.wide + s.head * s.size, log_at = ((size_t)s.row * a.n[2] + s.head) * s.places + query;
-    const float *y = Y(0), *dy = DY(0);
+    const real *y = RY(0), *dy = RDY(0);
     float q[SIZE], d[SIZE], out[SIZE], mean = 0.0f;
 #pragma unroll
     for (int i = 0; i < SIZE; ++i) {
@@ -108,7 +110,7 @@ template <int SIZE> FN void attention_queries(const Args &a) {
         }
     }
     if (query >= s.places) return;
-    float *dx = DX(0) + ((size_t)s.row * s.places + query) * 3 * s.wide + s.head * s.size;
+    real *dx = RDX(0) + ((size_t)s.row * s.places + query) * 3 * s.wide + s.head * s.size;
     for (int i = 0; i < SIZE; ++i)
         if (i < s.size) dx[i] = out[i];
     SCRATCH[log_at] = mean;
@@ -120,7 +122,7 @@ template <int SIZE> FN void attention_keys(const Args &a) {
     const Heads s = heads_of(a, block);
     if (s.row >= rows) return;
     const uint32_t key = s.block * LINE + threadIdx.x;
-    const float *x = X(0) + (size_t)s.row * s.places * 3 * s.wide + s.head * s.size, *dy = DY(0) + (size_t)s.row * s.places * s.wide + s.head * s.size;
+    const real *x = RX(0) + (size_t)s.row * s.places * 3 * s.wide + s.head * s.size, *dy = RDY(0) + (size_t)s.row * s.places * s.wide + s.head * s.size;
     const size_t lines = ((size_t)s.row * a.n[2] + s.head) * s.places;
     const float *log_sums = Y(1) + lines, *all_means = SCRATCH + lines;
     const int seen = key < s.places && !(a.n[4] && X(1)[s.row * s.places + key] == 0.0f);
@@ -162,7 +164,7 @@ template <int SIZE> FN void attention_keys(const Args &a) {
         }
     }
     if (key >= s.places) return;
-    float *dx = DX(0) + ((size_t)s.row * s.places + key) * 3 * s.wide + s.head * s.size;
+    real *dx = RDX(0) + ((size_t)s.row * s.places + key) * 3 * s.wide + s.head * s.size;
     for (int i = 0; i < SIZE; ++i)
         if (i < s.size) {
             dx[s.wide + i] = dk[i];

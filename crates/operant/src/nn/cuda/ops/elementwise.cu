@@ -2,22 +2,22 @@
 
 KERNEL(activation_forward) {
     BEGIN;
-    const float *x = X(0);
-    float *y = Y(0);
+    const real *x = RX(0);
+    real *y = RY(0);
     EACH(i, rows * a.n[1]) y[i] = activated(a.n[0], x[i]);
 }
 KERNEL(activation_backward) {
     BEGIN;
-    const float *x = X(0), *y = Y(0), *dy = DY(0);
-    float *dx = DX(0);
+    const real *x = RX(0), *y = RY(0), *dy = RDY(0);
+    real *dx = RDX(0);
     EACH(i, rows * a.n[1]) dx[i] = dy[i] * slope(a.n[0], x ? x[i] : 0.0f, y ? y[i] : 0.0f);
 }
 
 /* 0 a + b, 1 a − b, 2 a·b, 3 max(a + b, 0). */
 KERNEL(arithmetic_forward) {
     BEGIN;
-    const float *x0 = X(0), *x1 = X(1);
-    float *y = Y(0);
+    const real *x0 = RX(0), *x1 = RX(1);
+    real *y = RY(0);
     EACH(i, rows * a.n[1]) {
         const float p = x0[i], q = x1[i];
         y[i] = a.n[0] == 0 ? p + q : a.n[0] == 1 ? p - q : a.n[0] == 2 ? p * q : fmaxf(p + q, 0.0f);
@@ -25,8 +25,8 @@ KERNEL(arithmetic_forward) {
 }
 KERNEL(arithmetic_backward) {
     BEGIN;
-    const float *x[2] = {X(0), X(1)}, *y = Y(0), *dy = DY(0);
-    float *dx[2] = {DX(0), DX(1)};
+    const real *x[2] = {RX(0), RX(1)}, *y = RY(0), *dy = RDY(0);
+    real *dx[2] = {RDX(0), RDX(1)};
     EACH(i, rows * a.n[1]) {
 #pragma unroll
         for (int k = 0; k < 2; ++k) {
@@ -43,22 +43,22 @@ KERNEL(arithmetic_backward) {
 /* x·f[0]: both ways. */
 KERNEL(scale_forward) {
     BEGIN;
-    const float *x = X(0);
-    float *y = Y(0);
+    const real *x = RX(0);
+    real *y = RY(0);
     EACH(i, rows * a.n[1]) y[i] = x[i] * a.f[0];
 }
 KERNEL(scale_backward) {
     BEGIN;
-    const float *dy = DY(0);
-    float *dx = DX(0);
+    const real *dy = RDY(0);
+    real *dx = RDX(0);
     EACH(i, rows * a.n[1]) dx[i] = dy[i] * a.f[0];
 }
 
 /* 0 exp, 1 log, 2 square, 3 abs, 4 sqrt, 5 −x, 6 ln(1 + eˣ). */
 KERNEL(function_forward) {
     BEGIN;
-    const float *x = X(0);
-    float *y = Y(0);
+    const real *x = RX(0);
+    real *y = RY(0);
     EACH(i, rows * a.n[1]) {
         const float v = x[i];
         switch (a.n[0]) {
@@ -74,8 +74,8 @@ KERNEL(function_forward) {
 }
 KERNEL(function_backward) {
     BEGIN;
-    const float *x = X(0), *y = Y(0), *dy = DY(0);
-    float *dx = DX(0);
+    const real *x = RX(0), *y = RY(0), *dy = RDY(0);
+    real *dx = RDX(0);
     EACH(i, rows * a.n[1]) {
         float d = -1.0f;
         switch (a.n[0]) {
@@ -94,14 +94,14 @@ KERNEL(function_backward) {
 /* Runs of n[1] numbers in the output, of which input n[3] fills n[2] from n[4] on; n[0] runs a row. */
 KERNEL(concat_forward) {
     BEGIN;
-    const float *x = X(a.n[3]);
-    float *y = Y(0);
+    const real *x = RX(a.n[3]);
+    real *y = RY(0);
     EACH(i, rows * a.n[0] * a.n[2]) y[(size_t)(i / a.n[2]) * a.n[1] + a.n[4] + i % a.n[2]] = x[i];
 }
 KERNEL(concat_backward) {
     BEGIN;
-    const float *dy = DY(0);
-    float *dx = DX(a.n[3]);
+    const real *dy = RDY(0);
+    real *dx = RDX(a.n[3]);
     if (!dx) return;
     EACH(i, rows * a.n[0] * a.n[2]) {
         const float d = dy[(size_t)(i / a.n[2]) * a.n[1] + a.n[4] + i % a.n[2]];
@@ -111,14 +111,14 @@ KERNEL(concat_backward) {
 /* Runs of n[1] numbers in the input, of which the output has n[2] from n[4] on. */
 KERNEL(slice_forward) {
     BEGIN;
-    const float *x = X(0);
-    float *y = Y(0);
+    const real *x = RX(0);
+    real *y = RY(0);
     EACH(i, rows * a.n[0] * a.n[2]) y[i] = x[(size_t)(i / a.n[2]) * a.n[1] + a.n[4] + i % a.n[2]];
 }
 KERNEL(slice_backward) {
     BEGIN;
-    const float *dy = DY(0);
-    float *dx = DX(0);
+    const real *dy = RDY(0);
+    real *dx = RDX(0);
     EACH(i, rows * a.n[0] * a.n[1]) {
         const int at = (int)(i % a.n[1]) - a.n[4];
         const float d = at >= 0 && at < a.n[2] ? dy[(size_t)(i / a.n[1]) * a.n[2] + at] : 0.0f;
@@ -130,8 +130,9 @@ KERNEL(slice_backward) {
    the vector. */
 KERNEL(vector_forward) {
     BEGIN;
-    const float *x = X(0), *v = X(1);
-    float *y = Y(0);
+    const real *x = RX(0);
+    const float *v = X(1);
+    real *y = RY(0);
     EACH(i, rows * a.n[1]) {
         const uint32_t c = i % a.n[2];
         const float w = v[a.n[3] ? c : i / a.n[1] * a.n[2] + c];
@@ -140,8 +141,9 @@ KERNEL(vector_forward) {
 }
 KERNEL(vector_backward) {
     BEGIN;
-    const float *v = X(1), *dy = DY(0);
-    float *dx = DX(0);
+    const float *v = X(1);
+    const real *dy = RDY(0);
+    real *dx = RDX(0);
     EACH(i, rows * a.n[1]) {
         const float d = a.n[0] == 0 ? dy[i] : dy[i] * v[i / a.n[1] * a.n[2] + i % a.n[2]];
         dx[i] = a.add & 1 ? dx[i] + d : d;
@@ -150,35 +152,19 @@ KERNEL(vector_backward) {
 KERNEL(expand_forward) {
     BEGIN;
     const float *x = X(0);
-    float *y = Y(0);
+    real *y = RY(0);
     EACH(i, rows * a.n[1]) y[i] = x[i % a.n[1]];
 }
 
 /* A seed blended into its host: see blend.rs. n[0] is 0 for sums, 1 for products, 2 for a gate; α is the last input. */
-FN float blended(int how, float h, float s, float third, float alpha) {
-    if (how == 1) return h * (tanhf(s - third) * alpha + 1.0f);
-    return fmaf(s - h, how == 2 ? alpha * third : alpha, h);
-}
-struct Parts {
-    float host, seed, third;
-};
-/* Gradients, of which the gate's is one number's share. */
-FN Parts unblended(int how, float h, float s, float third, float alpha, float dy) {
-    const float learned = alpha == 0.0f ? 1.0f : alpha;
-    if (how == 0) return {dy * (1.0f - alpha), dy * learned, 0.0f};
-    if (how == 1) {
-        const float t = tanhf(s - third), d = dy * h * (1.0f - t * t) * learned;
-        return {dy * (t * alpha + 1.0f), d, -d};
-    }
-    return {dy * (1.0f - alpha * third), dy * learned * third, dy * (s - h) * learned};
-}
 KERNEL(blend_forward) {
     BEGIN;
     const int how = a.n[0];
-    const float *h = X(0), *s = X(1), *third = how ? X(2) : nullptr, alpha = X(how ? 3 : 2)[0];
-    float *y = Y(0);
+    const real *h = RX(0), *s = RX(1), *from = how == 1 ? RX(2) : nullptr;
+    const float *gate = how == 2 ? X(2) : nullptr, alpha = X(how ? 3 : 2)[0];
+    real *y = RY(0);
     EACH(i, rows * a.n[1]) {
-        const float t = how == 0 ? 0.0f : how == 1 ? third[i] : third[i / a.n[1]];
+        const float t = how == 0 ? 0.0f : how == 1 ? (float)from[i] : gate[i / a.n[1]];
         y[i] = alpha == 0.0f ? h[i] : blended(how, h[i], s[i], t, alpha);
     }
 }
@@ -189,18 +175,20 @@ KERNEL(blend_backward) {
     if (block >= rows) return;
     const int how = a.n[0];
     const size_t first = (size_t)block * a.n[1];
-    const float *h = how ? X(0) + first : nullptr, *s = how ? X(1) + first : nullptr, *dy = DY(0) + first;
-    const float *third = how == 0 ? nullptr : how == 1 ? X(2) + first : X(2) + block, alpha = X(how ? 3 : 2)[0];
-    float *dh = DX(0), *ds = DX(1), *dt = how ? DX(2) : nullptr, sum = 0.0f;
+    const real *h = how ? RX(0) + first : nullptr, *s = how ? RX(1) + first : nullptr, *dy = RDY(0) + first;
+    const real *from = how == 1 ? RX(2) + first : nullptr;
+    const float gate = how == 2 ? X(2)[block] : 0.0f, alpha = X(how ? 3 : 2)[0];
+    real *dh = RDX(0), *ds = RDX(1), *dx = how == 1 ? RDX(2) : nullptr;
+    float *dt = how == 2 ? DX(2) : nullptr, sum = 0.0f;
     for (uint32_t i = threadIdx.x; i < a.n[1]; i += THREADS) {
-        const float t = how == 0 ? 0.0f : how == 1 ? third[i] : third[0];
+        const float t = how == 1 ? (float)from[i] : gate;
         const Parts d = unblended(how, how ? h[i] : 0.0f, how ? s[i] : 0.0f, t, alpha, dy[i]);
         if (dh) dh[first + i] = alpha == 0.0f ? dy[i] : d.host;
         if (ds) ds[first + i] = d.seed;
-        if (dt && how == 1) dt[first + i] = d.third;
+        if (dx) dx[first + i] = d.third;
         sum += d.third;
     }
-    if (how != 2 || !dt) return;
+    if (!dt) return;
     sum = warp_sum(sum);
     if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
     __syncthreads();
@@ -209,26 +197,18 @@ KERNEL(blend_backward) {
     dt[block] = sum;
 }
 
-/* A slot: see graft.rs. n0 numbers a row, n1 seeds, n2 whether gradients of other seeds than the chosen one are left alone. */
-struct Chosen {
-    float alpha;
-    int how, seed; /* how is −1 for none */
-};
-FN Chosen chosen(const Args &a, const float *control) {
-    const int code = (int)(control[1] * 64.0f);
-    return {control[0], code % 4 - 1, code / 4 % a.n[1]};
-}
 KERNEL(graft_forward) {
     BEGIN;
     const Chosen c = chosen(a, X(3));
-    const float *h = X(0);
-    float *y = Y(0);
+    const real *h = RX(0);
+    real *y = RY(0);
     if (c.how < 0 || c.alpha == 0.0f) {
         EACH(i, rows * a.n[0]) y[i] = h[i];
         return;
     }
-    const float *s = X(4 + c.seed), *third = c.how == 0 ? nullptr : X(c.how);
-    EACH(i, rows * a.n[0]) y[i] = blended(c.how, h[i], s[i], c.how == 0 ? 0.0f : c.how == 1 ? third[i] : third[i / a.n[0]], c.alpha);
+    const real *s = RX(4 + c.seed), *from = RX(1);
+    const float *gate = X(2);
+    EACH(i, rows * a.n[0]) y[i] = blended(c.how, h[i], s[i], c.how == 0 ? 0.0f : c.how == 1 ? (float)from[i] : gate[i / a.n[0]], c.alpha);
 }
 KERNEL(graft_backward) {
     BEGIN;
@@ -236,12 +216,13 @@ KERNEL(graft_backward) {
     if (block >= rows) return;
     const Chosen c = chosen(a, X(3));
     const size_t first = (size_t)block * a.n[0];
-    const float *h = X(0) + first, *s = X(4 + c.seed) + first, *dy = DY(0) + first;
-    const float *third = c.how <= 0 ? nullptr : c.how == 1 ? X(1) + first : X(2) + block;
-    float *dh = DX(0), *dx = DX(1), *gate = DX(2), *ds = DX(4 + c.seed), sum = 0.0f;
+    const real *h = RX(0) + first, *s = RX(4 + c.seed) + first, *from = RX(1) + first, *dy = RDY(0) + first;
+    const float opened = c.how == 2 ? X(2)[block] : 0.0f;
+    real *dh = RDX(0), *dx = RDX(1), *ds = RDX(4 + c.seed);
+    float *gate = DX(2), sum = 0.0f;
     const int none = c.how < 0;
     for (uint32_t i = threadIdx.x; i < a.n[0]; i += THREADS) {
-        const float t = c.how <= 0 ? 0.0f : c.how == 1 ? third[i] : third[0];
+        const float t = c.how == 1 ? (float)from[i] : opened;
         const Parts d = none ? Parts{dy[i], 0.0f, 0.0f} : unblended(c.how, c.how ? h[i] : 0.0f, c.how ? s[i] : 0.0f, t, c.alpha, dy[i]);
         if (dh) dh[first + i] = none || c.alpha == 0.0f ? dy[i] : d.host;
         if (none && a.n[2]) continue;
@@ -251,7 +232,7 @@ KERNEL(graft_backward) {
     }
     if (!a.n[2])
         for (int k = 0; k < a.n[1]; ++k) {
-            float *other = k == c.seed ? nullptr : DX(4 + k);
+            real *other = k == c.seed ? nullptr : RDX(4 + k);
             if (other)
                 for (uint32_t i = threadIdx.x; i < a.n[0]; i += THREADS) other[first + i] = 0.0f;
         }
@@ -267,14 +248,15 @@ KERNEL(graft_backward) {
 /* Goes on forward; back where X(1) is not 0. */
 KERNEL(valve_forward) {
     BEGIN;
-    const float *x = X(0);
-    float *y = Y(0);
+    const real *x = RX(0);
+    real *y = RY(0);
     EACH(i, rows * a.n[1]) y[i] = x[i];
 }
 KERNEL(valve_backward) {
     BEGIN;
-    const float open = X(1)[0], *dy = DY(0);
-    float *dx = DX(0);
+    const float open = X(1)[0];
+    const real *dy = RDY(0);
+    real *dx = RDX(0);
     if (a.add & 1 && open == 0.0f) return;
     EACH(i, rows * a.n[1]) dx[i] = a.add & 1 ? dx[i] + dy[i] * open : dy[i] * open;
 }

@@ -9,7 +9,8 @@ KERNEL(group_norm_forward) {
     const uint32_t places = a.n[0], channels = a.n[1], groups = a.n[2], size = channels / groups, t = threadIdx.x;
     const uint32_t sides = THREADS / channels, side = t / channels, c = t % channels, of = c / size;
     const size_t at = (size_t)block * places * channels;
-    const float *x = X(0) + at, shift = x[of * size], scale = 1.0f / (float)(places * size);
+    const real *x = RX(0) + at;
+    const float shift = x[of * size], scale = 1.0f / (float)(places * size);
     float sum = 0.0f, square = 0.0f;
     if (side < sides)
         for (uint32_t p = side; p < places; p += sides) {
@@ -35,7 +36,7 @@ KERNEL(group_norm_forward) {
     }
     if (side >= sides) return;
     const float weight = a.n[3] ? X(1)[c] : 1.0f, bias = a.n[3] ? X(2)[c] : 0.0f;
-    float *y = Y(0) + at;
+    real *y = RY(0) + at;
     for (uint32_t p = side; p < places; p += sides)
         y[p * channels + c] = activated(a.n[4], fmaf((x[p * channels + c] - mean) * rstd, weight, bias));
 }
@@ -47,7 +48,7 @@ KERNEL(group_norm_backward) {
     const uint32_t places = a.n[0], channels = a.n[1], groups = a.n[2], size = channels / groups, t = threadIdx.x;
     const uint32_t sides = THREADS / channels, side = t / channels, c = t % channels, of = c / size;
     const size_t at = (size_t)block * places * channels;
-    const float *x = X(0) + at, *dy = DY(0) + at;
+    const real *x = RX(0) + at, *dy = RDY(0) + at;
     const float mean = Y(1)[(size_t)block * groups + of], rstd = Y(2)[(size_t)block * groups + of];
     const float weight = a.n[3] ? X(1)[c] : 1.0f, bias = a.n[3] ? X(2)[c] : 0.0f;
     float sum = 0.0f, product = 0.0f;
@@ -70,7 +71,7 @@ KERNEL(group_norm_backward) {
         sums[t] = sum * weight;
     }
     __syncthreads();
-    float *dx = DX(0);
+    real *dx = RDX(0);
     if (!dx || side >= sides) return;
     float first = 0.0f, second = 0.0f;
     for (uint32_t k = 0; k < size; ++k) {
@@ -93,8 +94,10 @@ KERNEL(layer_norm_forward) {
     BEGIN;
     const uint32_t at = block * (THREADS / 32) + threadIdx.x / 32, lane = threadIdx.x % 32, channels = a.n[1];
     if (at >= rows * a.n[0]) return;
-    const float *x = X(0) + (size_t)at * channels, *weight = a.n[3] ? X(1) : nullptr, *bias = a.n[3] ? X(2) : nullptr;
-    float *y = Y(0) + (size_t)at * channels, sum = 0.0f, square = 0.0f;
+    const real *x = RX(0) + (size_t)at * channels;
+    const float *weight = a.n[3] ? X(1) : nullptr, *bias = a.n[3] ? X(2) : nullptr;
+    real *y = RY(0) + (size_t)at * channels;
+    float sum = 0.0f, square = 0.0f;
     for (uint32_t c = lane; c < channels; c += 32) sum += x[c];
     const float mean = warp_sum(sum) / (float)channels;
     for (uint32_t c = lane; c < channels; c += 32) square += (x[c] - mean) * (x[c] - mean);
@@ -110,9 +113,10 @@ KERNEL(layer_norm_backward) {
     BEGIN;
     const uint32_t at = block * (THREADS / 32) + threadIdx.x / 32, lane = threadIdx.x % 32, channels = a.n[1];
     if (at >= rows * a.n[0]) return;
-    const float *x = X(0) + (size_t)at * channels, *dy = DY(0) + (size_t)at * channels;
+    const real *x = RX(0) + (size_t)at * channels, *dy = RDY(0) + (size_t)at * channels;
     const float *weight = a.n[3] ? X(1) : nullptr, *bias = a.n[3] ? X(2) : nullptr, mean = Y(1)[at], rstd = Y(2)[at];
-    float *dx = DX(0) + (size_t)at * channels, first = 0.0f, second = 0.0f;
+    real *dx = RDX(0) + (size_t)at * channels;
+    float first = 0.0f, second = 0.0f;
     for (int pass = 0; pass < 2; ++pass) {
         for (uint32_t c = lane; c < channels; c += 32) {
             const float w = weight ? weight[c] : 1.0f, scaled = (x[c] - mean) * rstd, z = fmaf(scaled, w, bias ? bias[c] : 0.0f);
@@ -137,7 +141,8 @@ KERNEL(layer_norm_weight) {
     const uint32_t count = rows * a.n[0], channels = a.n[1], begin = block * a.n[5];
     if (begin >= count) return;
     const uint32_t end = min(begin + a.n[5], count);
-    const float *x = X(0), *dy = DY(0), *means = Y(1), *rstds = Y(2), *weight = X(1), *bias = X(2);
+    const real *x = RX(0), *dy = RDY(0);
+    const float *means = Y(1), *rstds = Y(2), *weight = X(1), *bias = X(2);
     float *to = SCRATCH + (size_t)block * 2 * channels;
     for (uint32_t from = 0; from < channels; from += THREADS) {
         const uint32_t width = min((uint32_t)THREADS, channels - from), sides = THREADS / width;

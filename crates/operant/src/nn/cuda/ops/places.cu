@@ -6,7 +6,7 @@ KERNEL(global_pool_forward) {
     __shared__ float room[THREADS];
     if (block >= rows) return;
     const uint32_t places = a.n[0], channels = a.n[1];
-    const float *x = X(0) + (size_t)block * places * channels;
+    const real *x = RX(0) + (size_t)block * places * channels;
     float *y = Y(0) + (size_t)block * channels;
     for (uint32_t first = 0; first < channels; first += THREADS) {
         const uint32_t width = min((uint32_t)THREADS, channels - first), sides = THREADS / width;
@@ -14,7 +14,7 @@ KERNEL(global_pool_forward) {
         if (a.n[2]) {
             if (side) continue;
             float most = x[c];
-            for (uint32_t p = 1; p < places; ++p) most = x[p * channels + c] > most ? x[p * channels + c] : most;
+            for (uint32_t p = 1; p < places; ++p) most = x[p * channels + c] > most ? (float)x[p * channels + c] : most;
             y[c] = most;
             continue;
         }
@@ -28,8 +28,9 @@ KERNEL(global_pool_forward) {
 KERNEL(global_pool_backward) {
     BEGIN;
     const uint32_t places = a.n[0], channels = a.n[1], len = places * channels;
-    const float *x = X(0), *y = Y(0), *dy = DY(0);
-    float *dx = DX(0);
+    const real *x = RX(0);
+    const float *y = Y(0), *dy = DY(0);
+    real *dx = RDX(0);
     if (!a.n[2]) {
         const float scale = 1.0f / (float)places;
         EACH(i, rows * len) dx[i] = dy[i / len * channels + i % channels] * scale;
@@ -54,7 +55,7 @@ KERNEL(vector_gradient) {
     if (block >= rows) return;
     const uint32_t places = a.n[0], channels = a.n[1];
     const size_t at = (size_t)block * places * channels;
-    const float *x = a.n[2] ? X(0) + at : nullptr, *dy = DY(0) + at;
+    const real *x = a.n[2] ? RX(0) + at : nullptr, *dy = RDY(0) + at;
     float *dv = DX(1);
     if (!dv) return;
     for (uint32_t first = 0; first < channels; first += THREADS) {
@@ -62,7 +63,7 @@ KERNEL(vector_gradient) {
         const uint32_t c = first + threadIdx.x % width, side = threadIdx.x / width;
         float sum = 0.0f;
         if (side < sides)
-            for (uint32_t p = side; p < places; p += sides) sum += x ? dy[p * channels + c] * x[p * channels + c] : dy[p * channels + c];
+            for (uint32_t p = side; p < places; p += sides) sum += x ? dy[p * channels + c] * x[p * channels + c] : (float)dy[p * channels + c];
         sum = over_places(sum, width, sides, room);
         if (side == 0) dv[(size_t)block * channels + c] = sum;
     }
@@ -74,7 +75,7 @@ KERNEL(columns) {
     const uint32_t count = rows * a.n[0], channels = a.n[1], begin = block * a.n[2];
     if (begin >= count) return;
     const uint32_t end = min(begin + a.n[2], count);
-    const float *dy = DY(0);
+    const real *dy = RDY(0);
     float *to = SCRATCH + (size_t)block * channels;
     for (uint32_t first = 0; first < channels; first += THREADS) {
         const uint32_t width = min((uint32_t)THREADS, channels - first), sides = THREADS / width;
@@ -87,26 +88,32 @@ KERNEL(columns) {
     }
 }
 
-/* n1 numbers that lie together to one, n0 of these a row: n2 is 0 for the sum, 1 for the mean, 2 for the largest. A warp each. */
+/* n1 numbers that lie together to one, n0 of these a row: n2 is 0 for the sum, 1 for the mean, 2 for the largest; n3 whether the result
+   has several axes. A warp each. */
 KERNEL(reduce_forward) {
     BEGIN;
     const uint32_t at = block * (THREADS / 32) + threadIdx.x / 32, lane = threadIdx.x % 32;
     if (at >= rows * a.n[0]) return;
-    const float *x = X(0) + (size_t)at * a.n[1];
+    const real *x = RX(0) + (size_t)at * a.n[1];
     float sum = a.n[2] == 2 ? -INFINITY : 0.0f;
     for (uint32_t i = lane; i < a.n[1]; i += 32) sum = a.n[2] == 2 ? fmaxf(sum, x[i]) : sum + x[i];
     sum = a.n[2] == 2 ? warp_max(sum) : warp_sum(sum);
-    if (lane == 0) Y(0)[at] = a.n[2] == 1 ? sum / (float)a.n[1] : sum;
+    if (lane) return;
+    if (a.n[2] == 1) sum /= (float)a.n[1];
+    if (a.n[3])
+        RY(0)[at] = sum;
+    else
+        Y(0)[at] = sum;
 }
 KERNEL(reduce_backward) {
     BEGIN;
     const uint32_t at = block * (THREADS / 32) + threadIdx.x / 32, lane = threadIdx.x % 32, len = a.n[1];
     if (at >= rows * a.n[0]) return;
-    const float dy = DY(0)[at];
-    float *dx = DX(0) + (size_t)at * len;
+    const float dy = a.n[3] ? (float)RDY(0)[at] : DY(0)[at];
+    real *dx = RDX(0) + (size_t)at * len;
     uint32_t best = len;
     if (a.n[2] == 2) {
-        const float *x = X(0) + (size_t)at * len;
+        const real *x = RX(0) + (size_t)at * len;
         float most = -INFINITY;
         for (uint32_t i = lane; i < len; i += 32) most = fmaxf(most, x[i]);
         most = warp_max(most);
@@ -126,11 +133,11 @@ FN float pool_share(const Args &a, int top, int bottom, int left, int right) {
 KERNEL(pool_forward) {
     BEGIN;
     const int h = a.n[0], w = a.n[1], channels = a.n[2], ho = a.n[3], wo = a.n[4];
-    const float *x = X(0);
-    float *y = Y(0);
+    const real *x = RX(0);
+    real *y = RY(0);
     EACH(i, rows * ho * wo * channels) {
         const uint32_t c = i % channels, place = i / channels, ox = place % wo, oy = place / wo % ho;
-        const float *image = x + (size_t)(place / (wo * ho)) * h * w * channels + c;
+        const real *image = x + (size_t)(place / (wo * ho)) * h * w * channels + c;
         const int first = (int)oy * a.n[6] - a.n[7], side = (int)ox * a.n[6] - a.n[7];
         const int top = max(first, 0), bottom = min(first + a.n[5], h), left = max(side, 0), right = min(side + a.n[5], w);
         float result = a.n[8] == 0 ? -INFINITY : 0.0f;
@@ -146,13 +153,13 @@ KERNEL(pool_forward) {
 KERNEL(pool_backward) {
     BEGIN;
     const int h = a.n[0], w = a.n[1], channels = a.n[2], ho = a.n[3], wo = a.n[4], k = a.n[5], stride = a.n[6], padding = a.n[7];
-    const float *x = X(0), *y = Y(0), *dy = DY(0);
-    float *dx = DX(0);
+    const real *x = RX(0), *y = RY(0), *dy = RDY(0);
+    real *dx = RDX(0);
     EACH(i, rows * h * w * channels) {
         const uint32_t c = i % channels, place = i / channels;
         const int px = place % w, py = place / w % h;
         const size_t row = place / (w * h);
-        const float *image = x ? x + row * h * w * channels + c : nullptr;
+        const real *image = x ? x + row * h * w * channels + c : nullptr;
         const int last_y = min((py + padding) / stride, ho - 1), last_x = min((px + padding) / stride, wo - 1);
         const int first_y = max((py + padding - k + stride) / stride, 0), first_x = max((px + padding - k + stride) / stride, 0);
         float sum = 0.0f;
@@ -180,11 +187,11 @@ KERNEL(pool_backward) {
 KERNEL(windows_forward) {
     BEGIN;
     const int h = a.n[0], w = a.n[1], channels = a.n[2], ho = a.n[3], wo = a.n[4], k = a.n[5];
-    const float *x = X(0);
-    float *y = Y(0);
+    const real *x = RX(0);
+    real *y = RY(0);
     EACH(i, rows * ho * wo * channels) {
         const uint32_t c = i % channels, place = i / channels, line = place / wo, ox = place % wo, row = line / ho, oy = line % ho;
-        const float *image = x + ((size_t)(row * h + oy * k) * w + ox * k) * channels + c;
+        const real *image = x + ((size_t)(row * h + oy * k) * w + ox * k) * channels + c;
         float most = -INFINITY;
         for (int r = 0; r < k; ++r)
             for (int p = 0; p < k; ++p) {
@@ -198,8 +205,8 @@ KERNEL(windows_forward) {
 KERNEL(windows_backward) {
     BEGIN;
     const int h = a.n[0], w = a.n[1], channels = a.n[2], ho = a.n[3], wo = a.n[4], k = a.n[5];
-    const float *x = X(0), *y = Y(0), *dy = DY(0);
-    float *dx = DX(0);
+    const real *x = RX(0), *y = RY(0), *dy = RDY(0);
+    real *dx = RDX(0);
     EACH(i, rows * ho * wo * channels) {
         const uint32_t c = i % channels, place = i / channels, line = place / wo, ox = place % wo, row = line / ho, oy = line % ho;
         const size_t first = ((size_t)(row * h + oy * k) * w + ox * k) * channels + c;

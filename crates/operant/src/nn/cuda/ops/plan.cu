@@ -1,5 +1,6 @@
 /* What every kernel of a plan begins with: its tensors, of which each group (a network on its rows) has its own, and the way to
-   them. Defined before this text: ARGS_BYTES, INPUTS, EXACT (products with the accuracy of f32 instead of TF32). */
+   them. Defined before this text: ARGS_BYTES, INPUTS, EXACT (products with the accuracy of f32 instead of TF32), NARROW (tensors of
+   more than one axis beside the rows hold bf16; others, statistics, parameters and sums hold f32 whatever it is). */
 #define THREADS 256
 #define FULL 0xFFFFFFFFu
 
@@ -21,11 +22,25 @@ struct Args {
 static_assert(sizeof(Args) == ARGS_BYTES, "Args");
 
 #define KERNEL(name) extern "C" __global__ void __launch_bounds__(THREADS) name(const __grid_constant__ Args a)
-#define BEGIN                                                                                    \
+/* A kernel may start while the one before it ends: it waits for that before it reads what a kernel of the plan wrote, and only then lets
+   the next one start. So all before the one before have ended when it starts, and every block waits, for the next kernel waits for
+   this one alone. */
+#if __CUDA_ARCH__ >= 900
+FN void await() {
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+#else
+FN void await() {}
+#endif
+#define PLACE                                                                                    \
     const uint32_t group = blockIdx.x / a.blocks, block = blockIdx.x % a.blocks;                 \
-    if (a.skip && a.skip[group]) return;                                                         \
+    if (a.skip && a.skip[group]) return await();                                                 \
     const uint32_t rows = a.rows[group];                                                         \
     (void)block, (void)rows
+#define BEGIN                                                                                    \
+    await();                                                                                     \
+    PLACE
 FN float *part(const Args &a, const Tensor &t, uint32_t group) {
     return t.at ? t.at + (size_t)a.index[t.of][group] * t.stride : nullptr;
 }
@@ -34,7 +49,26 @@ FN float *part(const Args &a, const Tensor &t, uint32_t group) {
 #define DY(i) ((const float *)part(a, a.dy[i], group))
 #define DX(i) part(a, a.dx[i], group)
 #define SCRATCH part(a, a.scratch, group)
+/* The same of tensors of several axes. */
+#define RX(i) ((const real *)part(a, a.x[i], group))
+#define RY(i) ((real *)part(a, a.y[i], group))
+#define RDY(i) ((const real *)part(a, a.dy[i], group))
+#define RDX(i) ((real *)part(a, a.dx[i], group))
 #define EACH(i, count) for (uint32_t i = block * THREADS + threadIdx.x, i##_end = (count); i < i##_end; i += a.blocks * THREADS)
+
+#if NARROW
+struct real {
+    uint16_t bits;
+    __device__ __forceinline__ operator float() const { return __uint_as_float((uint32_t)bits << 16); }
+    __device__ __forceinline__ real &operator=(float x) {
+        asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+        return *this;
+    }
+    __device__ __forceinline__ real &operator+=(float x) { return *this = (float)*this + x; }
+};
+#else
+typedef float real;
+#endif
 
 FN float warp_sum(float x) {
 #pragma unroll

@@ -9,7 +9,7 @@ struct Place {
 FN int wrapped(int i, int size) { return i < 0 ? i + size : i >= size ? i - size : i; }
 
 /* What a place of the output sees of the input through tap (ky, kx). */
-FN float seen(const Args &a, const float *x, const Place &place, int ky, int kx, int channel) {
+FN float seen(const Args &a, const real *x, const Place &place, int ky, int kx, int channel) {
     int y = place.y + ky, at = place.x + kx;
     if (a.n[8]) {
         y = wrapped(y, a.n[0]);
@@ -54,7 +54,8 @@ template <int COLUMNS> FN void product_forward(const Args &a) {
     const uint32_t columns = block % wide * COLUMNS, of = block / wide % a.n[9], first = block / (wide * a.n[9]) * TILE;
     if (first >= count) return;
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const float *x = X(0), *weight = X(1) + (size_t)of * og * terms;
+    const real *x = RX(0);
+    const float *weight = X(1) + (size_t)of * og * terms;
     output_places(a, places, first, count);
     float sums[COLUMNS / 8][4] = {};
     for (uint32_t k0 = 0; k0 < terms; k0 += TERMS) {
@@ -70,7 +71,7 @@ template <int COLUMNS> FN void product_forward(const Args &a) {
         tile_product<COLUMNS>(left, right, (min(terms - k0, (uint32_t)TERMS) + 7) / 8, sums);
     }
     const float *bias = a.n[13] ? X(2) + of * og : nullptr;
-    float *y = Y(0);
+    real *y = RY(0);
 #pragma unroll
     for (int n = 0; n < COLUMNS / 8; ++n)
 #pragma unroll
@@ -92,7 +93,8 @@ template <int COLUMNS> FN void product_input(const Args &a) {
     const uint32_t columns = block % wide * COLUMNS, of = block / wide % a.n[9], first = block / (wide * a.n[9]) * TILE;
     if (first >= count) return;
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, t = threadIdx.x;
-    const float *weight = X(1) + (size_t)of * og * cg * taps, *y = a.n[12] ? Y(0) : nullptr, *dy = DY(0);
+    const float *weight = X(1) + (size_t)of * og * cg * taps;
+    const real *y = a.n[12] ? RY(0) : nullptr, *dy = RDY(0);
     if (t < TILE) {
         const uint32_t m = first + t, row = m / (a.n[0] * a.n[1]);
         places[t] = {(int)(row * a.n[10] * a.n[11] * a.n[3]), (int)(m / a.n[1] % a.n[0]) + a.n[7], (int)(m % a.n[1]) + a.n[7], m < count};
@@ -115,7 +117,7 @@ template <int COLUMNS> FN void product_input(const Args &a) {
             float d = 0.0f;
             if (inside) {
                 const size_t at = (size_t)place.base + (oy * a.n[11] + ox) * a.n[3] + of * og + o;
-                d = y ? dy[at] * slope(a.n[12], 0.0f, y[at]) : dy[at];
+                d = y ? dy[at] * slope(a.n[12], 0.0f, y[at]) : (float)dy[at];
             }
             left[m * PITCH + lane] = rounded(d);
         }
@@ -124,14 +126,14 @@ template <int COLUMNS> FN void product_input(const Args &a) {
         __syncthreads();
         tile_product<COLUMNS>(left, right, (min(terms - k0, (uint32_t)TERMS) + 7) / 8, sums);
     }
-    float *dx = DX(0);
+    real *dx = RDX(0);
 #pragma unroll
     for (int n = 0; n < COLUMNS / 8; ++n)
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
             const uint32_t m = first + warp * 16 + lane / 4 + i / 2 * 8, column = columns + n * 8 + lane % 4 * 2 + i % 2;
             if (m >= count || column >= cg) continue;
-            float *to = &dx[(size_t)m * a.n[2] + of * cg + column];
+            real *to = &dx[(size_t)m * a.n[2] + of * cg + column];
             *to = a.add & 1 ? *to + sums[n][i] : sums[n][i];
         }
 }
@@ -151,7 +153,7 @@ template <int COLUMNS> FN void product_weight(const Args &a) {
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4, end = min(count, (split + 1) * SPLIT);
     const uint32_t k = k0 + lane, tap = k / cg, c = k % cg;
     const int ky = tap / a.n[5], kx = tap % a.n[5];
-    const float *x = X(0), *y = a.n[12] ? Y(0) : nullptr, *dy = DY(0);
+    const real *x = RX(0), *y = a.n[12] ? RY(0) : nullptr, *dy = RDY(0);
     float sums[2][COLUMNS / 8][4] = {};
     for (uint32_t first = split * SPLIT; first < end; first += TILE) {
         __syncthreads();
@@ -160,7 +162,7 @@ template <int COLUMNS> FN void product_weight(const Args &a) {
             const uint32_t m = first + i / COLUMNS, column = columns + i % COLUMNS;
             const size_t at = (size_t)m * a.n[3] + of * og + column;
             float d = 0.0f;
-            if (m < end && column < og) d = y ? dy[at] * slope(a.n[12], 0.0f, y[at]) : dy[at];
+            if (m < end && column < og) d = y ? dy[at] * slope(a.n[12], 0.0f, y[at]) : (float)dy[at];
             right[i / COLUMNS * WIDTH + i % COLUMNS] = rounded(d);
         }
         __syncthreads();
@@ -248,8 +250,9 @@ KERNEL(product_weight_32) { product_weight<32>(a); }
 KERNEL(depthwise_forward) {
     BEGIN;
     const uint32_t channels = a.n[2], taps = a.n[4] * a.n[5];
-    const float *x = X(0), *weight = X(1), *bias = a.n[13] ? X(2) : nullptr;
-    float *y = Y(0);
+    const real *x = RX(0);
+    const float *weight = X(1), *bias = a.n[13] ? X(2) : nullptr;
+    real *y = RY(0);
     EACH(i, rows * a.n[10] * a.n[11] * channels) {
         const uint32_t c = i % channels, m = i / channels, ox = m % a.n[11], oy = m / a.n[11] % a.n[10], row = m / (a.n[11] * a.n[10]);
         const Place place = {(int)(row * a.n[0] * a.n[1] * channels), (int)oy * a.n[6] - a.n[7], (int)ox * a.n[6] - a.n[7], 1};
@@ -263,8 +266,9 @@ KERNEL(depthwise_input) {
     BEGIN;
     const uint32_t channels = a.n[2], taps = a.n[4] * a.n[5];
     const int turns = a.n[8] ? 1 : 0;
-    const float *weight = X(1), *y = a.n[12] ? Y(0) : nullptr, *dy = DY(0);
-    float *dx = DX(0);
+    const float *weight = X(1);
+    const real *y = a.n[12] ? RY(0) : nullptr, *dy = RDY(0);
+    real *dx = RDX(0);
     EACH(i, rows * a.n[0] * a.n[1] * channels) {
         const uint32_t c = i % channels, m = i / channels, row = m / (a.n[0] * a.n[1]);
         const int iy = m / a.n[1] % a.n[0] + a.n[7], ix = m % a.n[1] + a.n[7];
@@ -278,7 +282,7 @@ KERNEL(depthwise_input) {
                         const int ox = ix + along * a.n[1] - kx;
                         if (ox < 0 || ox % a.n[6] || ox / a.n[6] >= a.n[11]) continue;
                         const size_t at = ((size_t)(row * a.n[10] + oy / a.n[6]) * a.n[11] + ox / a.n[6]) * channels + c;
-                        const float d = y ? dy[at] * slope(a.n[12], 0.0f, y[at]) : dy[at];
+                        const float d = y ? dy[at] * slope(a.n[12], 0.0f, y[at]) : (float)dy[at];
                         sum = fmaf(d, weight[c * taps + ky * a.n[5] + kx], sum);
                     }
             }
@@ -293,7 +297,7 @@ KERNEL(depthwise_weight) {
     const uint32_t tap = block % (taps + 1), split = block / (taps + 1);
     if (split * SPLIT >= count) return;
     const uint32_t end = min(count, (split + 1) * SPLIT);
-    const float *x = X(0), *y = a.n[12] ? Y(0) : nullptr, *dy = DY(0);
+    const real *x = RX(0), *y = a.n[12] ? RY(0) : nullptr, *dy = RDY(0);
     float *to = SCRATCH + (size_t)split * channels * (taps + 1);
     for (uint32_t first = 0; first < channels; first += THREADS) {
         const uint32_t width = min((uint32_t)THREADS, channels - first), sides = THREADS / width;
@@ -302,7 +306,7 @@ KERNEL(depthwise_weight) {
         if (side < sides)
             for (uint32_t m = split * SPLIT + side; m < end; m += sides) {
                 const size_t at = (size_t)m * channels + c;
-                const float d = y ? dy[at] * slope(a.n[12], 0.0f, y[at]) : dy[at];
+                const float d = y ? dy[at] * slope(a.n[12], 0.0f, y[at]) : (float)dy[at];
                 const uint32_t ox = m % a.n[11], oy = m / a.n[11] % a.n[10], row = m / (a.n[11] * a.n[10]);
                 const Place place = {(int)(row * a.n[0] * a.n[1] * channels), (int)oy * a.n[6] - a.n[7], (int)ox * a.n[6] - a.n[7], 1};
                 sum = fmaf(d, tap == taps ? 1.0f : seen(a, x, place, tap / a.n[5], tap % a.n[5], c), sum);
