@@ -105,7 +105,7 @@ pub struct CudaPlan {
     launches: Vec<Started>,
     feeds: Vec<Option<cuda::Buffer<f32>>>,
     /// Inputs as bf16.
-    _narrowed: Vec<Option<cuda::Buffer<f32>>>,
+    narrowed: Vec<Option<cuda::Buffer<f32>>>,
     rows: cuda::Buffer<u32>,
     network_of: cuda::Buffer<u32>,
     samples_of: cuda::Buffer<u32>,
@@ -403,7 +403,7 @@ impl CudaPlan {
             kernels,
             launches,
             feeds,
-            _narrowed: narrowed,
+            narrowed,
             rows,
             network_of,
             samples_of,
@@ -531,7 +531,7 @@ impl CudaPlan {
 
     /// Bytes of its memory on the GPU.
     pub fn bytes(&self) -> usize {
-        let feeds: usize = self.feeds.iter().flatten().map(cuda::Buffer::len).sum();
+        let feeds: usize = self.feeds.iter().chain(&self.narrowed).flatten().map(cuda::Buffer::len).sum();
         4 * (self.memory.arena.len() + self.memory.sums.len() + self.memory.scratch.len() + feeds)
     }
 
