@@ -245,6 +245,8 @@ fn networks_in_bf16_learn_nearly_as_in_f32() {
                 validation: Samples { images: &val, targets: &val_targets },
                 training: Training { batch, ..Training::default() },
                 precision,
+                own_samples: false,
+                augment: false,
             };
             first_gradient(&gpu, &task, numbers)
         };

@@ -453,7 +453,7 @@ fn what_seeds_are_worth_is_measured_and_told() {
     }
     let heard = env.episode().unwrap().heard();
     let worth = env.episode().unwrap().state.worth.clone();
-    let none = env.episode_mut().unwrap().forced_score(&heard, 0);
+    let none = env.cohort_mut().unwrap().forced_scores(0, &heard, &[0]).unwrap()[0] as f32;
     let sum: f32 = worth.shapley.iter().map(|(_, value, _)| value).sum();
     assert!((sum - (env.episode().unwrap().accuracy() - none)).abs() < 1e-3, "{worth:?} and {none}");
     assert!(worth.shapley.iter().all(|(slot, _, error)| heard.contains(slot) && error.is_none()));

@@ -229,6 +229,11 @@ impl Episode {
         Self { state, frame }
     }
 
+    /// What grows.
+    pub fn host(&self) -> Host {
+        self.frame.host
+    }
+
     /// Validation accuracy, in points.
     pub fn accuracy(&self) -> f32 {
         self.state.history.last().map_or(0.0, |[_, accuracy]| *accuracy)

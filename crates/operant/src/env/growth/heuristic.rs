@@ -78,7 +78,7 @@ impl Heuristic {
             return Choice::default();
         };
         let fits: Vec<bool> = episode.blueprints(slot).collect();
-        let order = if episode.network().topology().host.reads_tokens() { ORDER_OF_TOKENS } else { ORDER };
+        let order = if episode.host().reads_tokens() { ORDER_OF_TOKENS } else { ORDER };
         let affordable = (0..order.len()).filter(|&i| fits[order[i].index()]);
         let Some(pick) = affordable.min_by(|&a, &b| self.penalties[a].total_cmp(&self.penalties[b])) else {
             return Choice::default();

@@ -43,8 +43,8 @@ use crate::nn::grow::{Blueprint, GrownGroup, HOSTS, Host, Training};
 use crate::nn::{Method, Precision};
 use crate::params;
 use episode::HISTORY;
-use task::BYTES;
 use std::sync::Arc;
+use task::BYTES;
 
 /// Names of hosts, in the order of their numbers.
 const HOST_NAMES: &[&str] = &[

@@ -1,7 +1,7 @@
 //! What a host learns: images and classes, or texts, for training and for validation, made or read once and shared.
 
-use super::text;
 use super::noise::add_normals;
+use super::text;
 use crate::error::{Error, Result};
 use crate::lanes::rng::HostRng;
 use std::path::{Path, PathBuf};

@@ -195,35 +195,33 @@ mod tests {
                 bias: true,
                 act: Act::Identity,
             };
-            for partly in [false, true] {
-                let twin = layer.twin(rows).chosen(true, partly);
-                let [c, o] = channels;
-                let mut launches = vec![(&twin.forward[0], o), (&twin.backward[0], o)];
-                if c >= 8 {
-                    launches.push((&twin.backward[2], c));
-                }
-                for (i, (launch, outputs)) in launches.into_iter().enumerate() {
-                    let what = format!("{layer:?}, partly {partly}: {launch:?}");
-                    assert_eq!(launch.text, Text::Octets, "{what}");
-                    assert!(launch.shared <= MOST_SHARED, "{what}");
-                    let n = |i: usize| launch.numbers[i] as usize;
-                    let times = launch.blocks * n(18);
-                    let all = tiles(&launch.numbers, rows);
-                    // Columns of a block by its kernel's name, or as the weights' launch says.
-                    let (wide, chunks) = match i {
-                        1 => (n(20), c.div_ceil(n(19))),
-                        _ => (8 * launch.kernel.rsplit('_').next().unwrap().parse::<usize>().unwrap(), 1),
-                    };
-                    let parts = outputs / wide * chunks;
-                    assert!(outputs.is_multiple_of(wide) && times >= all * parts, "{what}");
-                    assert!(times < (all + n(18)) * parts, "{what}");
-                    if i == 1 {
-                        let splits = all.div_ceil(n(18));
-                        let sums = &twin.backward[1];
-                        let [len, places, chunk] = [0, 1, 2].map(|i| sums.numbers[i] as usize);
-                        assert_eq!((rows * places).div_ceil(chunk), splits, "{what}: {sums:?}");
-                        assert!(splits * len <= twin.scratch, "{what}");
-                    }
+            let twin = layer.twin(rows).chosen(true);
+            let [c, o] = channels;
+            let mut launches = vec![(&twin.forward[0], o), (&twin.backward[0], o)];
+            if c >= 8 {
+                launches.push((&twin.backward[2], c));
+            }
+            for (i, (launch, outputs)) in launches.into_iter().enumerate() {
+                let what = format!("{layer:?}: {launch:?}");
+                assert_eq!(launch.text, Text::Octets, "{what}");
+                assert!(launch.shared <= MOST_SHARED, "{what}");
+                let n = |i: usize| launch.numbers[i] as usize;
+                let times = launch.blocks * n(18);
+                let all = tiles(&launch.numbers, rows);
+                // Columns of a block by its kernel's name, or as the weights' launch says.
+                let (wide, chunks) = match i {
+                    1 => (n(20), c.div_ceil(n(19))),
+                    _ => (8 * launch.kernel.rsplit('_').next().unwrap().parse::<usize>().unwrap(), 1),
+                };
+                let parts = outputs / wide * chunks;
+                assert!(outputs.is_multiple_of(wide) && times >= all * parts, "{what}");
+                assert!(times < (all + n(18)) * parts, "{what}");
+                if i == 1 {
+                    let splits = all.div_ceil(n(18));
+                    let sums = &twin.backward[1];
+                    let [len, places, chunk] = [0, 1, 2].map(|i| sums.numbers[i] as usize);
+                    assert_eq!((rows * places).div_ceil(chunk), splits, "{what}: {sums:?}");
+                    assert!(splits * len <= twin.scratch, "{what}");
                 }
             }
         }
