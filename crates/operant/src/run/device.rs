@@ -91,7 +91,6 @@ mod tests {
         }
         for (words, wanted) in [
             (&["device=cuda", "network.memory=lstm"][..], "network.memory"),
-            (&["device=cuda", "ppo.overlap=true", "network.hidden=[512]"], "layer by layer"),
             (&["device=cuda", "ppo.popart=true"], "popart"),
             (&["device=cuda", "env_device=cpu", "ppo.overlap=true"], "envs that the CPU steps"),
         ] {
