@@ -136,30 +136,27 @@ impl<T: Element> Buffer<T> {
     /// Copies all of another buffer of the same length, after all work that came before.
     pub fn copy_from(&self, from: &Self) -> Result<()> {
         assert_eq!(self.len, from.len, "elements of two buffers");
-        self.gpu.bind()?;
-        let (call, bytes) = (&self.gpu.driver.call, self.len * size_of::<T>());
-        // SAFETY: both buffers have that many bytes.
-        let status = unsafe { (call.cuMemcpyDtoDAsync_v2)(self.pointer.0, from.pointer.0, bytes, self.gpu.stream) };
-        self.gpu.driver.check("copy memory", status)
+        self.copy_part(0, from, self.len)
     }
 
     /// Copies all of it to another buffer of the same length, after all work of this one's stream that came before.
     pub fn copy_to(&self, to: &Self) -> Result<()> {
         assert_eq!(self.len, to.len, "elements of two buffers");
-        self.gpu.bind()?;
-        let (call, bytes) = (&self.gpu.driver.call, self.len * size_of::<T>());
-        // SAFETY: both buffers have that many bytes.
-        let status = unsafe { (call.cuMemcpyDtoDAsync_v2)(to.pointer.0, self.pointer.0, bytes, self.gpu.stream) };
-        self.gpu.driver.check("copy memory", status)
+        self.copy_in_stream(to.pointer, self.pointer, self.len)
     }
 
     /// Copies `count` elements from `first` on from the same place of another buffer, after all work that came before.
     pub fn copy_part(&self, first: usize, from: &Self, count: usize) -> Result<()> {
         assert!(first + count <= self.len.min(from.len), "{count} elements from {first} on of {}", self.len);
+        let [to, from] = [self.pointer, from.pointer].map(|buffer| buffer.offset(first * size_of::<T>()));
+        self.copy_in_stream(to, from, count)
+    }
+
+    /// In the order of this buffer's stream. Both places are in live buffers that have so many elements there.
+    fn copy_in_stream(&self, to: DevicePtr, from: DevicePtr, count: usize) -> Result<()> {
         self.gpu.bind()?;
         let (call, bytes) = (&self.gpu.driver.call, count * size_of::<T>());
-        let [to, from] = [self.pointer, from.pointer].map(|buffer| buffer.offset(first * size_of::<T>()));
-        // SAFETY: both buffers have that many bytes there.
+        // SAFETY: those who call this have looked at the lengths.
         let status = unsafe { (call.cuMemcpyDtoDAsync_v2)(to.0, from.0, bytes, self.gpu.stream) };
         self.gpu.driver.check("copy memory", status)
     }
