@@ -50,6 +50,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) collect(const CollectAr
     extern __shared__ __align__(16) unsigned char memory[];
     NetWords *actor = (NetWords *)memory, *critic = actor + 1;
     Staged *staged = (Staged *)(critic + 1) + threadIdx.x / 32;
+    take_turn();
     load_image(actor, a.image, 2, threadIdx.x, 32 * WARPS);
     __syncthreads();
     const int lane = threadIdx.x % 32, g = lane / 4, t4 = lane % 4;
@@ -204,6 +205,7 @@ extern "C" __global__ void __launch_bounds__(256) evaluate(const EvaluateArgs a)
         observed(row, row + 8 * OBS, t, x);
     };
     uint32_t x[X_WORDS], next[X_WORDS];
+    take_turn();
     read(first, next);
     load_image(net, a.image + 1, 1, threadIdx.x, 256);
     __syncthreads();

@@ -36,6 +36,9 @@ use wide::{Wide, WideShape};
 /// Most epochs, and epochs times minibatches, of one iteration.
 const MAX_EPOCHS: usize = 16;
 const MAX_UPDATES: usize = 256;
+/// Iterations whose parts are timed: the first ones, then one of so many.
+const TIMED_FIRST: u32 = 16;
+const TIMED_EVERY: u32 = 16;
 /// Numbers of a minibatch's statistics.
 const STATISTICS: usize = 8;
 /// Envs whose last episodes the host hears of.
@@ -65,6 +68,8 @@ struct TellArgs {
     report: DevicePtr,
     standing: DevicePtr,
     told: DevicePtr,
+    turn: u32,
+    unused: u32,
 }
 
 impl KernelParams for EstimateArgs {}
@@ -172,6 +177,8 @@ pub(super) struct PpoCuda {
     optimizer: Optimizer,
     schedule: Schedule,
     marks: [Event; 3],
+    /// Seconds of collecting and learning, of the last iteration that was timed.
+    seconds: [f64; 2],
     beside: Option<Beside>,
     iteration: u32,
     /// Steps of the optimiser so far.
@@ -374,6 +381,7 @@ impl PpoCuda {
                 Schedule::Constant(rate)
             },
             marks: [Event::new(&gpu)?, Event::new(&gpu)?, Event::new(&gpu)?],
+            seconds: [0.0; 2],
             totals: match hosted {
                 true => Some(Buffer::new(&gpu, TOTALS_WORDS, "episode statistics", "num_envs")?),
                 false => None,
@@ -383,7 +391,7 @@ impl PpoCuda {
             beside,
             iteration: 0,
             updates: 0,
-            told: vec![0.0; STATISTICS + 3 * TOLD + 3],
+            told: vec![0.0; STATISTICS + 3 * TOLD + 4],
             heard: vec![0; TOLD],
             ended: 0,
             note,
@@ -451,12 +459,12 @@ impl PpoCuda {
     }
 
     /// Queues an iteration, waits for it and fetches what is told.
-    fn run(&mut self, learning_rate: f32, factors: [f32; 2]) -> Result<[f64; 2]> {
-        self.run_with(learning_rate, factors, 0.9)
+    fn run(&mut self, learning_rate: f32, factors: [f32; 2], timed: bool) -> Result<[f64; 2]> {
+        self.run_with(learning_rate, factors, 0.9, timed)
     }
 
     /// [`run`](Self::run) with another decay of the mean of gradients.
-    fn run_with(&mut self, learning_rate: f32, factors: [f32; 2], beta1: f32) -> Result<[f64; 2]> {
+    fn run_with(&mut self, learning_rate: f32, factors: [f32; 2], beta1: f32, timed: bool) -> Result<[f64; 2]> {
         let resident = self.env.on_gpu().map(|envs| envs.pointers());
         let totals = self.totals.as_ref().map_or(DevicePtr::NONE, Buffer::pointer);
         let envs = resident.unwrap_or_else(|| EnvsPointers::hosted(self.num_envs, totals));
@@ -483,14 +491,16 @@ impl PpoCuda {
             let (gamma, lambda) = (settings.gamma as f32, settings.gae_lambda as f32);
             let (rollout, steps) = (now.rollout, settings.num_steps as u32);
             let args = EstimateArgs { rollout, finished, standing, envs: n, steps, gamma, lambda };
-            self.kernels.estimate.launch(n.div_ceil(64), 64, &args)
+            self.kernels.estimate.launch_early(n.div_ceil(64), 64, &args)
         };
+        // Marks keep the work behind them from starting early.
+        let mark = |event: &Event| if timed { event.record() } else { Ok(()) };
         match &mut self.beside {
             None => {
-                marks[0].record()?;
+                mark(&marks[0])?;
                 self.learner.collect(&now, &mut *self.env)?;
                 estimate(&now)?;
-                marks[1].record()?;
+                mark(&marks[1])?;
                 self.learner.learn(&now)?;
             }
             Some(beside) => {
@@ -501,9 +511,9 @@ impl PpoCuda {
                     beside.played = true;
                 }
                 // Learning first: what it leaves of the GPU is for the next rollout.
-                marks[1].record()?;
+                mark(&marks[1])?;
                 self.learner.learn(&now)?;
-                beside.marks[0].record()?;
+                mark(&beside.marks[0])?;
                 let rollout = buffers.rollout(self.iteration.wrapping_add(1)).pointers();
                 let next = Now { rollout, iteration: self.iteration.wrapping_add(1), ..now };
                 self.learner.collect(&next, &mut *self.env)?;
@@ -512,16 +522,20 @@ impl PpoCuda {
                 self.learner.renew()?;
             }
         }
-        let tell = TellArgs { envs, finished, report, standing, told: buffers.told.pointer() };
-        self.kernels.tell.launch(1, TOLD as u32, &tell)?;
-        marks[2].record()?;
-        marks[2].wait()?;
+        let turn = self.iteration.wrapping_add(1);
+        let tell = TellArgs { envs, finished, report, standing, told: buffers.told.pointer(), turn, unused: 0 };
+        self.kernels.tell.launch_early(1, TOLD as u32, &tell)?;
+        mark(&marks[2])?;
+        buffers.told.wait_for(STATISTICS + 3 * TOLD + 3, |told| told.to_bits() == turn)?;
         buffers.told.read(&mut self.told);
-        let collecting = match &self.beside {
-            None => marks[1].seconds_since(&marks[0])?,
-            Some(beside) => beside.marks[1].seconds_since(&beside.marks[0])?,
-        };
-        Ok([collecting, marks[2].seconds_since(&marks[1])?])
+        if timed {
+            let collecting = match &self.beside {
+                None => marks[1].seconds_since(&marks[0])?,
+                Some(beside) => beside.marks[1].seconds_since(&beside.marks[0])?,
+            };
+            self.seconds = [collecting, marks[2].seconds_since(&marks[1])?];
+        }
+        Ok(self.seconds)
     }
 
     /// Passes on what was told.
@@ -567,7 +581,8 @@ impl Algorithm for PpoCuda {
         let steps = self.steps();
         let learning_rate = self.schedule.at(steps, self.total_steps);
         let factors = self.settings.factors(steps, self.total_steps);
-        match self.run(learning_rate, factors) {
+        let timed = report.timed || self.iteration < TIMED_FIRST || self.iteration.is_multiple_of(TIMED_EVERY);
+        match self.run(learning_rate, factors, timed) {
             Ok(seconds) => {
                 report.seconds = seconds;
                 self.iteration += 1;

@@ -286,6 +286,7 @@ extern "C" __global__ void __launch_bounds__(LEARN_THREADS, 1) learn(const Learn
         ((uint32_t *)orders)[i] = ((const uint32_t *)a.orders)[i];
     for (int i = thread; i < 2 * TILE_CHUNKS; i += LEARN_THREADS) sources[i] = source_of(a, i / TILE_CHUNKS, i % TILE_CHUNKS);
     __syncthreads();
+    take_turn();
 
     /* Tiles of a minibatch: one is fetched while the one before it is worked on, the first before the last minibatch has ended.
        Of the next 32, each lane knows where one lies. */

@@ -13,6 +13,14 @@ struct Rollout {
     float *advantage; /* [T, N], not normalised */
     uint8_t *legal;   /* [T, N, CHOICES] */
 };
+/* What comes next may take its places from here on, and waits here itself for all that came before. */
+FN void take_turn() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;");
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 struct Finished {
     float *returned;   /* [N]: of the last episode that ended */
     int32_t *length;   /* [N] */
@@ -140,6 +148,7 @@ struct EstimateArgs {
 /* Generalised advantage estimation, a thread per env, eight rows ahead of itself. */
 extern "C" __global__ void __launch_bounds__(64) estimate(const EstimateArgs a) {
     const uint32_t i = blockIdx.x * 64 + threadIdx.x, n = a.envs;
+    take_turn();
     const bool ended = i < n && a.finished.episodes[i] > 0;
     const uint32_t envs = __popc(__ballot_sync(0xFFFFFFFFu, ended));
     int64_t returned = ended ? __float2ll_rn(a.finished.returned[i] * 1048576.0f) : 0;
@@ -182,9 +191,10 @@ struct TellArgs {
     Finished finished;
     const float *report; /* [STATISTICS] */
     Standing *standing;  /* [STANDING_SLOTS], which become 0 */
-    /* [STATISTICS + 3 * TOLD + 3]: the report, then returns, lengths and counts of the first envs, then how many episodes
-       ended in all envs, modulo 2^32, how many envs have ended one, and the mean of their last returns */
+    /* [STATISTICS + 3 * TOLD + 4]: the report, then returns, lengths and counts of the first envs, then how many episodes
+       ended in all envs, modulo 2^32, how many envs have ended one, the mean of their last returns, and at last `turn` */
     float *told;
+    uint32_t turn, unused;
 };
 
 #if PART != LEARNING
@@ -192,6 +202,7 @@ extern "C" __global__ void __launch_bounds__(TOLD) tell(const TellArgs a) {
     const uint32_t i = threadIdx.x;
     float *told = a.told + STATISTICS;
     __shared__ uint32_t ended;
+    take_turn();
     if (i == 0) ended = 0;
     __syncthreads();
     uint32_t own = 0;
@@ -220,6 +231,10 @@ extern "C" __global__ void __launch_bounds__(TOLD) tell(const TellArgs a) {
         told[TOLD + i] = from_bits(a.finished.length[i]);
         told[2 * TOLD + i] = from_bits((int32_t)a.finished.episodes[i]);
     }
+    /* The host waits for the turn: by then all else is there. */
+    __threadfence_system();
+    __syncthreads();
+    if (i == 0) *(volatile float *)&told[3 * TOLD + 3] = from_bits((int32_t)a.turn);
 }
 #endif
 

@@ -6,7 +6,7 @@
 
 use super::driver::{
     CAPABILITY_MAJOR, CAPABILITY_MINOR, Driver, Handle, L2_BYTES, LOCAL_BYTES, LaunchAttribute, LaunchConfig,
-    MOST_SHARED_BYTES, MOST_SHARED_OF_BLOCK, MULTIPROCESSORS, NON_BLOCKING, REGISTERS, driver,
+    MOST_SHARED_BYTES, MOST_SHARED_OF_BLOCK, MULTIPROCESSORS, NON_BLOCKING, NOT_READY, REGISTERS, driver,
 };
 use super::nvrtc::{self, nvrtc};
 use super::{cache, report};
@@ -243,6 +243,17 @@ impl Gpu {
         self.driver.check("finish its work", unsafe { (self.driver.call.cuStreamSynchronize)(self.stream) })
     }
 
+    /// Whether all work is done; a fault in it is an error.
+    pub fn idle(&self) -> Result<bool> {
+        self.bind()?;
+        // SAFETY: the stream is live.
+        let status = unsafe { (self.driver.call.cuStreamQuery)(self.stream) };
+        if status == NOT_READY {
+            return Ok(false);
+        }
+        self.driver.check("do its work", status).map(|()| true)
+    }
+
     /// Waits for all work of this process on the GPU, that of other libraries included.
     pub fn synchronize_all(&self) -> Result<()> {
         self.bind()?;
@@ -385,11 +396,6 @@ impl<P: Params> Kernel<P> {
         gpu.driver.check(&format!("have {bytes} bytes of shared memory per block"), status)?;
         self.shared_bytes = bytes as u32;
         Ok(self)
-    }
-
-    /// Starts blocks that wait for each other: an error unless all fit the GPU at once.
-    pub fn launch_together(&self, blocks: u32, threads: u32, params: &P) -> Result<()> {
-        self.start(blocks, threads, params, &mut [LaunchAttribute::cooperative()])
     }
 
     /// Starts `blocks` × `threads` threads after all work that came before.

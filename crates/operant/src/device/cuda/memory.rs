@@ -233,6 +233,27 @@ impl<T: Element> HostBuffer<T> {
         unsafe { std::slice::from_raw_parts_mut(self.host, self.len) }
     }
 
+    /// Waits until a kernel under way has written element `at` so that `there` holds; what it wrote before is there by then.
+    /// Quicker than an event by what the driver takes to notice one.
+    pub fn wait_for(&self, at: usize, there: impl Fn(T) -> bool) -> Result<()> {
+        assert!(at < self.len, "element {at} of {}", self.len);
+        // SAFETY: it has the element; volatile, because the compiler does not know who writes it.
+        let seen = || there(unsafe { self.host.add(at).read_volatile() });
+        loop {
+            for _ in 0..256 {
+                if seen() {
+                    std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
+                    return Ok(());
+                }
+                std::hint::spin_loop();
+            }
+            if self.gpu.idle()? && !seen() {
+                return Err(Error::Device("cuda did all its work, and what was waited for is not there".into()));
+            }
+            std::thread::yield_now();
+        }
+    }
+
     /// Copies its front. The caller has waited for the kernels that write it.
     pub fn read(&self, to: &mut [T]) {
         assert!(to.len() <= self.len, "{} elements of {}", to.len(), self.len);

@@ -147,7 +147,7 @@ impl Buffers {
             episodes: Buffer::new(gpu, n.max(TOLD), "counts of episodes", "num_envs")?,
             report: small(STATISTICS, "a report")?,
             standing: Buffer::new(gpu, 2 * STANDING_SLOTS, "returns of episodes", "num_envs")?,
-            told: HostBuffer::new(gpu, STATISTICS + 3 * TOLD + 3, "a report")?,
+            told: HostBuffer::new(gpu, STATISTICS + 3 * TOLD + 4, "a report")?,
         })
     }
 

@@ -254,7 +254,7 @@ impl Learner for Fused {
             collect.first_step = collect.first_step.wrapping_add(collect.steps);
         }
         let evaluate = EvaluateArgs { rollout, image, rows: (t + 1) * n, unused: 0 };
-        self.evaluate.launch(EVALUATE_BLOCKS * self.multiprocessors, 256, &evaluate)
+        self.evaluate.launch_early(EVALUATE_BLOCKS * self.multiprocessors, 256, &evaluate)
     }
 
     fn renew(&mut self) -> Result<()> {
@@ -300,11 +300,12 @@ impl Learner for Fused {
             orders: now.orders(),
         };
         let threads = 32 * LEARN_WARPS as u32;
-        // A block fills a multiprocessor. Runs that share the GPU have no more of them together than there are, and nothing else
-        // that runs there waits for one: all blocks come to run, whatever else does.
+        // A block fills a multiprocessor. There are no more of them than those, in all runs that share the GPU together, and nothing
+        // else that runs there waits for one: all blocks come to run, whatever else does. What waits for its turn in a
+        // multiprocessor keeps other runs out of it.
         match self.shared {
             true => self.learn.launch(blocks, threads, &learn)?,
-            false => self.learn.launch_together(blocks, threads, &learn)?,
+            false => self.learn.launch_early(blocks, threads, &learn)?,
         }
         // The last step of Adam is waited for by the end of the launch.
         let meetings = 3 * epochs * minibatches - 1 + u32::from(settings.norm_adv);
