@@ -1,24 +1,38 @@
 //! `cargo xtask gpu`: the tests and measurements that need a GPU, and a verdict per target.
 //!
 //! A machine with a GPU often has no Rust: `--build DIR` fills a folder with programs on one that has it, and there
-//! `DIR/xtask gpu --prebuilt DIR` runs them.
+//! `DIR/xtask gpu --prebuilt DIR` runs them. Python's tests run by `.venv`, or by the interpreter that `--python` names, which has
+//! NumPy and pytest; with PyTorch too, its loop over our envs is measured.
 
 use crate::Failure;
 use crate::bench_peers::{build_ours, field};
-use crate::process::{capture, cargo, execute, target, write};
+use crate::process::{capture, cargo, execute, root, target, write};
+use crate::setup;
 use crate::tally::Tally;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-/// Envs that are trained by their shipped settings, and the mean return that an evaluation should reach.
-const LEARNING: [(&str, f64); 5] = [
-    ("cartpole", 475.0),
-    ("pendulum", -200.0),
-    ("acrobot", -100.0),
-    ("mountaincar", -110.0),
-    ("mountaincar_continuous", 90.0),
+/// Envs that are trained by their shipped settings or others, and the mean return that an evaluation should reach.
+const LEARNING: [(&str, &str, f64); 8] = [
+    ("cartpole", "", 500.0),
+    ("cartpole", "--num-envs 65536 --set ppo.num_steps=16 --set ppo.minibatch_size=262144", 500.0),
+    ("cartpole", "--num-envs 8192 --set ppo.num_steps=32 --set ppo.minibatch_size=65536", 500.0),
+    ("cartpole", "--num-envs 2048 --set ppo.num_steps=128 --set ppo.minibatch_size=65536", 500.0),
+    ("pendulum", "", -200.0),
+    ("acrobot", "", -100.0),
+    ("mountaincar", "", -110.0),
+    ("mountaincar_continuous", "", 90.0),
+];
+/// Test programs of the engine that have tests which need a GPU.
+const PROGRAMS: [&str; 5] = ["cuda", "ppo_cuda", "cuda_plan", "field_cuda", "growth_together"];
+/// Python's tests that do, and what they and the measurements beside PyTorch run.
+const SCRIPTS: [(&str, &str); 4] = [
+    ("crates/operant-py/tests", "test_cuda.py"),
+    ("crates/operant-py/tests", "test_field_cuda.py"),
+    ("crates/operant-py/examples", "torch_on_gpu.py"),
+    ("xtask/peers", "torch_gpu.py"),
 ];
 /// Seeds of each.
 const SEEDS: u64 = 3;
@@ -167,6 +181,7 @@ struct Asked {
     build: Option<PathBuf>,
     prebuilt: Option<PathBuf>,
     json: Option<PathBuf>,
+    python: Option<PathBuf>,
     quick: bool,
 }
 
@@ -181,8 +196,9 @@ fn asked(words: &[String]) -> Result<Asked, Failure> {
             "--build" => &mut asked.build,
             "--prebuilt" => &mut asked.prebuilt,
             "--json" => &mut asked.json,
+            "--python" => &mut asked.python,
             other => {
-                let known = ["--build", "--prebuilt", "--json", "--quick"];
+                let known = ["--build", "--prebuilt", "--json", "--python", "--quick"];
                 return Err(Failure::Usage(crate::unknown("option", other, known.into_iter())));
             }
         };
@@ -210,13 +226,23 @@ pub(crate) fn run(words: &[String]) -> Result<(), Failure> {
     };
     let operant = folder.join("operant");
     println!("{}", capture(Command::new(&operant).arg("doctor"))?);
-    let tally = tests(&folder)?;
+    let python = match asked.python {
+        Some(python) => Some(python),
+        None if asked.prebuilt.is_none() => Some(setup::packages()?.program("python")),
+        None => None,
+    };
+    let mut tally = tests(&folder)?;
+    match &python {
+        Some(python) => tally += python_tests(&folder, python)?,
+        None => println!("Python's tests are left out: name an interpreter that has NumPy and pytest with --python"),
+    }
     let seconds = if asked.quick { "0.5" } else { "2" };
     let mut verdicts: Vec<Verdict> = SPEEDS.iter().map(|speed| measure(&operant, speed, seconds)).collect();
     let scratch = std::env::temp_dir().join(format!("operant-gpu-{}", std::process::id()));
     verdicts.extend(start_up(&operant, &scratch));
     verdicts.push(side_by_side(&operant, &scratch));
-    verdicts.extend(LEARNING.iter().map(|&(env, goal)| learn(&operant, &scratch, env, goal)));
+    verdicts.extend(LEARNING.iter().map(|&(env, words, goal)| learn(&operant, &scratch, env, words, goal)));
+    verdicts.extend(python.and_then(|python| beside_torch(&folder, &python)));
     let _ = std::fs::remove_dir_all(&scratch);
     println!("\n| | target | measured | |\n|---|---|---|---|");
     verdicts.iter().for_each(|verdict| println!("{}", verdict.line()));
@@ -246,19 +272,8 @@ fn build(folder: &Path) -> Result<(), String> {
     };
     copy(&build_ours()?, folder.join("operant"))?;
     copy(&std::env::current_exe().map_err(io)?, folder.join("xtask"))?;
-    let words = [
-        "test",
-        "--release",
-        "--package",
-        "operant",
-        "--lib",
-        "--test",
-        "cuda",
-        "--test",
-        "ppo_cuda",
-        "--test",
-        "cuda_plan",
-    ];
+    let named = PROGRAMS.iter().flat_map(|name| ["--test", name]);
+    let words: Vec<&str> = ["test", "--release", "--package", "operant", "--lib"].into_iter().chain(named).collect();
     execute(cargo(&words).arg("--no-run"))?;
     let built = capture(cargo(&words).args(["--no-run", "--message-format", "json"]))?;
     for line in built.lines() {
@@ -266,7 +281,43 @@ fn build(folder: &Path) -> Result<(), String> {
         let name = Path::new(path).file_stem().unwrap_or_default();
         copy(Path::new(path), tests.join(name.to_string_lossy().split('-').next().unwrap_or("tests")))?;
     }
+    let (venv, python) = (setup::packages()?, folder.join("python"));
+    let mut unpack = Command::new(venv.program("python"));
+    execute(unpack.args(["-m", "zipfile", "-e"]).arg(setup::wheel(&venv)?).arg(&python))?;
+    for (from, name) in SCRIPTS {
+        let to = python.join(Path::new(from).file_name().unwrap_or_default());
+        std::fs::create_dir_all(&to).map_err(io)?;
+        copy(&root().join(from).join(name), to.join(name))?;
+    }
     Ok(())
+}
+
+/// Python's tests that need a GPU, with the package of the folder.
+fn python_tests(folder: &Path, python: &Path) -> Result<Tally, String> {
+    let (package, mut tally) = (folder.join("python"), Tally::default());
+    let mut command = Command::new(python);
+    command.args(["-m", "pytest", "-q", "-p", "no:cacheprovider"]).arg(package.join("tests"));
+    crate::process::watch(command.env("PYTHONPATH", &package), |line| {
+        if let Some(part) = Tally::of_pytest(line) {
+            tally = part;
+        }
+    })?;
+    Ok(tally)
+}
+
+/// A loop of PyTorch over our envs, beside the same over an env written in PyTorch; nothing where there is no PyTorch.
+fn beside_torch(folder: &Path, python: &Path) -> Option<Verdict> {
+    let package = folder.join("python");
+    let has_torch = Command::new(python).args(["-c", "import torch"]).output().is_ok_and(|told| told.status.success());
+    if !has_torch {
+        println!("the loop of PyTorch is left out: {} has none", python.display());
+        return None;
+    }
+    let mut command = Command::new(python);
+    command.arg(package.join("peers/torch_gpu.py")).env("PYTHONPATH", &package);
+    let measured = capture(&mut command).and_then(|json| read(&json, "policy_ratio"));
+    let what = "PyTorch's loop over our envs, 65,536 envs, beside an env written in PyTorch".to_owned();
+    Some(Verdict { what, unit: "times as fast", target: 3.0, measured, least: false })
 }
 
 /// Runs every test that waits for a GPU: programs side by side, because the host takes most of the time, and the tests of each in turn.
@@ -308,11 +359,7 @@ fn read(json: &str, key: &str) -> Result<f64, String> {
     field(json, key).and_then(|text| text.parse().ok()).ok_or_else(|| format!("no number \"{key}\""))
 }
 
-fn train(operant: &Path, scratch: &Path, env: &str, seed: u64) -> Result<String, String> {
-    train_with(operant, scratch, env, seed, &[])
-}
-
-fn train_with(operant: &Path, scratch: &Path, env: &str, seed: u64, words: &[&str]) -> Result<String, String> {
+fn train(operant: &Path, scratch: &Path, env: &str, seed: u64, words: &[&str]) -> Result<String, String> {
     let folder = scratch.join(format!("{env}-{seed}"));
     let _ = std::fs::remove_dir_all(&folder);
     let mut command = Command::new(operant);
@@ -328,11 +375,10 @@ fn side_by_side(operant: &Path, scratch: &Path) -> Verdict {
         let start = Instant::now();
         work().map(|()| start.elapsed().as_secs_f64())
     };
-    let alone =
-        timed(&|| (1..=COUNT).try_for_each(|seed| train_with(operant, scratch, "cartpole", seed, &words).map(drop)));
+    let alone = timed(&|| (1..=COUNT).try_for_each(|seed| train(operant, scratch, "cartpole", seed, &words).map(drop)));
     let count = COUNT.to_string();
     let several: Vec<&str> = words.into_iter().chain(["--seeds", count.as_str()]).collect();
-    let together = timed(&|| train_with(operant, scratch, "cartpole", 1, &several).map(drop));
+    let together = timed(&|| train(operant, scratch, "cartpole", 1, &several).map(drop));
     let measured = alone.and_then(|alone| together.map(|together| alone / together));
     let what = format!("CartPole, {COUNT} seeds of 20 M steps at once, beside one program after another");
     Verdict { what, unit: "times as fast", target: 2.0, measured, least: false }
@@ -342,17 +388,18 @@ fn side_by_side(operant: &Path, scratch: &Path) -> Verdict {
 fn start_up(operant: &Path, scratch: &Path) -> [Verdict; 2] {
     [("no kernels in the cache", 3.0, 1), ("kernels in the cache", 0.7, 2)].map(|(how, target, seed)| {
         let start = Instant::now();
-        let trained = train(operant, scratch, "cartpole", seed);
+        let trained = train(operant, scratch, "cartpole", seed, &[]);
         let measured = trained.map(|_| start.elapsed().as_secs_f64());
         Verdict { what: format!("CartPole, start to end, {how}"), unit: "s", target, measured, least: true }
     })
 }
 
 /// The worst evaluation of all seeds.
-fn learn(operant: &Path, scratch: &Path, env: &str, goal: f64) -> Verdict {
-    let evaluated = |seed| train(operant, scratch, env, seed).and_then(|json| read(&json, "eval_return"));
+fn learn(operant: &Path, scratch: &Path, env: &str, words: &str, goal: f64) -> Verdict {
+    let given: Vec<&str> = words.split_whitespace().collect();
+    let evaluated = |seed| train(operant, scratch, env, seed, &given).and_then(|json| read(&json, "eval_return"));
     let returns: Result<Vec<f64>, String> = (1..=SEEDS).map(evaluated).collect();
-    let mut what = format!("{env}, evaluation");
+    let mut what = format!("{env}{}{words}, evaluation", if words.is_empty() { "" } else { " " });
     if let Ok(returns) = &returns {
         let shown: Vec<String> = returns.iter().map(|x| format!("{x:.1}")).collect();
         let _ = write!(what, " ({})", shown.join(", "));

@@ -1,6 +1,10 @@
 """Vector environments on a GPU, beside PyTorch."""
 
 import gc
+import re
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -268,3 +272,11 @@ def test_load_gives_what_reset_does(output):
     assert numbers(shown["action_mask"]).any(axis=1).all()
     again, _, _, _, told = gpu.step(np.ones(N, dtype=np.int64))
     assert np.array_equal(numbers(again), wanted) and np.array_equal(numbers(told["action_mask"]), mask)
+
+
+def test_the_example_learns():
+    example = Path(__file__).parents[1] / "examples" / "torch_on_gpu.py"
+    words = [sys.executable, str(example), "--num-envs", "8192", "--num-steps", "16", "--iterations", "60"]
+    told = subprocess.run(words, capture_output=True, text=True, timeout=300)
+    assert told.returncode == 0, told.stderr
+    assert float(re.search(r"mean return ([\d.]+)", told.stdout)[1]) > 100, told.stdout

@@ -1,5 +1,5 @@
 //! PPO on a GPU. Without one: its kernels compile, and what they do not serve is said. On one (`cargo test --test ppo_cuda --
-//! --ignored`, or this file's program carried there): it learns, repeats its bits, and goes on from its own checkpoints and
+//! --ignored --test-threads 1`, or this file's program carried there): it learns, repeats its bits, and goes on from its own checkpoints and
 //! from those of the CPU.
 
 use operant::algo::{Algorithm, NetworkSettings, Report, ppo};
@@ -535,6 +535,13 @@ fn runs_repeat_and_resume_to_the_bit_on_a_gpu() {
         run(&mut *resumed, 3);
         assert!(weights(&*whole) == weights(&*resumed), "weights after a resume");
         assert!(whole.save().unwrap() == resumed.save().unwrap(), "checkpoints after a resume");
+        // A run that has gone on from a checkpoint goes on from it again: its next report is that iteration's, not the last one it had.
+        let once = run(&mut *half, 1).values;
+        half.load(&parts).unwrap();
+        assert!(
+            run(&mut *half, 1).values[..5] == once[..5],
+            "the report after a checkpoint was loaded into a live run"
+        );
     }
 }
 

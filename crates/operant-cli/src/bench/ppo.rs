@@ -9,9 +9,6 @@ use operant::run::{Config, build_algorithm, build_env, build_pool};
 use serde_json::json;
 use std::time::Instant;
 
-/// Seconds in which all iterations are timed, as a part of those that count for speed.
-const TIMED_PART: f64 = 0.1;
-
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Short name or Gymnasium id (see `operant list`).
@@ -172,7 +169,6 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let num_steps = config.own.get("num_steps").and_then(config::Value::as_integer).unwrap_or_default();
     let mut algorithm = build_algorithm(&config, build_env(&config, &pool)?, pool)?;
     let mut report = Report::new(algorithm.metrics().len());
-    let per_iteration = algorithm.steps_per_iteration() as f64;
     let mut iterate = |report: &mut Report| {
         report.begin();
         algorithm.iterate(report);
@@ -188,25 +184,19 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         iterate(&mut report)?;
     }
     let (allocations, cpu, start) = (alloc::allocations(), device::cpu_seconds(), Instant::now());
-    let mut iterations = 0_u32;
+    let (mut iterations, mut seconds) = (0_u32, [0.0; 3]);
     while start.elapsed().as_secs_f64() < args.seconds || iterations < 3 {
-        iterate(&mut report)?;
-        iterations += 1;
-    }
-    let (wall, cpu) = (start.elapsed().as_secs_f64(), device::cpu_seconds() - cpu);
-    let allocations = (alloc::allocations() - allocations) as f64 / f64::from(iterations);
-    let steps = f64::from(iterations) * per_iteration;
-    let (sps, per_cpu) = (steps / wall, steps / cpu);
-    // Shares of iterations that are all timed, which may be a little slower than those that count for speed.
-    report.timed = true;
-    let (start, mut seconds) = (Instant::now(), [0.0; 3]);
-    while start.elapsed().as_secs_f64() < TIMED_PART * args.seconds || seconds[1] == 0.0 {
         iterate(&mut report)?;
         for (sum, x) in seconds.iter_mut().zip([report.seconds[0], report.seconds[1], report.env_seconds]) {
             *sum += x;
         }
+        iterations += 1;
     }
-    let [collect, learn, env] = seconds.map(|x| x / start.elapsed().as_secs_f64());
+    let (wall, cpu) = (start.elapsed().as_secs_f64(), device::cpu_seconds() - cpu);
+    let allocations = (alloc::allocations() - allocations) as f64 / f64::from(iterations);
+    let steps = f64::from(iterations) * algorithm.steps_per_iteration() as f64;
+    let [collect, learn, env] = seconds.map(|x| x / wall);
+    let (sps, per_cpu) = (steps / wall, steps / cpu);
     let solved = if args.no_solve { None } else { solve(&config, args.seconds)? };
     if args.json {
         let object = json!({

@@ -66,9 +66,7 @@ pub struct Report {
     pub score: Option<f64>,
     /// What is worth an event.
     pub note: Option<String>,
-    /// The caller wants the parts of the next iteration timed, also where timing takes time of its own.
-    pub timed: bool,
-    /// Seconds spent collecting and learning; where timing takes time, of the last iteration that was timed.
+    /// Seconds spent collecting and learning.
     pub seconds: [f64; 2],
     /// Seconds of collecting that envs took.
     pub env_seconds: f64,
@@ -97,7 +95,6 @@ impl Report {
             note: None,
             seconds: [0.0; 2],
             env_seconds: 0.0,
-            timed: false,
             spans: Spans::new(Phase::ALL.len()),
             diverged: None,
             failed: None,

@@ -31,13 +31,13 @@ use fused::{Fused, TILE};
 use normalise::{Normaliser, NormaliserPointers};
 use shape::Shape;
 use std::sync::Arc;
+use std::time::Instant;
 use wide::{Wide, WideShape};
 
 /// Most epochs, and epochs times minibatches, of one iteration.
 const MAX_EPOCHS: usize = 16;
 const MAX_UPDATES: usize = 256;
-/// Iterations whose parts are timed: the first ones, then one of so many.
-const TIMED_FIRST: u32 = 16;
+/// Of so many iterations, one has its parts timed.
 const TIMED_EVERY: u32 = 16;
 /// Numbers of a minibatch's statistics.
 const STATISTICS: usize = 8;
@@ -177,8 +177,10 @@ pub(super) struct PpoCuda {
     optimizer: Optimizer,
     schedule: Schedule,
     marks: [Event; 3],
-    /// Seconds of collecting and learning, of the last iteration that was timed.
-    seconds: [f64; 2],
+    /// Shares of collecting and learning in the last iteration that was timed.
+    shares: [f64; 2],
+    /// Of the last report that was waited for; a checkpoint does not set it back.
+    turn: u32,
     beside: Option<Beside>,
     iteration: u32,
     /// Steps of the optimiser so far.
@@ -309,6 +311,12 @@ fn check(settings: &Settings, num_envs: usize) -> Result<()> {
             settings.minibatch_size
         )));
     }
+    let rows = num_envs.saturating_mul(settings.num_steps + 1);
+    if rows > u32::MAX as usize {
+        return Err(Error::Invalid(format!(
+            "num_envs*(ppo.num_steps + 1) = {rows}: on a GPU wanted fewer than 2^32 observations; lower one of them"
+        )));
+    }
     let epochs = settings.update_epochs as usize;
     let updates = epochs * (num_envs * settings.num_steps / settings.minibatch_size);
     if epochs > MAX_EPOCHS || updates > MAX_UPDATES {
@@ -381,7 +389,8 @@ impl PpoCuda {
                 Schedule::Constant(rate)
             },
             marks: [Event::new(&gpu)?, Event::new(&gpu)?, Event::new(&gpu)?],
-            seconds: [0.0; 2],
+            shares: [0.0; 2],
+            turn: 0,
             totals: match hosted {
                 true => Some(Buffer::new(&gpu, TOTALS_WORDS, "episode statistics", "num_envs")?),
                 false => None,
@@ -459,12 +468,13 @@ impl PpoCuda {
     }
 
     /// Queues an iteration, waits for it and fetches what is told.
-    fn run(&mut self, learning_rate: f32, factors: [f32; 2], timed: bool) -> Result<[f64; 2]> {
-        self.run_with(learning_rate, factors, 0.9, timed)
+    fn run(&mut self, learning_rate: f32, factors: [f32; 2]) -> Result<[f64; 2]> {
+        self.run_with(learning_rate, factors, 0.9)
     }
 
     /// [`run`](Self::run) with another decay of the mean of gradients.
-    fn run_with(&mut self, learning_rate: f32, factors: [f32; 2], beta1: f32, timed: bool) -> Result<[f64; 2]> {
+    fn run_with(&mut self, learning_rate: f32, factors: [f32; 2], beta1: f32) -> Result<[f64; 2]> {
+        let started = Instant::now();
         let resident = self.env.on_gpu().map(|envs| envs.pointers());
         let totals = self.totals.as_ref().map_or(DevicePtr::NONE, Buffer::pointer);
         let envs = resident.unwrap_or_else(|| EnvsPointers::hosted(self.num_envs, totals));
@@ -494,6 +504,7 @@ impl PpoCuda {
             self.kernels.estimate.launch_early(n.div_ceil(64), 64, &args)
         };
         // Marks keep the work behind them from starting early.
+        let timed = self.shares == [0.0; 2] || self.iteration.is_multiple_of(TIMED_EVERY);
         let mark = |event: &Event| if timed { event.record() } else { Ok(()) };
         match &mut self.beside {
             None => {
@@ -522,7 +533,8 @@ impl PpoCuda {
                 self.learner.renew()?;
             }
         }
-        let turn = self.iteration.wrapping_add(1);
+        self.turn = self.turn.wrapping_add(1);
+        let turn = self.turn;
         let tell = TellArgs { envs, finished, report, standing, told: buffers.told.pointer(), turn, unused: 0 };
         self.kernels.tell.launch_early(1, TOLD as u32, &tell)?;
         mark(&marks[2])?;
@@ -533,9 +545,10 @@ impl PpoCuda {
                 None => marks[1].seconds_since(&marks[0])?,
                 Some(beside) => beside.marks[1].seconds_since(&beside.marks[0])?,
             };
-            self.seconds = [collecting, marks[2].seconds_since(&marks[1])?];
+            let seconds = [collecting, marks[2].seconds_since(&marks[1])?];
+            self.shares = seconds.map(|seconds| seconds / started.elapsed().as_secs_f64());
         }
-        Ok(self.seconds)
+        Ok(self.shares.map(|share| share * started.elapsed().as_secs_f64()))
     }
 
     /// Passes on what was told.
@@ -581,8 +594,7 @@ impl Algorithm for PpoCuda {
         let steps = self.steps();
         let learning_rate = self.schedule.at(steps, self.total_steps);
         let factors = self.settings.factors(steps, self.total_steps);
-        let timed = report.timed || self.iteration < TIMED_FIRST || self.iteration.is_multiple_of(TIMED_EVERY);
-        match self.run(learning_rate, factors, timed) {
+        match self.run(learning_rate, factors) {
             Ok(seconds) => {
                 report.seconds = seconds;
                 self.iteration += 1;

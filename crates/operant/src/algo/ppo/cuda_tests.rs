@@ -72,11 +72,11 @@ fn gradients_agree_with_the_cpu() {
         let network = NetworkSettings { hidden: hidden.clone(), activation, ..NetworkSettings::default() };
         let mut ppo = build(name, network, precision);
         // A step or two away from the first weights, ratios leave 1 and values their old ones.
-        ppo.run(1e-3, [1.0; 2], true).unwrap();
+        ppo.run(1e-3, [1.0; 2]).unwrap();
         ppo.iteration += 1;
         let before = ppo.fetched_params().unwrap();
         // Means of gradients after one step whose past counts for nothing, with weights that stay: the gradient.
-        ppo.run_with(0.0, [1.0; 2], 0.0, false).unwrap();
+        ppo.run_with(0.0, [1.0; 2], 0.0).unwrap();
         let len = ppo.params.len();
         let (mut got, mut squares) = (vec![0.0; len], vec![0.0; len]);
         ppo.learner.fetch_moments([&mut got, &mut squares]).unwrap();

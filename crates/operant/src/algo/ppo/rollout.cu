@@ -232,9 +232,11 @@ extern "C" __global__ void __launch_bounds__(TOLD) tell(const TellArgs a) {
         told[2 * TOLD + i] = from_bits((int32_t)a.finished.episodes[i]);
     }
     /* The host waits for the turn: by then all else is there. */
-    __threadfence_system();
     __syncthreads();
-    if (i == 0) *(volatile float *)&told[3 * TOLD + 3] = from_bits((int32_t)a.turn);
+    if (i == 0) {
+        __threadfence_system();
+        *(volatile float *)&told[3 * TOLD + 3] = from_bits((int32_t)a.turn);
+    }
 }
 #endif
 

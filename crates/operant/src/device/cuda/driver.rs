@@ -29,10 +29,10 @@ pub(super) const NON_BLOCKING: c_uint = 1;
 pub(super) const THREAD_LOCAL: c_int = 1;
 /// `CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION`
 const PROGRAMMATIC: c_uint = 6;
+/// `CU_LAUNCH_ATTRIBUTE_COOPERATIVE`
+const COOPERATIVE: c_uint = 2;
 /// `CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION`
 const CLUSTER: c_uint = 4;
-/// `CUDA_ERROR_NOT_READY`
-pub(super) const NOT_READY: c_int = 600;
 /// `CUDA_ERROR_OUT_OF_MEMORY`
 pub(super) const OUT_OF_MEMORY: c_int = 2;
 
@@ -49,6 +49,11 @@ impl LaunchAttribute {
     /// The kernel may begin before the one before it ended; it waits in its own code.
     pub(super) fn programmatic() -> Self {
         Self { id: PROGRAMMATIC, pad: 0, value: [1, 0, 0, 0, 0, 0, 0, 0] }
+    }
+
+    /// All blocks run at once, so that they can wait for each other.
+    pub(super) fn cooperative() -> Self {
+        Self { id: COOPERATIVE, pad: 0, value: [1, 0, 0, 0, 0, 0, 0, 0] }
     }
 
     /// Neighbouring blocks run together in pairs, and may write to each other's shared memory.
@@ -97,7 +102,6 @@ functions! {
         cuStreamCreate(*mut Handle, c_uint);
         cuStreamDestroy_v2(Handle);
         cuStreamSynchronize(Handle);
-        cuStreamQuery(Handle);
         cuStreamWaitEvent(Handle, Handle, c_uint);
         cuStreamBeginCapture_v2(Handle, c_int);
         cuStreamEndCapture(Handle, *mut Handle);

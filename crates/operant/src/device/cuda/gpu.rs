@@ -6,7 +6,7 @@
 
 use super::driver::{
     CAPABILITY_MAJOR, CAPABILITY_MINOR, Driver, Handle, L2_BYTES, LOCAL_BYTES, LaunchAttribute, LaunchConfig,
-    MOST_SHARED_BYTES, MOST_SHARED_OF_BLOCK, MULTIPROCESSORS, NON_BLOCKING, NOT_READY, REGISTERS, driver,
+    MOST_SHARED_BYTES, MOST_SHARED_OF_BLOCK, MULTIPROCESSORS, NON_BLOCKING, REGISTERS, driver,
 };
 use super::nvrtc::{self, nvrtc};
 use super::{cache, report};
@@ -156,9 +156,14 @@ impl Gpu {
     pub fn first() -> Result<GpuInfo, String> {
         let driver = driver().map_err(|_| "no NVIDIA driver here")?;
         let info = list(driver).ok().and_then(|gpus| gpus.into_iter().next()).ok_or("the driver shows no GPU")?;
-        match info.capability {
-            capability if capability < (8, 0) => Err(format!("{} has compute capability below 8.0", info.name)),
-            _ => nvrtc().map(|_| info).map_err(|_| "a GPU, but no NVRTC to compile for it: operant doctor".to_owned()),
+        let (least, part) = report::LEAST_CAPABILITY;
+        if info.capability < report::LEAST_CAPABILITY {
+            return Err(format!("{} has compute capability below {least}.{part}", info.name));
+        }
+        let nvrtc = nvrtc().map_err(|_| "a GPU, but no NVRTC to compile for it: operant doctor")?;
+        match report::nvrtc_too_new(driver, nvrtc.version) {
+            Some(_) => Err("a GPU, but an NVRTC that is newer than its driver: operant doctor".to_owned()),
+            None => Ok(info),
         }
     }
 
@@ -171,7 +176,10 @@ impl Gpu {
     /// depends on that.
     pub fn open_among(index: usize, at_once: usize) -> Result<Arc<Self>> {
         let driver = driver().map_err(|error| report::unusable(&[report::driver_missing(&error)]))?;
-        nvrtc().map_err(|error| report::unusable(&[report::nvrtc_missing(&error)]))?;
+        let nvrtc = nvrtc().map_err(|error| report::unusable(&[report::nvrtc_missing(&error)]))?;
+        if let Some(problem) = report::nvrtc_too_new(driver, nvrtc.version) {
+            return Err(report::unusable(&[problem]));
+        }
         let gpus = list(driver)?;
         if index >= gpus.len() {
             return Err(report::unusable(&[report::gpu_missing(index, gpus.len())]));
@@ -241,17 +249,6 @@ impl Gpu {
         self.bind()?;
         // SAFETY: the stream is live.
         self.driver.check("finish its work", unsafe { (self.driver.call.cuStreamSynchronize)(self.stream) })
-    }
-
-    /// Whether all work is done; a fault in it is an error.
-    pub fn idle(&self) -> Result<bool> {
-        self.bind()?;
-        // SAFETY: the stream is live.
-        let status = unsafe { (self.driver.call.cuStreamQuery)(self.stream) };
-        if status == NOT_READY {
-            return Ok(false);
-        }
-        self.driver.check("do its work", status).map(|()| true)
     }
 
     /// Waits for all work of this process on the GPU, that of other libraries included.
@@ -398,6 +395,11 @@ impl<P: Params> Kernel<P> {
         Ok(self)
     }
 
+    /// Starts blocks that wait for each other: an error unless all fit the GPU at once.
+    pub fn launch_together(&self, blocks: u32, threads: u32, params: &P) -> Result<()> {
+        self.start(blocks, threads, params, &mut [LaunchAttribute::cooperative()])
+    }
+
     /// Starts `blocks` × `threads` threads after all work that came before.
     pub fn launch(&self, blocks: u32, threads: u32, params: &P) -> Result<()> {
         self.start(blocks, threads, params, &mut [])
@@ -408,10 +410,12 @@ impl<P: Params> Kernel<P> {
         self.start(blocks, threads, params, &mut [LaunchAttribute::paired()])
     }
 
-    /// Starts while the work before is still ending: the kernel itself waits for it (`griddepcontrol.wait`). The same as
-    /// [`launch`](Self::launch) on GPUs before compute capability 9.0.
+    /// Starts as soon as every block of the kernel before has said that it may (`griddepcontrol.launch_dependents`) or has
+    /// ended: every block of this one waits for that kernel's end itself (`griddepcontrol.wait`) before it reads or writes what
+    /// others do. The same as [`launch`](Self::launch) on GPUs before compute capability 9.0, and where others use the GPU at
+    /// once: blocks that wait keep theirs out.
     pub fn launch_early(&self, blocks: u32, threads: u32, params: &P) -> Result<()> {
-        if self.module.gpu.info.capability < (9, 0) {
+        if self.module.gpu.info.capability < (9, 0) || self.module.gpu.at_once > 1 {
             return self.launch(blocks, threads, params);
         }
         self.start(blocks, threads, params, &mut [LaunchAttribute::programmatic()])

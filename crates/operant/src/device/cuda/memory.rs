@@ -6,6 +6,10 @@ use super::gpu::Gpu;
 use crate::error::{Error, Result};
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long a wait takes a core to itself.
+const MOST_SPUN: Duration = Duration::from_millis(2);
 
 /// An address in a GPU's memory, as kernels take it; 0 is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -234,24 +238,23 @@ impl<T: Element> HostBuffer<T> {
     }
 
     /// Waits until a kernel under way has written element `at` so that `there` holds; what it wrote before is there by then.
-    /// Quicker than an event by what the driver takes to notice one.
+    /// Quicker than an event by what the driver takes to notice one; what takes long is left to the driver.
     pub fn wait_for(&self, at: usize, there: impl Fn(T) -> bool) -> Result<()> {
         assert!(at < self.len, "element {at} of {}", self.len);
         // SAFETY: it has the element; volatile, because the compiler does not know who writes it.
         let seen = || there(unsafe { self.host.add(at).read_volatile() });
-        loop {
-            for _ in 0..256 {
-                if seen() {
-                    std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
-                    return Ok(());
+        let started = Instant::now();
+        while !seen() {
+            (0..8).for_each(|_| std::hint::spin_loop());
+            if started.elapsed() > MOST_SPUN {
+                self.gpu.synchronize()?;
+                if !seen() {
+                    return Err(Error::Device("cuda did all its work, and what was waited for is not there".into()));
                 }
-                std::hint::spin_loop();
             }
-            if self.gpu.idle()? && !seen() {
-                return Err(Error::Device("cuda did all its work, and what was waited for is not there".into()));
-            }
-            std::thread::yield_now();
         }
+        std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
+        Ok(())
     }
 
     /// Copies its front. The caller has waited for the kernels that write it.

@@ -1,7 +1,7 @@
 //! Small networks: the kernels of `collect.cu` and `learn.cu`, which run the network themselves, with products in bf16 or f16
 //! (`sixteen.cu`), tf32, or three tf32 products for one of f32 (`tf32.cu`).
 //!
-//! An iteration is six launches, more while statistics of observations are young. Where several runs share the GPU, `learn` takes a part
+//! An iteration is five launches, more where observations or rewards are normalised and while statistics of observations are young. Where several runs share the GPU, `learn` takes a part
 //! of it; where the next rollout is played beside learning, it leaves a few multiprocessors to that.
 
 use super::shape::{Part, Shape};
@@ -300,12 +300,11 @@ impl Learner for Fused {
             orders: now.orders(),
         };
         let threads = 32 * LEARN_WARPS as u32;
-        // A block fills a multiprocessor. There are no more of them than those, in all runs that share the GPU together, and nothing
-        // else that runs there waits for one: all blocks come to run, whatever else does. What waits for its turn in a
-        // multiprocessor keeps other runs out of it.
+        // A block fills a multiprocessor. Runs that share the GPU have no more of them together than there are, and nothing else
+        // that runs there waits for one: all blocks come to run, whatever else does.
         match self.shared {
             true => self.learn.launch(blocks, threads, &learn)?,
-            false => self.learn.launch_early(blocks, threads, &learn)?,
+            false => self.learn.launch_together(blocks, threads, &learn)?,
         }
         // The last step of Adam is waited for by the end of the launch.
         let meetings = 3 * epochs * minibatches - 1 + u32::from(settings.norm_adv);
