@@ -259,9 +259,9 @@ def train(args, layout, served, adam):
     optimizer = torch.optim.Adam(net.parameters(), lr=LEARNING_RATE, **ADAMS[adam])
 
     def loss(inputs, targets):
+        # Autocast takes the loss in f32; outside of it, some versions refuse outputs in bf16 beside targets in f32.
         with torch.autocast("cpu", torch.bfloat16, enabled=served == "autocast"):
-            outputs = net(inputs)
-        return net.loss(outputs, targets)
+            return net.loss(net(inputs), targets)
 
     compiled = torch.compile(loss) if args.library == "torch-compile" else loss
 
