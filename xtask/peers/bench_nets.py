@@ -217,18 +217,18 @@ ADAMS = {"fused Adam": {"fused": True}, "foreach Adam": {"foreach": True}}
 
 
 def measure(call, seconds):
-    """Microseconds of one call: the best of several parts, as `operant bench nn` takes it."""
+    """CPU microseconds of one call: the best of several parts, as `operant bench nn` takes it on one thread."""
     for _ in range(WARM_UP_CALLS):
         call()
-    start = time.perf_counter()
+    start = time.process_time()
     call()
-    calls = max(1, int(seconds / PARTS / (time.perf_counter() - start)))
+    calls = max(1, int(seconds / PARTS / (time.process_time() - start)))
     best = float("inf")
     for _ in range(PARTS):
-        start = time.perf_counter()
+        start = time.process_time()
         for _ in range(calls):
             call()
-        best = min(best, (time.perf_counter() - start) / calls)
+        best = min(best, (time.process_time() - start) / calls)
     return best * 1e6
 
 
@@ -259,9 +259,9 @@ def train(args, layout, served, adam):
     optimizer = torch.optim.Adam(net.parameters(), lr=LEARNING_RATE, **ADAMS[adam])
 
     def loss(inputs, targets):
+        # Autocast takes the loss in f32; outside of it, some versions refuse outputs in bf16 beside targets in f32.
         with torch.autocast("cpu", torch.bfloat16, enabled=served == "autocast"):
-            outputs = net(inputs)
-        return net.loss(outputs, targets)
+            return net.loss(net(inputs), targets)
 
     compiled = torch.compile(loss) if args.library == "torch-compile" else loss
 

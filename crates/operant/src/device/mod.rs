@@ -4,6 +4,8 @@ mod aligned;
 pub mod alloc;
 pub mod cuda;
 pub mod gemm;
+#[cfg(all(target_arch = "x86_64", not(operant_portable)))]
+pub mod images;
 mod machine;
 mod pool;
 mod prefetch;

@@ -162,6 +162,14 @@ pub trait Real:
     fn finite(self) -> bool;
     /// Square root.
     fn root(self) -> Self;
+    /// These numbers, if they are f32, for kernels of that type alone.
+    fn singles(_: &[Self]) -> Option<&[f32]> {
+        None
+    }
+    /// The same, to be written.
+    fn singles_mut(_: &mut [Self]) -> Option<&mut [f32]> {
+        None
+    }
 
     /// Elements and bf16 words that [`Real::left`] may need for an operand.
     fn left_scratch(compute: Compute, view: View) -> Scratch;
@@ -326,6 +334,14 @@ impl Real for f32 {
     }
     fn root(self) -> Self {
         self.sqrt()
+    }
+    #[inline]
+    fn singles(x: &[f32]) -> Option<&[f32]> {
+        Some(x)
+    }
+    #[inline]
+    fn singles_mut(x: &mut [f32]) -> Option<&mut [f32]> {
+        Some(x)
     }
 
     fn left_scratch(compute: Compute, view: View) -> Scratch {

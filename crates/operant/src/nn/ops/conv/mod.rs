@@ -6,6 +6,8 @@
 //! time and then are convolutions of their own.
 
 mod depthwise;
+#[cfg(all(target_arch = "x86_64", not(operant_portable)))]
+mod direct;
 mod gradient;
 mod padded;
 
@@ -14,12 +16,37 @@ use crate::Result;
 use crate::device::gemm::{Product, Strips};
 use crate::lanes::Vectors;
 use crate::nn::channels;
-use crate::nn::check::{Case, Random, rows, whole};
+use crate::nn::check::{Case, Random, fixed, rows, whole};
 use crate::nn::elementwise::{activate, activation_gradient};
 use crate::nn::op::{Act, Backward, Forward, Kind, Needs, Op, Packing, Type, Types};
 use crate::nn::real::{Compute, Real, Scratch, Start};
 use crate::nn::{Graph, Init, Node};
+#[cfg(all(target_arch = "x86_64", not(operant_portable)))]
+use direct::Direct;
 use padded::{Border, Padded};
+
+/// Where no kernels take images as they are.
+#[cfg(any(not(target_arch = "x86_64"), operant_portable))]
+enum Direct {}
+
+#[cfg(any(not(target_arch = "x86_64"), operant_portable))]
+impl Direct {
+    fn new<R: Real>(_: &Sizes, _: Act, _: Compute) -> Option<Self> {
+        None
+    }
+
+    fn scratch(&self) -> usize {
+        match *self {}
+    }
+
+    fn forward<R: Real>(&self, _: bool, _: &mut Forward<R>, _: &[R]) {
+        match *self {}
+    }
+
+    fn backward<R: Real>(&self, _: bool, _: &mut Backward<R>) -> bool {
+        match *self {}
+    }
+}
 
 /// Inputs: x `[B, H, W, C]`, weight `[O, C/groups, kh, kw]`, and with `bias` a bias `[O]`; output `[B, H', W', O]`.
 #[derive(Clone, Copy, Debug)]
@@ -236,7 +263,8 @@ impl Op for Conv {
         let compute = compute.or_exact(s.exact());
         let forward = s.x_border(s.cg, s.seen_rows(s.strips())).scratch::<R>(compute);
         let gradients = gradient::image_scratch::<R>(&s, compute).and(gradient::weight_scratch::<R>(&s, compute));
-        forward.or(gradients.and(bias).and(dz))
+        let direct = Direct::new::<R>(&s, self.act, compute).map_or(0, |direct| direct.scratch());
+        forward.or(gradients.and(bias).and(dz)).or(Scratch::real(direct))
     }
 
     fn adds(&self) -> bool {
@@ -268,6 +296,10 @@ impl Op for Conv {
             return;
         }
         let compute = c.compute.or_exact(s.exact());
+        if let Some(direct) = Direct::new::<R>(&s, self.act, compute) {
+            direct.forward(self.act == Act::Relu, c, bias);
+            return;
+        }
         let ([ho, wo], [kh, kw]) = (s.out, s.kernel);
         let most = s.strips();
         let mut padded = Padded::new(s.x_border(s.cg, s.seen_rows(most)), compute, c.room.again());
@@ -306,6 +338,10 @@ impl Op for Conv {
     #[inline(always)]
     fn backward<R: Real, L: Vectors<R>>(&self, c: &mut Backward<R>) {
         let s = self.sizes(c.types, c.rows);
+        let direct = Direct::new::<R>(&s, self.act, c.compute.or_exact(s.exact()));
+        if direct.is_some_and(|direct| direct.backward(self.act == Act::Relu, c)) {
+            return;
+        }
         let room = c.room.take(Scratch::real(self.gradient_len(&s))).real;
         let sums = c.room.take(Scratch::real(bias_row(s.o))).real;
         sums.fill(R::default());
@@ -379,6 +415,16 @@ impl Op for Conv {
             add(strided, [size(3, 6), size(3, 6), channels], [channels, 2, 3]);
         }
         add(Self { groups: 4, ..plain }, [4, 4, 4], [8, 3, 3]);
+        // Shapes that AVX-512 takes as they are.
+        let strided = Self { stride: 2, act: Act::Relu, ..plain };
+        add(strided, [4, 32, 8], [16, 3, 3]);
+        add(Self { bias: false, ..strided }, [2, 16, 8], [32, 3, 3]);
+        add(Self { act: Act::Identity, ..strided }, [4, 16, 16], [16, 3, 3]);
+        add(strided, [6, 16, 16], [32, 3, 3]);
+        for (act, height) in [(Act::Identity, 4), (Act::Relu, 12)] {
+            let inputs = vec![fixed(rows([height, 16, 3])), whole([8, 3, 3, 3]), whole([8])];
+            cases.push(Case::op(Self { act, ..plain }, inputs).rows(3));
+        }
         cases
     }
 }
