@@ -230,12 +230,14 @@ pub struct Twin {
     pub(in crate::nn) scratch: usize,
     /// Kernels for bf16 ([`Form::Bf16`]) where they are others than these.
     pub(in crate::nn) narrow: Option<Box<Twin>>,
+    /// The same in more and smaller blocks, for a part of the graph ([`Graph::under`](crate::nn::Graph)) that few groups may have.
+    pub(in crate::nn) partly: Option<Box<Twin>>,
 }
 
 impl Twin {
     /// These, forward and backward.
     pub fn new(forward: impl Into<Vec<Launch>>, backward: impl Into<Vec<Launch>>) -> Self {
-        Self { forward: forward.into(), backward: backward.into(), scratch: 0, narrow: None }
+        Self { forward: forward.into(), backward: backward.into(), scratch: 0, narrow: None, partly: None }
     }
 
     /// With others for bf16, if there are any.
@@ -243,11 +245,20 @@ impl Twin {
         Self { narrow: narrow.map(Box::new), ..self }
     }
 
-    /// Those for bf16, if `narrow`.
-    pub(in crate::nn) fn chosen(self, narrow: bool) -> Self {
+    /// With others for a part of the graph.
+    pub(in crate::nn) fn or_partly(self, partly: Self) -> Self {
+        Self { partly: Some(Box::new(partly)), ..self }
+    }
+
+    /// Those for bf16, if `narrow`, and for a part of the graph, if `partly`.
+    pub(in crate::nn) fn chosen(self, narrow: bool, partly: bool) -> Self {
+        let of = |twin: Self| match twin.partly {
+            Some(other) if partly => *other,
+            _ => twin,
+        };
         match self.narrow {
-            Some(other) if narrow => *other,
-            _ => self,
+            Some(other) if narrow => of(*other),
+            _ => of(self),
         }
     }
 
@@ -297,8 +308,16 @@ pub(in crate::nn) fn column_sums(rows: usize, places: usize, channels: usize, to
 
 /// Adds up parts of `len` numbers in the scratch memory, one for every `chunk` of `places` a row: those before `before` for the
 /// first of two inputs, the others for the second.
-pub(in crate::nn) fn collapse(len: usize, [places, chunk]: [usize; 2], to: [usize; 2], before: usize) -> Launch {
-    let launch = Launch::blocks(Text::Between, "plan_collapse", len.div_ceil(32));
+pub(in crate::nn) fn collapse(len: usize, units: [usize; 2], to: [usize; 2], before: usize) -> Launch {
+    sums_of(Launch::blocks(Text::Between, "plan_collapse", len.div_ceil(32)), len, units, to, before)
+}
+
+/// The same where parts are few: a thread for each number.
+pub(in crate::nn) fn collapse_few(len: usize, units: [usize; 2], to: [usize; 2], before: usize) -> Launch {
+    sums_of(Launch::blocks(Text::Between, "plan_collapse_few", len.div_ceil(THREADS)), len, units, to, before)
+}
+
+fn sums_of(launch: Launch, len: usize, [places, chunk]: [usize; 2], to: [usize; 2], before: usize) -> Launch {
     launch.numbers([len, places, chunk, to[0], to[1], before]).makes(1 << to[0] | 1 << to[1])
 }
 

@@ -173,7 +173,7 @@ fn missing(recipe: &Recipe, form: Form) -> Vec<String> {
         Work::Forward { call } => {
             let node = &recipe.nodes[call];
             let narrow = form == Form::Bf16 && narrow_op(node);
-            let twin = node.op.twin(&node.types, recipe.max_rows).map(|twin| twin.chosen(narrow));
+            let twin = node.op.twin(&node.types, recipe.max_rows).map(|twin| twin.chosen(narrow, node.flag.is_some()));
             twin.is_none_or(|twin| narrow && !served(&twin, form))
         }
         _ => false,
@@ -243,7 +243,7 @@ impl CudaPlan {
         }
         let chosen = |node: &Planned| {
             let narrow = form == Form::Bf16 && narrow_op(node);
-            node.op.twin(&node.types, setup.max_rows).unwrap_or_default().chosen(narrow)
+            node.op.twin(&node.types, setup.max_rows).unwrap_or_default().chosen(narrow, node.flag.is_some())
         };
         let twins: Vec<Twin> = recipe.nodes.iter().map(chosen).collect();
         // Only ways back add up parts.

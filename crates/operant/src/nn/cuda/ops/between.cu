@@ -35,6 +35,10 @@ KERNEL(plan_total) {
 }
 /* Adds up parts [parts][n0] of the scratch, of which there are as many as chunks of n2 units among n1 units a row. Numbers before
    n5 go to dx[n3], those behind to dx[n4]. */
+FN void collapsed(const Args &a, uint32_t group, uint32_t j, float sum) {
+    float *to = j < (uint32_t)a.n[5] ? DX(a.n[3]) : DX(a.n[4]);
+    if (to) to[j < (uint32_t)a.n[5] ? j : j - a.n[5]] += sum;
+}
 KERNEL(plan_collapse) {
     BEGIN;
     __shared__ float sums[8][33];
@@ -48,6 +52,16 @@ KERNEL(plan_collapse) {
     __syncthreads();
     if (side != 0 || j >= len) return;
     for (int other = 1; other < 8; ++other) sum += sums[other][lane];
-    float *to = j < (uint32_t)a.n[5] ? DX(a.n[3]) : DX(a.n[4]);
-    if (to) to[j < (uint32_t)a.n[5] ? j : j - a.n[5]] += sum;
+    collapsed(a, group, j, sum);
+}
+/* The same by a thread for each number. */
+KERNEL(plan_collapse_few) {
+    BEGIN;
+    const uint32_t len = a.n[0], parts = (rows * a.n[1] + a.n[2] - 1) / a.n[2], j = block * THREADS + threadIdx.x;
+    if (j >= len) return;
+    const float *from = SCRATCH + j;
+    float sum = 0.0f;
+#pragma unroll 8
+    for (uint32_t s = 0; s < parts; ++s) sum += from[(size_t)s * len];
+    collapsed(a, group, j, sum);
 }

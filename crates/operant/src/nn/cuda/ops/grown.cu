@@ -26,8 +26,11 @@ extern "C" __global__ void __launch_bounds__(THREADS) squares(const Sgd a) {
     const uint32_t group = blockIdx.x / NORM_BLOCKS, block = blockIdx.x % NORM_BLOCKS;
     const float *gradients = a.sums + (size_t)group * a.stride;
     double sum = 0.0;
-    for (uint32_t i = block * THREADS + threadIdx.x; i < a.len; i += NORM_BLOCKS * THREADS)
-        if (a.kinds[i / 16] & 2) sum += (double)gradients[i] * gradients[i];
+    for (uint32_t i = block * THREADS + threadIdx.x; i < a.len; i += NORM_BLOCKS * THREADS) {
+        const uint32_t kind = a.kinds[i / 16], part = kind >> 2;
+        if (!(kind & 2) || (part && a.absent[(part - 1) * a.groups + group])) continue;
+        sum += (double)gradients[i] * gradients[i];
+    }
     sum = warp_sum(sum);
     if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
     __syncthreads();

@@ -223,10 +223,11 @@ KERNEL(windows_backward) {
     }
 }
 
-/* Sums over threads whose place among `octets` is the same, of N numbers each; each thread gets those of its own. octets is a power of two
-   up to THREADS; room has THREADS / 32 · 32 · N numbers. The order is fixed. */
-template <int N> FN void over_octets(float *x, uint32_t octets, float *room) {
-    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+/* WIDE threads share a row, and a block has as many rows as that allows. Sums over those of a row whose place among `octets` is the same,
+   of N numbers each; each thread gets those of its own. octets is a power of two up to 32, or up to THREADS where WIDE is that; room
+   has THREADS · N numbers. The order is fixed. */
+template <int N, int WIDE> FN void over_octets(float *x, uint32_t octets, float *room) {
+    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, first = warp / (WIDE / 32) * (WIDE / 32), end = first + WIDE / 32;
     for (uint32_t other = 16; other >= octets && other > 0; other /= 2)
 #pragma unroll
         for (int i = 0; i < N; ++i) x[i] += __shfl_xor_sync(FULL, x[i], other);
@@ -238,7 +239,7 @@ template <int N> FN void over_octets(float *x, uint32_t octets, float *room) {
     __syncthreads();
 #pragma unroll
     for (int i = 0; i < N; ++i) x[i] = 0.0f;
-    for (uint32_t other = warp % groups; other < THREADS / 32; other += groups)
+    for (uint32_t other = first + warp % groups; other < end; other += groups)
 #pragma unroll
         for (int i = 0; i < N; ++i) x[i] += room[(other * 32 + lane % wide) * N + i];
 }
@@ -256,7 +257,7 @@ KERNEL(mean_forward) {
 #pragma unroll
         for (int k = 0; k < 8; ++k) sum.v[k] += e.v[k];
     }
-    over_octets<8>(sum.v, octets, room);
+    over_octets<8, THREADS>(sum.v, octets, room);
     if (threadIdx.x >= octets) return;
     float *y = Y(0) + (size_t)block * a.n[1] + threadIdx.x * 8;
 #pragma unroll
@@ -275,7 +276,7 @@ KERNEL(mean_backward) {
     for (uint32_t i = threadIdx.x; i < all; i += THREADS) dx[i] = same;
 }
 
-/* Group norm of groups of four channels, a block per row: n0 places, n1 channels, n3 whether there are a weight and a bias, n4
+/* Group norm of groups of four channels, WIDE threads a row: n0 places, n1 channels, n3 whether there are a weight and a bias, n4
    whether the result is cut off at 0; f0 is added to variances. Up to KEPT octets of a thread stay in registers. */
 struct Scale {
     float by[8], plus[8]; /* z = x·by + plus */
@@ -289,24 +290,27 @@ FN Scale scale_of(const Args &a, uint32_t group, uint32_t c, const float *mean, 
     }
     return s;
 }
-template <int KEPT> FN void norm_forward(const Args &a) {
+#define LINE_OF_NORM                                                                                                                \
+    const uint32_t t = threadIdx.x % WIDE, line = block * (THREADS / WIDE) + threadIdx.x / WIDE, channels = a.n[1], octets = channels / 8; \
+    const uint32_t row = min(line, rows - 1), all = line < rows ? a.n[0] * octets : 0, c = t % octets * 8;                          \
+    const size_t at = (size_t)row * a.n[0] * octets
+template <int KEPT, int WIDE> FN void norm_forward(const Args &a) {
     BEGIN;
     __shared__ float room[THREADS * 4];
-    if (block >= rows) return;
-    const uint32_t octets = a.n[1] / 8, all = a.n[0] * octets, c = threadIdx.x % octets * 8;
-    const size_t at = (size_t)block * all;
+    if (block * (THREADS / WIDE) >= rows) return;
+    LINE_OF_NORM;
     const uint4 *x = (const uint4 *)RX(0) + at;
     uint4 kept[KEPT];
 #pragma unroll
     for (int v = 0; v < KEPT; ++v) {
-        const uint32_t i = threadIdx.x + v * THREADS;
+        const uint32_t i = t + v * WIDE;
         kept[v] = i < all ? x[i] : uint4{0, 0, 0, 0};
     }
     const float shift[2] = {RX(0)[at * 8 + c], RX(0)[at * 8 + c + 4]};
     float sums[4] = {};
 #pragma unroll
     for (int v = 0; v < KEPT; ++v) {
-        if (threadIdx.x + v * THREADS >= all) break;
+        if (t + v * WIDE >= all) break;
         const Eight e = spread(kept[v]);
 #pragma unroll
         for (int k = 0; k < 8; ++k) {
@@ -315,23 +319,23 @@ template <int KEPT> FN void norm_forward(const Args &a) {
             sums[2 + k / 4] = fmaf(d, d, sums[2 + k / 4]);
         }
     }
-    over_octets<4>(sums, octets, room);
+    over_octets<4, WIDE>(sums, octets, room);
     float mean[2], rstd[2];
 #pragma unroll
     for (int of = 0; of < 2; ++of) {
         const float scale = 1.0f / (float)(a.n[0] * 4), offset = sums[of] * scale;
         mean[of] = shift[of] + offset;
         rstd[of] = 1.0f / sqrtf(fmaxf(sums[2 + of] * scale - offset * offset, 0.0f) + a.f[0]);
-        if (threadIdx.x < octets && Y(1)) {
-            Y(1)[(size_t)block * octets * 2 + c / 4 + of] = mean[of];
-            Y(2)[(size_t)block * octets * 2 + c / 4 + of] = rstd[of];
+        if (t < octets && all && Y(1)) {
+            Y(1)[(size_t)row * octets * 2 + c / 4 + of] = mean[of];
+            Y(2)[(size_t)row * octets * 2 + c / 4 + of] = rstd[of];
         }
     }
     const Scale s = scale_of(a, group, c, mean, rstd);
     uint4 *y = (uint4 *)RY(0) + at;
 #pragma unroll
     for (int v = 0; v < KEPT; ++v) {
-        const uint32_t i = threadIdx.x + v * THREADS;
+        const uint32_t i = t + v * WIDE;
         if (i >= all) break;
         Eight e = spread(kept[v]);
 #pragma unroll
@@ -352,8 +356,8 @@ FN Eight through(const Args &a, const Scale &s, const Eight &x, Eight d) {
 }
 /* Sums over threads whose place among `octets` is the same, of sixteen numbers each, to total[octet][number]. Each step of a warp's sum
    halves what a thread has: where one bit of lanes differs, one takes the upper half of the numbers and one the lower. */
-FN void sixteen_over_octets(float *x, uint32_t octets, float *room, float *total) {
-    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, wide = min(octets, 32u), groups = max(octets / 32, 1u);
+template <int WIDE> FN void sixteen_over_octets(float *x, uint32_t octets, float *room, float *total) {
+    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, begin = warp / (WIDE / 32) * (WIDE / 32), wide = min(octets, 32u), groups = max(octets / 32, 1u);
     uint32_t first = 0, left = 16;
 #pragma unroll
     for (int step = 0; step < 5; ++step) {
@@ -377,28 +381,28 @@ FN void sixteen_over_octets(float *x, uint32_t octets, float *room, float *total
     for (int i = 0; i < 16; ++i)
         if (i < left) room[(warp * 32 + lane % wide) * 16 + first + i] = x[i];
     __syncthreads();
-    for (uint32_t i = threadIdx.x; i < octets * 16; i += THREADS) {
+    for (uint32_t i = threadIdx.x % WIDE; i < octets * 16; i += WIDE) {
         const uint32_t octet = i / 16;
         float sum = 0.0f;
-        for (uint32_t other = octet / 32; other < THREADS / 32; other += groups) sum += room[(other * 32 + octet % wide) * 16 + i % 16];
+        for (uint32_t other = begin + octet / 32; other < begin + WIDE / 32; other += groups) sum += room[(other * 32 + octet % wide) * 16 + i % 16];
         total[i] = sum;
     }
     __syncthreads();
 }
 /* As group_norm_backward; what a thread can't keep is read again. */
-template <int KEPT> FN void norm_backward(const Args &a) {
+template <int KEPT, int WIDE> FN void norm_backward(const Args &a) {
     BEGIN;
-    __shared__ float room[THREADS * 16], total[THREADS * 16 / 8];
-    if (block >= rows) return;
-    const uint32_t channels = a.n[1], octets = channels / 8, all = a.n[0] * octets, c = threadIdx.x % octets * 8;
-    const size_t at = (size_t)block * all;
+    __shared__ float room[THREADS * 16], totals[THREADS / WIDE][512];
+    if (block * (THREADS / WIDE) >= rows) return;
+    LINE_OF_NORM;
+    float *total = totals[threadIdx.x / WIDE];
     const uint4 *x = (const uint4 *)RX(0) + at, *dy = (const uint4 *)RDY(0) + at;
-    const float *means = Y(1) + (size_t)block * octets * 2 + c / 4, *rstds = Y(2) + (size_t)block * octets * 2 + c / 4;
+    const float *means = Y(1) + (size_t)row * octets * 2 + c / 4, *rstds = Y(2) + (size_t)row * octets * 2 + c / 4;
     const float mean[2] = {means[0], means[1]}, rstd[2] = {rstds[0], rstds[1]}, back[2] = {-mean[0] * rstd[0], -mean[1] * rstd[1]};
     uint4 kept_x[KEPT], kept_d[KEPT];
 #pragma unroll
     for (int v = 0; v < KEPT; ++v) {
-        const uint32_t i = threadIdx.x + v * THREADS;
+        const uint32_t i = t + v * WIDE;
         kept_x[v] = i < all ? x[i] : uint4{0, 0, 0, 0};
         kept_d[v] = i < all ? dy[i] : uint4{0, 0, 0, 0};
     }
@@ -414,11 +418,11 @@ template <int KEPT> FN void norm_backward(const Args &a) {
     };
 #pragma unroll
     for (int v = 0; v < KEPT; ++v) count(kept_x[v], kept_d[v]);
-    for (uint32_t i = threadIdx.x + KEPT * THREADS; i < all; i += THREADS) count(x[i], dy[i]);
-    sixteen_over_octets(sums, octets, room, total);
-    if (a.n[3]) {
-        float *to = SCRATCH + (size_t)block * 2 * channels;
-        for (uint32_t i = threadIdx.x; i < octets * 16; i += THREADS) to[(i / 8 % 2 ? 0 : channels) + i / 16 * 8 + i % 8] = total[i];
+    for (uint32_t i = t + KEPT * WIDE; i < all; i += WIDE) count(x[i], dy[i]);
+    sixteen_over_octets<WIDE>(sums, octets, room, total);
+    if (a.n[3] && all) {
+        float *to = SCRATCH + (size_t)row * 2 * channels;
+        for (uint32_t i = t; i < octets * 16; i += WIDE) to[(i / 8 % 2 ? 0 : channels) + i / 16 * 8 + i % 8] = total[i];
     }
     if (!RDX(0)) return;
     const float4 *mine = (const float4 *)&total[c * 2];
@@ -445,17 +449,22 @@ template <int KEPT> FN void norm_backward(const Args &a) {
     };
 #pragma unroll
     for (int v = 0; v < KEPT; ++v)
-        if (threadIdx.x + v * THREADS < all) end(threadIdx.x + v * THREADS, kept_x[v], kept_d[v]);
-    for (uint32_t i = threadIdx.x + KEPT * THREADS; i < all; i += THREADS) end(i, x[i], dy[i]);
+        if (t + v * WIDE < all) end(t + v * WIDE, kept_x[v], kept_d[v]);
+    for (uint32_t i = t + KEPT * WIDE; i < all; i += WIDE) end(i, x[i], dy[i]);
 }
-#define NORM(kept) KERNEL(norm_forward_##kept) { norm_forward<kept>(a); }
-NORM(1)
-NORM(2)
-NORM(4)
-NORM(8)
-NORM(16)
+#define NORM(kept, wide) KERNEL(norm_forward_##kept##_##wide) { norm_forward<kept, wide>(a); }
+NORM(1, 64)
+NORM(2, 64)
+NORM(4, 64)
+NORM(4, 128)
+NORM(4, 256)
+NORM(8, 256)
+NORM(16, 256)
 /* Three at once on a multiprocessor, as far as registers go. */
-#define NORM_BACK(kept) \
-    extern "C" __global__ void __launch_bounds__(THREADS, 3) norm_backward_##kept(const __grid_constant__ Args a) { norm_backward<kept>(a); }
-NORM_BACK(1)
-NORM_BACK(2)
+#define NORM_BACK(wide)                                                                                                      \
+    extern "C" __global__ void __launch_bounds__(THREADS, 3) norm_backward_##wide(const __grid_constant__ Args a) {          \
+        norm_backward<2, wide>(a);                                                                                           \
+    }
+NORM_BACK(64)
+NORM_BACK(128)
+NORM_BACK(256)
