@@ -40,17 +40,22 @@ impl Products {
     /// With `partly`, blocks of a few groups fill a GPU.
     fn octets_of(&self, rows: usize, any: Twin, partly: bool) -> Twin {
         let mut twin = any;
+        twin.pixels = self.pairs();
         let near = matches!(self.kernel, [1, 1] | [3, 3]) && self.padding < self.kernel[0];
         if self.stride != 1 || self.circular || self.groups != 1 || !near {
-            return twin;
+            return Twin { pixels: false, ..twin };
         }
-        if let Some(forward) = self.octet_product(rows, false, partly) {
-            twin.forward = vec![forward];
+        match self.octet_product(rows, false, partly) {
+            Some(forward) => twin.forward = vec![forward],
+            None => twin.pixels = false,
         }
         // Any backward: weights, their sums, inputs.
-        if let Some((weight, scratch)) = self.octet_weight(rows, partly) {
-            twin.scratch = twin.scratch.max(scratch);
-            twin.backward.splice(..2, weight);
+        match self.octet_weight(rows, partly) {
+            Some((weight, scratch)) => {
+                twin.scratch = twin.scratch.max(scratch);
+                twin.backward.splice(..2, weight);
+            }
+            None => twin.pixels = false,
         }
         if let Some(input) = self.octet_product(rows, true, partly) {
             twin.backward[2] = input.makes(1);
@@ -210,33 +215,35 @@ mod tests {
                 bias: true,
                 act: Act::Identity,
             };
-            let twin = layer.twin(rows).chosen(true);
-            let [c, o] = channels;
-            let mut launches = vec![(&twin.forward[0], o), (&twin.backward[0], o)];
-            if c >= 8 {
-                launches.push((&twin.backward[2], c));
-            }
-            for (i, (launch, outputs)) in launches.into_iter().enumerate() {
-                let what = format!("{layer:?}: {launch:?}");
-                assert_eq!(launch.text, Text::Octets, "{what}");
-                assert!(launch.shared <= MOST_SHARED, "{what}");
-                let n = |i: usize| launch.numbers[i] as usize;
-                let times = launch.blocks * n(18);
-                let all = tiles(&launch.numbers, rows);
-                // Columns of a block by its kernel's name, or as the weights' launch says.
-                let (wide, chunks) = match i {
-                    1 => (n(20), c.div_ceil(n(19))),
-                    _ => (8 * launch.kernel.rsplit('_').next().unwrap().parse::<usize>().unwrap(), 1),
-                };
-                let parts = outputs / wide * chunks;
-                assert!(outputs.is_multiple_of(wide) && times >= all * parts, "{what}");
-                assert!(times < (all + n(18)) * parts, "{what}");
-                if i == 1 {
-                    let splits = all.div_ceil(n(18));
-                    let sums = &twin.backward[1];
-                    let [len, places, chunk] = [0, 1, 2].map(|i| sums.numbers[i] as usize);
-                    assert_eq!((rows * places).div_ceil(chunk), splits, "{what}: {sums:?}");
-                    assert!(splits * len <= twin.scratch, "{what}");
+            for partly in [false, true] {
+                let twin = layer.twin(rows).chosen(true, partly);
+                let [c, o] = channels;
+                let mut launches = vec![(&twin.forward[0], o), (&twin.backward[0], o)];
+                if c >= 8 {
+                    launches.push((&twin.backward[2], c));
+                }
+                for (i, (launch, outputs)) in launches.into_iter().enumerate() {
+                    let what = format!("{layer:?}: {launch:?}");
+                    assert_eq!(launch.text, Text::Octets, "{what}");
+                    assert!(launch.shared <= MOST_SHARED, "{what}");
+                    let n = |i: usize| launch.numbers[i] as usize;
+                    let times = launch.blocks * n(18);
+                    let all = tiles(&launch.numbers, rows);
+                    // Columns of a block by its kernel's name, or as the weights' launch says.
+                    let (wide, chunks) = match i {
+                        1 => (n(20), c.div_ceil(n(19))),
+                        _ => (8 * launch.kernel.rsplit('_').next().unwrap().parse::<usize>().unwrap(), 1),
+                    };
+                    let parts = outputs / wide * chunks;
+                    assert!(outputs.is_multiple_of(wide) && times >= all * parts, "{what}");
+                    assert!(times < (all + n(18)) * parts, "{what}");
+                    if i == 1 {
+                        let splits = all.div_ceil(n(18));
+                        let sums = &twin.backward[1];
+                        let [len, places, chunk] = [0, 1, 2].map(|i| sums.numbers[i] as usize);
+                        assert_eq!((rows * places).div_ceil(chunk), splits, "{what}: {sums:?}");
+                        assert!(splits * len <= twin.scratch, "{what}");
+                    }
                 }
             }
         }

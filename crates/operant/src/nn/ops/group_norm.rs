@@ -160,7 +160,7 @@ impl Op for GroupNorm {
             };
             let mut others = backward.clone();
             others[0] = of(format!("norm_backward_{wide}"));
-            Twin::new([of(format!("norm_forward_{kept}_{wide}"))], others).scratch(rows * 2 * channels)
+            Twin::new([of(format!("norm_forward_{kept}_{wide}"))], others).scratch(rows * 2 * channels).adds(1)
         });
         let twin = Twin::new([one("group_norm_forward")], backward).scratch(rows * 2 * channels);
         Some(twin.or_narrow(narrow))

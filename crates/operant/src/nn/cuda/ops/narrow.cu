@@ -8,8 +8,12 @@ KERNEL(activation_forward) {
     real *y = RY(0);
     EACH(i, rows * (a.n[1] / 8)) {
         Eight e = eight(x, i);
+        if (a.n[0] == 4) {
 #pragma unroll
-        for (int k = 0; k < 8; ++k) e.v[k] = activated(a.n[0], e.v[k]);
+            for (int k = 0; k < 8; ++k) e.v[k] *= below(e.v[k]).share;
+        } else
+#pragma unroll
+            for (int k = 0; k < 8; ++k) e.v[k] = activated(a.n[0], e.v[k]);
         put(y, i, e);
     }
 }
@@ -21,8 +25,15 @@ KERNEL(activation_backward) {
         Eight d = eight(dy, i), u = {}, v = {};
         if (x) u = eight(x, i);
         if (y) v = eight(y, i);
+        if (a.n[0] == 4) {
 #pragma unroll
-        for (int k = 0; k < 8; ++k) d.v[k] *= slope(a.n[0], u.v[k], v.v[k]);
+            for (int k = 0; k < 8; ++k) {
+                const Below b = below(u.v[k]);
+                d.v[k] *= fmaf(u.v[k], b.density, b.share);
+            }
+        } else
+#pragma unroll
+            for (int k = 0; k < 8; ++k) d.v[k] *= slope(a.n[0], u.v[k], v.v[k]);
         put(dx, i, d);
     }
 }
@@ -86,6 +97,19 @@ KERNEL(narrowed) {
     EACH(i, rows * (a.n[0] / 4)) {
         const float4 v = x[i];
         y[i] = {packed(v.x, v.y), packed(v.z, v.w)};
+    }
+}
+/* Pixels of n1 channels, n0 of a row, as four numbers each. */
+KERNEL(narrowed_pixels) {
+    BEGIN;
+    const float *x = X(0);
+    uint2 *y = (uint2 *)RY(0);
+    EACH(i, rows * a.n[0]) {
+        float v[4] = {};
+#pragma unroll
+        for (int c = 0; c < 4; ++c)
+            if (c < a.n[1]) v[c] = x[(size_t)i * a.n[1] + c];
+        y[i] = {packed(v[0], v[1]), packed(v[2], v[3])};
     }
 }
 KERNEL(valve_forward) {
@@ -172,6 +196,125 @@ KERNEL(graft_backward) {
     if (threadIdx.x) return;
     for (int warp = 1; warp < THREADS / 32; ++warp) sum += sums[warp];
     gate[block] = sum;
+}
+
+/* The same, and the largest of 2 × 2 behind it, in units of octets: see blending.cu. */
+struct Octet {
+    uint32_t words[4];
+    __device__ __forceinline__ float at(int k) const { return __uint_as_float(k % 2 ? words[k / 2] & 0xFFFF0000u : words[k / 2] << 16); }
+};
+FN Octet octet_at(const real *x, size_t i) {
+    const uint4 p = ((const uint4 *)x)[i];
+    return {{p.x, p.y, p.z, p.w}};
+}
+FN void put(real *y, size_t i, const Octet &o) { ((uint4 *)y)[i] = {o.words[0], o.words[1], o.words[2], o.words[3]}; }
+KERNEL(graft_pool_forward) {
+    BEGIN;
+    const Chosen c = chosen(a, X(3));
+    const int heard = c.how >= 0 && c.alpha != 0.0f;
+    const uint32_t each = a.n[3] * a.n[4] * a.n[5];
+    const real *h = RX(0), *s = RX(4 + c.seed), *from = RX(1);
+    const float *gate = X(2);
+    real *y = RY(0);
+    EACH(i, rows * each) {
+        uint32_t at[4];
+        four_of(a, i, at);
+        Octet p[4], q[4], r[4];
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+            p[k] = octet_at(h, at[k]);
+            if (heard) q[k] = octet_at(s, at[k]);
+            if (heard && c.how == 1) r[k] = octet_at(from, at[k]);
+        }
+        const float opened = heard && c.how == 2 ? gate[i / each] : 0.0f;
+        Eight most;
+#pragma unroll
+        for (int e = 0; e < 8; ++e) {
+            most.v[e] = p[0].at(e);
+            if (heard) most.v[e] = blended(c.how, most.v[e], q[0].at(e), c.how == 1 ? r[0].at(e) : opened, c.alpha);
+#pragma unroll
+            for (int k = 1; k < 4; ++k) {
+                float v = p[k].at(e);
+                if (heard) v = blended(c.how, v, q[k].at(e), c.how == 1 ? r[k].at(e) : opened, c.alpha);
+                most.v[e] = v > most.v[e] || v != v ? v : most.v[e];
+            }
+        }
+        put(y, i, most);
+    }
+}
+template <int HOW> FN float graft_pool_row(const Args &a, uint32_t group, uint32_t rows, uint32_t row, const Chosen &c) {
+    const uint32_t each = a.n[3] * a.n[4] * a.n[5];
+    const int heard = HOW >= 0 && c.alpha != 0.0f;
+    const real *h = RX(0), *s = RX(4 + c.seed), *from = RX(1), *dy = RDY(0);
+    real *dh = RDX(0), *dx = RDX(1), *ds = RDX(4 + c.seed);
+    const float opened = HOW == 2 && row < rows ? X(2)[row] : 0.0f;
+    float sum = 0.0f;
+    for (uint32_t i = row * each + threadIdx.x % a.n[6], end = row < rows ? (row + 1) * each : 0; i < end; i += a.n[6]) {
+        uint32_t at[4];
+        four_of(a, i, at);
+        Octet p[4], q[4] = {}, r[4] = {};
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+            p[k] = octet_at(h, at[k]);
+            if (HOW > 0 || heard) q[k] = octet_at(s, at[k]);
+            if (HOW == 1) r[k] = octet_at(from, at[k]);
+        }
+        const Octet d = octet_at(dy, i);
+        Octet host[4], seed[4], third[4];
+#pragma unroll
+        for (int word = 0; word < 4; ++word) {
+            float hosts[4][2], seeds[4][2], thirds[4][2];
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                const int e = 2 * word + half;
+                float v[4];
+#pragma unroll
+                for (int k = 0; k < 4; ++k)
+                    v[k] = heard ? blended(HOW, p[k].at(e), q[k].at(e), HOW == 1 ? r[k].at(e) : opened, c.alpha) : p[k].at(e);
+                const int which = largest(v);
+                float hw = p[0].at(e), sw = q[0].at(e), rw = r[0].at(e);
+#pragma unroll
+                for (int k = 1; k < 4; ++k)
+                    if (which == k) hw = p[k].at(e), sw = q[k].at(e), rw = r[k].at(e);
+                const Parts parts = HOW < 0 ? Parts{d.at(e), 0.0f, 0.0f} : unblended(HOW, hw, sw, HOW == 1 ? rw : opened, c.alpha, d.at(e));
+                const float kept = heard ? parts.host : d.at(e);
+                sum += parts.third;
+#pragma unroll
+                for (int k = 0; k < 4; ++k) {
+                    hosts[k][half] = which == k ? kept : 0.0f;
+                    seeds[k][half] = which == k ? parts.seed : 0.0f;
+                    thirds[k][half] = which == k ? parts.third : 0.0f;
+                }
+            }
+#pragma unroll
+            for (int k = 0; k < 4; ++k) {
+                host[k].words[word] = packed(hosts[k][0], hosts[k][1]);
+                if (HOW >= 0) seed[k].words[word] = packed(seeds[k][0], seeds[k][1]);
+                if (HOW == 1) third[k].words[word] = packed(thirds[k][0], thirds[k][1]);
+            }
+        }
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+            if (dh) put(dh, at[k], host[k]);
+            if (HOW >= 0 && ds) put(ds, at[k], seed[k]);
+            if (HOW == 1 && dx) put(dx, at[k], third[k]);
+            if ((HOW == 0 || HOW == 2) && dx) put(dx, at[k], Octet{});
+        }
+    }
+    return sum;
+}
+extern "C" __global__ void __launch_bounds__(THREADS, 2) graft_pool_backward(const __grid_constant__ Args a) {
+    BEGIN;
+    __shared__ float sums[THREADS / 32];
+    const uint32_t row = block * (THREADS / a.n[6]) + threadIdx.x / a.n[6];
+    const Chosen c = chosen(a, X(3));
+    if (c.how < 0) graft_pool_row<-1>(a, group, rows, row, c);
+    if (c.how == 0) graft_pool_row<0>(a, group, rows, row, c);
+    if (c.how == 1) graft_pool_row<1>(a, group, rows, row, c);
+    if (c.how != 2) return;
+    const float sum = over_row(a, graft_pool_row<2>(a, group, rows, row, c), sums);
+    float *gate = DX(2);
+    if (gate && threadIdx.x % a.n[6] == 0 && row < rows) gate[row] = sum;
 }
 
 /* The largest of 2 × 2 that lie side by side, where h and w are even: a thread per window. */
@@ -273,7 +416,16 @@ KERNEL(mean_backward) {
 #pragma unroll
     for (int k = 0; k < 8; ++k) e.v[k] = dy[k] * scale;
     const uint4 same = packed(e);
-    for (uint32_t i = threadIdx.x; i < all; i += THREADS) dx[i] = same;
+    for (uint32_t i = threadIdx.x; i < all; i += THREADS) {
+        if (!(a.add & 1)) {
+            dx[i] = same;
+            continue;
+        }
+        Eight before = spread(dx[i]);
+#pragma unroll
+        for (int k = 0; k < 8; ++k) before.v[k] += e.v[k];
+        dx[i] = packed(before);
+    }
 }
 
 /* Group norm of groups of four channels, WIDE threads a row: n0 places, n1 channels, n3 whether there are a weight and a bias, n4
@@ -389,8 +541,8 @@ template <int WIDE> FN void sixteen_over_octets(float *x, uint32_t octets, float
     }
     __syncthreads();
 }
-/* As group_norm_backward; what a thread can't keep is read again. */
-template <int KEPT, int WIDE> FN void norm_backward(const Args &a) {
+/* As group_norm_backward; what a thread can't keep is read again, BATCH octets at a time. */
+template <int KEPT, int WIDE, int BATCH> FN void norm_backward(const Args &a) {
     BEGIN;
     __shared__ float room[THREADS * 16], totals[THREADS / WIDE][512];
     if (block * (THREADS / WIDE) >= rows) return;
@@ -418,7 +570,20 @@ template <int KEPT, int WIDE> FN void norm_backward(const Args &a) {
     };
 #pragma unroll
     for (int v = 0; v < KEPT; ++v) count(kept_x[v], kept_d[v]);
-    for (uint32_t i = t + KEPT * WIDE; i < all; i += WIDE) count(x[i], dy[i]);
+    uint4 px[BATCH], pd[BATCH];
+    const auto again = [&](uint32_t i) {
+#pragma unroll
+        for (int b = 0; b < BATCH; ++b) {
+            const uint32_t j = min(i + b * WIDE, all - 1);
+            px[b] = x[j], pd[b] = dy[j];
+        }
+    };
+    for (uint32_t i = t + KEPT * WIDE; i < all; i += BATCH * WIDE) {
+        again(i);
+#pragma unroll
+        for (int b = 0; b < BATCH; ++b)
+            if (i + b * WIDE < all) count(px[b], pd[b]);
+    }
     sixteen_over_octets<WIDE>(sums, octets, room, total);
     if (a.n[3] && all) {
         float *to = SCRATCH + (size_t)row * 2 * channels;
@@ -445,12 +610,22 @@ template <int KEPT, int WIDE> FN void norm_backward(const Args &a) {
 #pragma unroll
         for (int k = 0; k < 8; ++k)
             dz.v[k] = fmaf(s.by[k], dz.v[k], -fmaf(fmaf(e.v[k], rstd[k / 4], back[k / 4]), second[k / 4], first[k / 4]));
+        if (a.add & 1) {
+            const Eight before = spread(dx[i]);
+#pragma unroll
+            for (int k = 0; k < 8; ++k) dz.v[k] += before.v[k];
+        }
         dx[i] = packed(dz);
     };
 #pragma unroll
     for (int v = 0; v < KEPT; ++v)
         if (t + v * WIDE < all) end(t + v * WIDE, kept_x[v], kept_d[v]);
-    for (uint32_t i = t + KEPT * WIDE; i < all; i += WIDE) end(i, x[i], dy[i]);
+    for (uint32_t i = t + KEPT * WIDE; i < all; i += BATCH * WIDE) {
+        again(i);
+#pragma unroll
+        for (int b = 0; b < BATCH; ++b)
+            if (i + b * WIDE < all) end(i + b * WIDE, px[b], pd[b]);
+    }
 }
 #define NORM(kept, wide) KERNEL(norm_forward_##kept##_##wide) { norm_forward<kept, wide>(a); }
 NORM(1, 64)
@@ -460,11 +635,16 @@ NORM(4, 128)
 NORM(4, 256)
 NORM(8, 256)
 NORM(16, 256)
-/* Three at once on a multiprocessor, as far as registers go. */
+/* As many at once on a multiprocessor as registers allow. */
 #define NORM_BACK(wide)                                                                                                      \
-    extern "C" __global__ void __launch_bounds__(THREADS, 3) norm_backward_##wide(const __grid_constant__ Args a) {          \
-        norm_backward<2, wide>(a);                                                                                           \
+    extern "C" __global__ void __launch_bounds__(THREADS, NORM_BLOCKS) norm_backward_##wide(const __grid_constant__ Args a) { \
+        norm_backward<NORM_KEPT, wide, NORM_BATCH>(a);                                                                        \
     }
+#ifndef NORM_KEPT
+#define NORM_KEPT 2
+#define NORM_BATCH 1
+#define NORM_BLOCKS 3
+#endif
 NORM_BACK(64)
 NORM_BACK(128)
 NORM_BACK(256)
