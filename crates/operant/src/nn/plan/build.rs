@@ -123,6 +123,14 @@ impl Wanted {
     }
 }
 
+/// Which ops become one.
+pub(super) struct Merging<'a> {
+    /// Whether fully connected layers that follow each other do.
+    pub(super) towers: bool,
+    /// Whether an op can add another tensor to its result.
+    pub(super) takes_sum: &'a dyn Fn(&Planned) -> bool,
+}
+
 /// Everything about a plan that does not change when it runs.
 #[derive(Clone, Debug)]
 pub(super) struct Recipe {
@@ -315,16 +323,14 @@ fn name_of_all(first: &str, last: &str) -> String {
 }
 
 impl Recipe {
-    /// Plans a graph. `offsets` are those of the parameters, `params_len` their length with padding. `towers` makes one op of
-    /// layers that follow each other, `takes_sum` says which ops can add another tensor to their result.
+    /// Plans a graph. `offsets` are those of the parameters, `params_len` their length with padding.
     pub(super) fn new(
         graph: &Graph,
         wanted: &Wanted,
         offsets: &[usize],
         params_len: usize,
         max_rows: usize,
-        towers: bool,
-        takes_sum: impl Fn(&Planned) -> bool,
+        merging: &Merging,
         tile_rows: impl FnOnce(usize, usize) -> usize,
     ) -> Result<Self> {
         for (node, _) in &wanted.losses {
@@ -337,7 +343,7 @@ impl Recipe {
             }
         }
         let grads_len = if wanted.training() { params_len } else { 0 };
-        let calls = simplify(graph, wanted, towers);
+        let calls = simplify(graph, wanted, merging.towers);
         if let Some(node) = wanted.outputs.iter().find(|node| graph.ty(**node).kind != Kind::Rows) {
             let (name, ty) = (graph.name(*node), graph.ty(*node));
             return Err(Error::Invalid(format!("output {name} {ty}: wanted a tensor with rows")));
@@ -427,7 +433,7 @@ impl Recipe {
             flops,
             training: wanted.training(),
         };
-        recipe.merge_sums(&keep, takes_sum);
+        recipe.merge_sums(&keep, merging.takes_sum);
         recipe.sort_into_stages();
         recipe.place(&keep, tile_rows);
         Ok(recipe)
@@ -435,7 +441,7 @@ impl Recipe {
 
     /// Lets an op that can do so add what a sum would add to its result: that is then the step's last input. On the way back both
     /// have the gradient of the sum, and one of them the memory.
-    fn merge_sums(&mut self, keep: &[Buffer], takes_sum: impl Fn(&Planned) -> bool) {
+    fn merge_sums(&mut self, keep: &[Buffer], takes_sum: &dyn Fn(&Planned) -> bool) {
         let mut at = 0;
         while at < self.steps.len() {
             at += 1;

@@ -6,7 +6,7 @@
 //! blocks of such groups end at once. Memory is planned and allocated once, a run launches and does nothing else, so that it can
 //! be recorded; sums have a fixed order, and so the same numbers give the same bits on the same GPU, alone or among others.
 
-use super::build::{Buffer, Place, Planned, Recipe, Slot, Step, Wanted, Work};
+use super::build::{Buffer, Merging, Place, Planned, Recipe, Slot, Step, Wanted, Work};
 use crate::device::cuda::{self, DevicePtr, Gpu, Kernel, Module};
 use crate::error::{Error, Result};
 use crate::lanes::Math;
@@ -159,7 +159,8 @@ fn recipe_of(graph: &Graph, wanted: &Wanted, max_rows: usize, form: Form) -> Res
         let first = |twin: Twin| twin.forward.first().is_some_and(|launch| launch.text == Text::Octets);
         form == Form::Bf16 && narrow_op(node) && chosen(node, form, max_rows).is_some_and(first)
     };
-    Recipe::new(graph, wanted, &offsets, params.len(), max_rows, false, takes_sum, |_, _| max_rows)
+    let merging = Merging { towers: false, takes_sum: &takes_sum };
+    Recipe::new(graph, wanted, &offsets, params.len(), max_rows, &merging, |_, _| max_rows)
 }
 
 /// An op's launches.
