@@ -210,8 +210,8 @@ fn networks_side_by_side_learn_as_they_do_alone() {
     }
 }
 
-/// All tensors of a network's first gradient, one behind the other.
-fn first_gradient(gpu: &std::sync::Arc<Gpu>, task: &Task, numbers: &[u64]) -> Vec<(f32, Vec<f32>)> {
+/// Every network's first loss, and all tensors of its first gradient.
+fn first_gradient(gpu: &std::sync::Arc<Gpu>, task: &Task, numbers: &[u64]) -> Vec<(f32, Vec<(String, Vec<f32>)>)> {
     let mut group = GrownGroup::new(gpu, task, numbers).unwrap();
     for (place, &number) in numbers.iter().enumerate() {
         for (slot, seed, alpha) in seeds_of(number as usize, task.host.slots()) {
@@ -222,7 +222,8 @@ fn first_gradient(gpu: &std::sync::Arc<Gpu>, task: &Task, numbers: &[u64]) -> Ve
     let count = task.train.targets.len() as u32;
     let order: Vec<u32> = numbers.iter().flat_map(|_| 0..count).collect();
     let losses = group.epoch(&order).unwrap();
-    let momentum = |n: usize| group.weights(n).unwrap().tensors.into_iter().flat_map(|(_, [_, momentum, _])| momentum);
+    let momentum =
+        |n: usize| group.weights(n).unwrap().tensors.into_iter().map(|(name, [_, momentum, _])| (name, momentum));
     losses.iter().enumerate().map(|(n, found)| (found.loss, momentum(n).collect())).collect()
 }
 
@@ -253,11 +254,22 @@ fn networks_in_bf16_learn_nearly_as_in_f32() {
         let numbers: Vec<u64> = (0..networks).collect();
         let (wanted, found) = (of(Precision::F32, &numbers), of(Precision::Bf16, &numbers));
         for (n, ((loss, gradient), (wanted_loss, wanted))) in found.iter().zip(&wanted).enumerate() {
-            let size = |x: &mut dyn Iterator<Item = f32>| x.map(|x| f64::from(x).powi(2)).sum::<f64>().sqrt();
-            let error = size(&mut gradient.iter().zip(wanted).map(|(got, wanted)| got - wanted));
-            let share = error / size(&mut wanted.iter().copied());
-            // Most of it where rounding chooses another of two pixels of a pool that are nearly alike.
-            assert!(share < 0.12, "base {base}, network {n}: gradient off by {share}");
+            let square = |x: &mut dyn Iterator<Item = f32>| x.map(|x| f64::from(x).powi(2)).sum::<f64>();
+            let (mut error, mut all, mut told) = (0.0, 0.0, String::new());
+            for ((name, got), (_, wanted)) in gradient.iter().zip(wanted) {
+                let off = square(&mut got.iter().zip(wanted).map(|(got, wanted)| got - wanted));
+                let size = square(&mut wanted.iter().copied());
+                (error, all) = (error + off, all + size);
+                told += &format!(" {name} {:.4}", (off / size).sqrt());
+                // Nothing is chosen between the last layer and the loss.
+                let head = name.starts_with("host.head");
+                assert!(!head || off < 0.03f64.powi(2) * size, "base {base}, network {n}:{told}");
+            }
+            let share = (error / all).sqrt();
+            println!("base {base}, network {n}: off by {share:.4}, loss {loss} for {wanted_loss}:{told}");
+            // Most of it where rounding chooses another of two pixels of a pool that are nearly alike: rounding as much in PyTorch on
+            // a CPU gives 1.4 to 3.9 % for such hosts, 8 to 13 % in the first layer and less from layer to layer.
+            assert!(share < 0.12, "base {base}, network {n}: gradient off by {share}:{told}");
             assert!((loss - wanted_loss).abs() < 1e-2, "base {base}, network {n}: loss {loss}, wanted {wanted_loss}");
         }
         assert_eq!(of(Precision::Bf16, &[2, 0]), [found[2].clone(), found[0].clone()], "among others, to the bit");

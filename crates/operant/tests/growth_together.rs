@@ -245,9 +245,9 @@ fn hosts_on_a_gpu_live_the_lives_of_those_on_the_cpu() {
 #[test]
 #[ignore = "needs a GPU"]
 fn a_gpu_goes_on_exactly_and_neighbours_do_not_matter() {
-    for way in WAYS {
-        // TF32, as runs have it.
-        let way = [way, &[("precision", 0.0)]].concat();
+    // TF32 and bf16, as runs have them.
+    for (way, precision) in WAYS.into_iter().flat_map(|way| [(way, 2.0), (way, 3.0)]) {
+        let way = [way, &[("precision", precision)]].concat();
         let mut envs = on_gpu(4, &way);
         let mut row = begin(&mut envs, 3);
         let mut rng = HostRng::new(1, 0, 0, 0);

@@ -6,7 +6,7 @@ use operant::algo::{Actor, Head, MemoryName, NetworkSettings, Policy};
 use operant::config::Table;
 use operant::data::ActionColumn;
 use operant::device::cuda::Gpu;
-use operant::device::{self, Device, cpu_seconds};
+use operant::device::{self, CpuPool, Device, cpu_seconds};
 use operant::env::growth::CLASSES;
 use operant::env::{Growth, HostEnv, Params};
 use operant::lanes::rng::HostRng;
@@ -261,6 +261,8 @@ fn measure(args: &Args, host: Host, precision: Precision, gpu: &Arc<Gpu>) -> ope
         }
     }
     let mut order: Vec<u32> = (0..args.num_envs).flat_map(|_| 0..args.train_samples as u32).collect();
+    let pool = CpuPool::new(device::threads_available().min(args.num_envs));
+    let mut draws: Vec<HostRng> = (0..args.num_envs as u32).map(|network| HostRng::new(4, network, 0, 0)).collect();
     let mut controller = Controller::new(args, host)?;
     let mut measured = Measured::default();
     let mut warm = false;
@@ -270,11 +272,12 @@ fn measure(args: &Args, host: Host, precision: Precision, gpu: &Arc<Gpu>) -> ope
             controller.decide();
         }
         let started = Instant::now();
-        for order in order.chunks_mut(args.train_samples) {
+        let mut work: Vec<_> = order.chunks_mut(args.train_samples).zip(&mut draws).collect();
+        pool.for_each_mut(&mut work, |_, (order, rng)| {
             for i in (1..order.len()).rev() {
                 order.swap(i, rng.below(i as u32 + 1) as usize);
             }
-        }
+        });
         let trained = group.epoch(&order)?;
         let between = Instant::now();
         group.score(&asked)?;

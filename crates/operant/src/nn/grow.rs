@@ -83,7 +83,7 @@ impl Topology {
             .map(|(slot, seed)| seed.map(|_| g.input_whole(&format!("alpha of slot {slot}"), [1])))
             .collect();
         let mut shapes = Vec::new();
-        let logits = self.host.add(&mut g, images, self.classes, &mut |g, slot, h| {
+        let mut fill = |g: &mut Graph, slot: usize, h: Node| {
             shapes.push(g.shape(h).to_vec());
             let (Some(seed), Some(alpha)) = (self.seeds[slot], alphas[slot]) else { return Ok(h) };
             let x = if seed.detached { g.detach(h)? } else { h };
@@ -100,6 +100,10 @@ impl Topology {
                 Blend::Gate => Some(gate(g, slot, x)?),
             };
             g.blend(seed.blend, h, grown, third, alpha)
+        };
+        let logits = self.host.add(&mut g, images, self.classes, &mut |g, slot, h, pooled| {
+            let h = fill(g, slot, h)?;
+            if pooled { g.max_pool(h, 2, 2, 0) } else { Ok(h) }
         })?;
         Ok(Built { graph: g, logits, shapes })
     }

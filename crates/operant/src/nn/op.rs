@@ -277,6 +277,16 @@ pub trait Op: Debug + Send + Sync + Sized + 'static {
         false
     }
 
+    /// The output is the first input, number by number, and only gradients differ: nothing needs to be copied.
+    fn passes(&self) -> bool {
+        false
+    }
+
+    /// The output is the sum of two inputs of one shape.
+    fn is_sum(&self) -> bool {
+        false
+    }
+
     /// The backward body can add to the gradients of inputs with rows.
     fn adds(&self) -> bool {
         false
@@ -348,6 +358,10 @@ pub trait DynOp: Debug + Send + Sync {
     fn least_rows(&self, types: &Types) -> usize;
     /// See [`Op::is_view`].
     fn is_view(&self) -> bool;
+    /// See [`Op::passes`].
+    fn passes(&self) -> bool;
+    /// See [`Op::is_sum`].
+    fn is_sum(&self) -> bool;
     /// See [`Op::adds`].
     fn adds(&self) -> bool;
     /// See [`Op::differentiable`].
@@ -424,6 +438,12 @@ impl<O: Op> DynOp for O {
     }
     fn is_view(&self) -> bool {
         Op::is_view(self)
+    }
+    fn passes(&self) -> bool {
+        Op::passes(self)
+    }
+    fn is_sum(&self) -> bool {
+        Op::is_sum(self)
     }
     fn adds(&self) -> bool {
         Op::adds(self)

@@ -64,7 +64,7 @@ const GATES: &[&str] = &["strict", "permissive"];
 /// Pixels along each side of images below which a thread for each env was measured to be as fast as a GPU (docs/results.md).
 const LEAST_SIDE: usize = 16;
 /// Precisions of hosts on a GPU, by name.
-const PRECISIONS: &[&str] = &["auto", "f32"];
+const PRECISIONS: &[&str] = &["auto", "f32", "tf32", "bf16"];
 
 params! {
     /// What is trained, on what, by which rules.
@@ -105,8 +105,8 @@ params! {
         batch: u32 = 64, 1.0..=1024.0, "";
         /// step size of the host's SGD
         learning_rate: f32 = 0.05, 0.0..=10.0, "";
-        /// products of hosts on a GPU: TF32, or f32 as on a CPU
-        precision: u32 = 0, 0.0..=1.0, "", PRECISIONS;
+        /// of hosts on a GPU: f32 as on a CPU, products of TF32, or bf16; auto: bf16 where channels come in eights, else TF32
+        precision: u32 = 0, 0.0..=3.0, "", PRECISIONS;
         /// most parameters of all seeds together
         max_parameters: u32 = 500000, 0.0..=4294967295.0, "";
         /// discount of potentials; the controller's own
@@ -216,7 +216,12 @@ impl Growth {
         let Device::Cuda(gpu) = &options.device else {
             return Err(Error::Invalid("hosts side by side want a GPU; name one by --device cuda".into()));
         };
-        let precision = if self.settings.precision == 1 { Precision::F32 } else { Precision::Tf32 };
+        let precision = match self.settings.precision {
+            1 => Precision::F32,
+            3 => Precision::Bf16,
+            0 if self.settings.host().base.is_multiple_of(8) => Precision::Bf16,
+            _ => Precision::Tf32,
+        };
         Together::new(&*self.frame()?, gpu, &options.pool, precision, options.num_envs)
     }
 

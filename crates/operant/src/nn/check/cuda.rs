@@ -96,7 +96,7 @@ fn check(gpu: &Arc<Gpu>, case: &Case, setting: &Setting, precision: Precision) -
     networks.values().upload(&[narrow(&halved), narrow(&setting.params)].concat())?;
     // The last group repeats the first.
     let groups = [(1usize, rows), (0, (rows - 1).max(1)), (1, rows)];
-    let setup = Setup { groups: groups.len(), max_rows: rows, parts: 0, precision, shared: &[] };
+    let setup = Setup { groups: groups.len(), max_rows: rows, parts: 0, precision, shared: &[], pixels: false };
     let plan = CudaPlan::new(&setting.graph, &setting.wanted(), &networks, &setup)?;
     plan.network_of().upload(&groups.map(|(network, _)| network as u32))?;
     plan.rows().upload(&groups.map(|(_, rows)| rows as u32))?;

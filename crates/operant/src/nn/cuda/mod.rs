@@ -20,5 +20,5 @@ pub use layout::{Layout, pitch_of};
 pub(crate) use mlp::operands_of;
 pub use mlp::{Mlp, Pass, Sums, Workspace};
 pub(in crate::nn) use products::Products;
-pub(in crate::nn) use twin::{Args, THREADS, Tensor, act_number, collapse, column_sums, vector_twin};
+pub(in crate::nn) use twin::{Args, COLLAPSE, PIXELS, THREADS, Tensor, act_number, collapse, column_sums, vector_twin};
 pub use twin::{Form, Launch, Text, Twin};

@@ -1,7 +1,7 @@
 //! Convolutions and linear layers of bf16 numbers as launches of `ops/octets.cu`, each where its shape serves.
 
 use super::products::Products;
-use super::twin::{Launch, Text, Twin, collapse};
+use super::twin::{Launch, Text, Twin, collapse, collapse_few};
 
 /// Pixels of a tile, with their border, and taps times octets of a pixel, at most: as in the text.
 const TILE: usize = 256;
@@ -10,6 +10,8 @@ const OCTETS: usize = 320;
 /// Channels and outputs of a block of weights' gradients, at most.
 const SOME: usize = 32;
 const FEW: usize = 64;
+/// Splits that a thread adds up by itself, at most.
+const SPLITS: usize = 16;
 /// Shared memory of a block, at most, in bytes: what compute capability 8.0 has, without what the text itself takes.
 const MOST_SHARED: usize = 150 << 10;
 /// The same for blocks that bring the next tile while they go through one: more would leave too few blocks side by side.
@@ -32,20 +34,30 @@ type Cut = ([usize; 4], usize, usize);
 impl Products {
     /// Launches of `any`, in their places those by octets where these serve.
     pub(super) fn octets(&self, rows: usize, any: Twin) -> Twin {
+        self.octets_of(rows, any.clone(), false).or_partly(self.octets_of(rows, any, true))
+    }
+
+    /// With `partly`, blocks of a few groups fill a GPU.
+    fn octets_of(&self, rows: usize, any: Twin, partly: bool) -> Twin {
         let mut twin = any;
+        twin.pixels = self.pairs();
         let near = matches!(self.kernel, [1, 1] | [3, 3]) && self.padding < self.kernel[0];
         if self.stride != 1 || self.circular || self.groups != 1 || !near {
-            return twin;
+            return Twin { pixels: false, ..twin };
         }
-        if let Some(forward) = self.octet_product(rows, false) {
-            twin.forward = vec![forward];
+        match self.octet_product(rows, false, partly) {
+            Some(forward) => twin.forward = vec![forward],
+            None => twin.pixels = false,
         }
         // Any backward: weights, their sums, inputs.
-        if let Some((weight, scratch)) = self.octet_weight(rows) {
-            twin.scratch = twin.scratch.max(scratch);
-            twin.backward.splice(..2, weight);
+        match self.octet_weight(rows, partly) {
+            Some((weight, scratch)) => {
+                twin.scratch = twin.scratch.max(scratch);
+                twin.backward.splice(..2, weight);
+            }
+            None => twin.pixels = false,
         }
-        if let Some(input) = self.octet_product(rows, true) {
+        if let Some(input) = self.octet_product(rows, true, partly) {
             twin.backward[2] = input.makes(1);
         }
         twin
@@ -90,7 +102,7 @@ impl Products {
     }
 
     /// Outputs, or with `back` gradients of inputs.
-    fn octet_product(&self, rows: usize, back: bool) -> Option<Launch> {
+    fn octet_product(&self, rows: usize, back: bool, partly: bool) -> Option<Launch> {
         let [c, o] = self.channels;
         let (from, to, image) = if back { (o, c, self.image) } else { (c, o, self.out) };
         let few = !back && self.pairs();
@@ -103,7 +115,11 @@ impl Products {
         let shared = |tiles: usize| 8 * tiles * (octets.div_ceil(2) * 32 + 16) + self.patch(cut.2, from);
         let tiles = [8, 4, 2, 1].into_iter().find(|tiles| to % (8 * tiles) == 0 && shared(*tiles) <= MOST_SHARED)?;
         // So many that weights and tables are made seldom, and so few that there are blocks for all of a GPU.
-        let each = (taps * from * 8 * tiles / 2048).min(8).max((cut.1 / 32).clamp(2, 16));
+        let weights = taps * from * 8 * tiles;
+        let each = match partly {
+            true => (weights / 4096).min(2).max((cut.1 / 128).clamp(1, 4)),
+            false => (weights / 2048).min(8).max((cut.1 / 32).clamp(2, 16)),
+        };
         let patch = self.patch(cut.2, from);
         let next = if shared(tiles) + patch <= SHARED_OF_TWO { patch } else { 0 };
         let way = if back {
@@ -119,7 +135,7 @@ impl Products {
     }
 
     /// Gradients of weight and bias, and their sums; numbers of scratch memory.
-    fn octet_weight(&self, rows: usize) -> Option<([Launch; 2], usize)> {
+    fn octet_weight(&self, rows: usize, partly: bool) -> Option<([Launch; 2], usize)> {
         let ([c, o], [h, w]) = (self.channels, self.out);
         let (few, taps) = (self.pairs(), self.kernel[0] * self.kernel[1]);
         if !whole(o) || !(few || whole(c)) {
@@ -129,7 +145,10 @@ impl Products {
         let cut = self.cut(self.out, rows)?;
         let len = (c * taps + 1) * o;
         // So many that sums over splits are little beside them.
-        let each = (cut.1 / 16).clamp(2, 16).max((len / 9000).min(16));
+        let each = match partly {
+            true => (cut.1 / 128).clamp(1, 4).max((len / 9000).min(4)),
+            false => (cut.1 / 16).clamp(2, 16).max((len / 9000).min(16)),
+        };
         let splits = cut.1.div_ceil(each);
         let across = if outputs == 8 { 1 } else { 2 };
         let kernel = match (few, taps, some) {
@@ -156,6 +175,7 @@ impl Products {
             units = [tiles, each];
         }
         let makes = if self.bias { 0b110 } else { 0b10 };
+        let collapse = if splits <= SPLITS { collapse_few } else { collapse };
         let collapse = collapse(len, units, [1, 2], c * taps * o).makes(makes);
         Some(([weight.makes(makes), collapse], splits * len))
     }
@@ -195,33 +215,35 @@ mod tests {
                 bias: true,
                 act: Act::Identity,
             };
-            let twin = layer.twin(rows).chosen(true);
-            let [c, o] = channels;
-            let mut launches = vec![(&twin.forward[0], o), (&twin.backward[0], o)];
-            if c >= 8 {
-                launches.push((&twin.backward[2], c));
-            }
-            for (i, (launch, outputs)) in launches.into_iter().enumerate() {
-                let what = format!("{layer:?}: {launch:?}");
-                assert_eq!(launch.text, Text::Octets, "{what}");
-                assert!(launch.shared <= MOST_SHARED, "{what}");
-                let n = |i: usize| launch.numbers[i] as usize;
-                let times = launch.blocks * n(18);
-                let all = tiles(&launch.numbers, rows);
-                // Columns of a block by its kernel's name, or as the weights' launch says.
-                let (wide, chunks) = match i {
-                    1 => (n(20), c.div_ceil(n(19))),
-                    _ => (8 * launch.kernel.rsplit('_').next().unwrap().parse::<usize>().unwrap(), 1),
-                };
-                let parts = outputs / wide * chunks;
-                assert!(outputs.is_multiple_of(wide) && times >= all * parts, "{what}");
-                assert!(times < (all + n(18)) * parts, "{what}");
-                if i == 1 {
-                    let splits = all.div_ceil(n(18));
-                    let sums = &twin.backward[1];
-                    let [len, places, chunk] = [0, 1, 2].map(|i| sums.numbers[i] as usize);
-                    assert_eq!((rows * places).div_ceil(chunk), splits, "{what}: {sums:?}");
-                    assert!(splits * len <= twin.scratch, "{what}");
+            for partly in [false, true] {
+                let twin = layer.twin(rows).chosen(true, partly);
+                let [c, o] = channels;
+                let mut launches = vec![(&twin.forward[0], o), (&twin.backward[0], o)];
+                if c >= 8 {
+                    launches.push((&twin.backward[2], c));
+                }
+                for (i, (launch, outputs)) in launches.into_iter().enumerate() {
+                    let what = format!("{layer:?}: {launch:?}");
+                    assert_eq!(launch.text, Text::Octets, "{what}");
+                    assert!(launch.shared <= MOST_SHARED, "{what}");
+                    let n = |i: usize| launch.numbers[i] as usize;
+                    let times = launch.blocks * n(18);
+                    let all = tiles(&launch.numbers, rows);
+                    // Columns of a block by its kernel's name, or as the weights' launch says.
+                    let (wide, chunks) = match i {
+                        1 => (n(20), c.div_ceil(n(19))),
+                        _ => (8 * launch.kernel.rsplit('_').next().unwrap().parse::<usize>().unwrap(), 1),
+                    };
+                    let parts = outputs / wide * chunks;
+                    assert!(outputs.is_multiple_of(wide) && times >= all * parts, "{what}");
+                    assert!(times < (all + n(18)) * parts, "{what}");
+                    if i == 1 {
+                        let splits = all.div_ceil(n(18));
+                        let sums = &twin.backward[1];
+                        let [len, places, chunk] = [0, 1, 2].map(|i| sums.numbers[i] as usize);
+                        assert_eq!((rows * places).div_ceil(chunk), splits, "{what}: {sums:?}");
+                        assert!(splits * len <= twin.scratch, "{what}");
+                    }
                 }
             }
         }

@@ -12,6 +12,10 @@ pub(in crate::nn) const THREADS: usize = 256;
 const WARPS: usize = THREADS / 32;
 /// Numbers of a kernel.
 const NUMBERS: usize = 24;
+/// The number of a kernel that says how many numbers a pixel of its first input has, where that may be four though it has fewer channels.
+pub(in crate::nn) const PIXELS: usize = 22;
+/// The number by which kernels that add up parts tell whether these are few.
+const FEW: usize = 6;
 
 /// A text of kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -228,14 +232,21 @@ pub struct Twin {
     pub(in crate::nn) backward: Vec<Launch>,
     /// Numbers that a group's launches of one pass share.
     pub(in crate::nn) scratch: usize,
+    /// Bit i: launches backward can add to the gradient of input i where the op itself on a CPU can't.
+    pub(in crate::nn) adds: u32,
+    /// Whether launches can read the first input as pixels of four numbers ([`PIXELS`]).
+    pub(in crate::nn) pixels: bool,
     /// Kernels for bf16 ([`Form::Bf16`]) where they are others than these.
     pub(in crate::nn) narrow: Option<Box<Twin>>,
+    /// The same in more and smaller blocks, for a part of the graph ([`Graph::under`](crate::nn::Graph)) that few groups may have.
+    pub(in crate::nn) partly: Option<Box<Twin>>,
 }
 
 impl Twin {
     /// These, forward and backward.
     pub fn new(forward: impl Into<Vec<Launch>>, backward: impl Into<Vec<Launch>>) -> Self {
-        Self { forward: forward.into(), backward: backward.into(), scratch: 0, narrow: None }
+        let (forward, backward) = (forward.into(), backward.into());
+        Self { forward, backward, scratch: 0, adds: 0, pixels: false, narrow: None, partly: None }
     }
 
     /// With others for bf16, if there are any.
@@ -243,11 +254,20 @@ impl Twin {
         Self { narrow: narrow.map(Box::new), ..self }
     }
 
-    /// Those for bf16, if `narrow`.
-    pub(in crate::nn) fn chosen(self, narrow: bool) -> Self {
+    /// With others for a part of the graph.
+    pub(in crate::nn) fn or_partly(self, partly: Self) -> Self {
+        Self { partly: Some(Box::new(partly)), ..self }
+    }
+
+    /// Those for bf16, if `narrow`, and for a part of the graph, if `partly`.
+    pub(in crate::nn) fn chosen(self, narrow: bool, partly: bool) -> Self {
+        let of = |twin: Self| match twin.partly {
+            Some(other) if partly => *other,
+            _ => twin,
+        };
         match self.narrow {
-            Some(other) if narrow => *other,
-            _ => self,
+            Some(other) if narrow => of(*other),
+            _ => of(self),
         }
     }
 
@@ -256,6 +276,11 @@ impl Twin {
         let [_, len] = numbers;
         let one = |pass: &str| Launch::each(Text::Narrow, format!("{kernel}_{pass}"), rows * len / 8).numbers(numbers);
         len.is_multiple_of(8).then(|| Self::new([one("forward")], [one("backward")]))
+    }
+
+    /// With launches backward that can add to these inputs' gradients, as bits.
+    pub(in crate::nn) fn adds(self, adds: u32) -> Self {
+        Self { adds, ..self }
     }
 
     /// With so many numbers of scratch memory for a group.
@@ -295,10 +320,23 @@ pub(in crate::nn) fn column_sums(rows: usize, places: usize, channels: usize, to
     (vec![sums.makes(1 << to), collapse.makes(1 << to)], parts * channels)
 }
 
+/// The kernel that adds up parts.
+pub(in crate::nn) const COLLAPSE: &str = "plan_collapse";
+
 /// Adds up parts of `len` numbers in the scratch memory, one for every `chunk` of `places` a row: those before `before` for the
 /// first of two inputs, the others for the second.
-pub(in crate::nn) fn collapse(len: usize, [places, chunk]: [usize; 2], to: [usize; 2], before: usize) -> Launch {
-    let launch = Launch::blocks(Text::Between, "plan_collapse", len.div_ceil(32));
+pub(in crate::nn) fn collapse(len: usize, units: [usize; 2], to: [usize; 2], before: usize) -> Launch {
+    sums_of(Launch::blocks(Text::Between, COLLAPSE, len.div_ceil(32)), len, units, to, before)
+}
+
+/// The same where parts are few: a thread for each number.
+pub(in crate::nn) fn collapse_few(len: usize, units: [usize; 2], to: [usize; 2], before: usize) -> Launch {
+    let mut launch = sums_of(Launch::blocks(Text::Between, COLLAPSE, len.div_ceil(THREADS)), len, units, to, before);
+    launch.numbers[FEW] = 1;
+    launch
+}
+
+fn sums_of(launch: Launch, len: usize, [places, chunk]: [usize; 2], to: [usize; 2], before: usize) -> Launch {
     launch.numbers([len, places, chunk, to[0], to[1], before]).makes(1 << to[0] | 1 << to[1])
 }
 

@@ -48,7 +48,7 @@ struct BatchArgs {
     height: u32,
     width: u32,
     channels: u32,
-    unused: u32,
+    narrow: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -270,7 +270,7 @@ fn padded(host: Host, image: [usize; 3], classes: usize) -> Result<(Graph, Node,
         })
         .collect();
     let mut shapes = Vec::new();
-    let logits = host.add(&mut g, images, classes, &mut |g, slot, h| {
+    let logits = host.add(&mut g, images, classes, &mut |g, slot, h, pooled| {
         shapes.push(g.shape(h).to_vec());
         let [control, open] = inputs[slot];
         let under = |which: usize| Some(part(slot, which) as u32);
@@ -284,7 +284,7 @@ fn padded(host: Host, image: [usize; 3], classes: usize) -> Result<(Graph, Node,
         g.under(under(1));
         let gate = gate(g, slot, x)?;
         g.under(None);
-        g.graft(h, x, gate, control, &seeds)
+        g.graft(pooled, [h, x, gate, control], &seeds)
     })?;
     Ok((g, logits, shapes))
 }
@@ -327,8 +327,14 @@ impl GrownGroup {
         }
         let slots = task.host.slots();
         let networks = Networks::new(gpu, &graph, groups)?;
-        let setup =
-            Setup { groups, max_rows: batch, parts: slots * SLOT_PARTS, precision: task.precision, shared: &[] };
+        let setup = Setup {
+            groups,
+            max_rows: batch,
+            parts: slots * SLOT_PARTS,
+            precision: task.precision,
+            shared: &[],
+            pixels: true,
+        };
         let mut learning = graph.clone();
         let target = learning.input_ints("target", []);
         let loss = learning.cross_entropy(logits, target, 0.0, None)?;
@@ -341,8 +347,9 @@ impl GrownGroup {
         validation.upload(task.validation.images)?;
         let shared = [Shared { input: IMAGES, at: validation.pointer(), stride: batch * pixels }];
         let wanted = Wanted { outputs: vec![logits], ..Wanted::default() };
-        let judge =
-            |groups: usize| CudaPlan::new(&graph, &wanted, &networks, &Setup { groups, shared: &shared, ..setup });
+        let judge = |groups: usize| {
+            CudaPlan::new(&graph, &wanted, &networks, &Setup { groups, shared: &shared, pixels: false, ..setup })
+        };
         let most = groups * validated.div_ceil(batch) * (1 + slots);
         let one = judge(1)?.bytes();
         let judge = judge(JUDGED_AT_ONCE.min(most).min(JUDGE_BYTES / one.max(1)).max(1))?;
@@ -519,6 +526,7 @@ impl GrownGroup {
     fn record_training(&self, parts: &[bool]) -> Result<Recorded> {
         let (groups, batch) = (self.count() as u32, self.training.batch as u32);
         let feed = |input: usize| self.trainer.feed(input).map_or(DevicePtr::NONE, Buffer::pointer);
+        let pixels = self.trainer.pixels(IMAGES).map(Buffer::pointer);
         let targets = control(self.shapes.len());
         let samples = BatchArgs {
             images: self.memory.images.pointer(),
@@ -526,7 +534,7 @@ impl GrownGroup {
             order: self.memory.order.pointer(),
             step: self.memory.step.pointer(),
             draws: self.memory.draws.pointer(),
-            to_images: feed(IMAGES),
+            to_images: pixels.unwrap_or(feed(IMAGES)),
             to_targets: feed(targets),
             rows: self.trainer.rows().pointer(),
             count: self.count as u32,
@@ -536,7 +544,7 @@ impl GrownGroup {
             height: self.image[0] as u32,
             width: self.image[1] as u32,
             channels: self.image[2] as u32,
-            unused: 0,
+            narrow: u32::from(pixels.is_some()),
         };
         let sgd = self.sgd_args();
         Recorded::record(&self.gpu, || {

@@ -59,6 +59,9 @@ pub const HOSTS: [Host; 10] = [
     Host { name: "transformer", base: 32, heads: 4, ..BASELINE },
 ];
 
+/// What fills slots: see [`Host::add`].
+pub(super) type Fill<'a> = dyn FnMut(&mut Graph, usize, Node, bool) -> Result<Node> + 'a;
+
 /// Least side of an image after a pool.
 const LEAST_SIDE: usize = 2;
 /// Width of a transformer's inner layers, as a multiple of its channels.
@@ -78,14 +81,8 @@ impl Host {
     }
 
     /// Adds the host to a graph: from images `[B, H, W, C]` to logits, or from tokens `[B, T]` to logits at every place. `fill`
-    /// gives what leaves a slot for what enters it.
-    pub(super) fn add(
-        &self,
-        g: &mut Graph,
-        input: Node,
-        classes: usize,
-        fill: &mut dyn FnMut(&mut Graph, usize, Node) -> Result<Node>,
-    ) -> Result<Node> {
+    /// gives what leaves a slot for what enters it; where its last argument says so, the largest of every 2 × 2 pixels of that.
+    pub(super) fn add(&self, g: &mut Graph, input: Node, classes: usize, fill: &mut Fill<'_>) -> Result<Node> {
         if self.reads_tokens() {
             self.transformer(g, input, classes, fill)
         } else {
@@ -93,13 +90,7 @@ impl Host {
         }
     }
 
-    fn transformer(
-        &self,
-        g: &mut Graph,
-        tokens: Node,
-        classes: usize,
-        fill: &mut dyn FnMut(&mut Graph, usize, Node) -> Result<Node>,
-    ) -> Result<Node> {
+    fn transformer(&self, g: &mut Graph, tokens: Node, classes: usize, fill: &mut Fill<'_>) -> Result<Node> {
         let (Kind::Ints, &[places]) = (g.ty(tokens).kind, g.shape(tokens)) else {
             let (name, given) = (self.name, g.ty(tokens));
             return Err(Error::Invalid(format!(
@@ -123,20 +114,14 @@ impl Host {
             let x = mlp(g, &part("mlp"), x, &[WIDER * self.base, self.base], Act::Gelu, gain)?;
             h = g.add(h, x)?;
             for slot in slots.by_ref().take(self.slots_per_block) {
-                h = fill(g, slot, h)?;
+                h = fill(g, slot, h, false)?;
             }
         }
         let h = g.layer_norm("host.norm", h)?;
         g.linear("host.head", h, classes)
     }
 
-    fn convolutions(
-        &self,
-        g: &mut Graph,
-        images: Node,
-        classes: usize,
-        fill: &mut dyn FnMut(&mut Graph, usize, Node) -> Result<Node>,
-    ) -> Result<Node> {
+    fn convolutions(&self, g: &mut Graph, images: Node, classes: usize, fill: &mut Fill<'_>) -> Result<Node> {
         let mut h = images;
         let mut slots = 0..self.slots();
         for block in 0..self.blocks {
@@ -145,19 +130,19 @@ impl Host {
             h = g.conv2d(&format!("host.{block}.conv"), h, layer)?;
             let options = NormOptions { act: Act::Relu, ..NormOptions::default() };
             h = g.group_norm(&format!("host.{block}.norm"), h, norm_groups(channels), options)?;
-            let pool = |g: &mut Graph, h: Node| {
-                let side = g.shape(h)[0].min(g.shape(h)[1]);
-                let keep = side / 2 < LEAST_SIDE || (block == 0 && self.high_resolution);
-                if keep { Ok(h) } else { g.max_pool(h, 2, 2, 0) }
-            };
-            if self.post_pool {
-                h = pool(g, h)?;
+            let (height, width) = (g.shape(h)[0], g.shape(h)[1]);
+            let keep = height.min(width) / 2 < LEAST_SIDE || (block == 0 && self.high_resolution);
+            if self.post_pool && !keep {
+                h = g.max_pool(h, 2, 2, 0)?;
             }
-            for slot in slots.by_ref().take(self.slots_per_block) {
-                h = fill(g, slot, h)?;
+            let behind = !self.post_pool && !keep;
+            let even = height % 2 == 0 && width % 2 == 0;
+            for number in 0..self.slots_per_block {
+                let Some(slot) = slots.next() else { break };
+                h = fill(g, slot, h, behind && even && number + 1 == self.slots_per_block)?;
             }
-            if !self.post_pool {
-                h = pool(g, h)?;
+            if behind && !(even && self.slots_per_block > 0) {
+                h = g.max_pool(h, 2, 2, 0)?;
             }
         }
         let h = g.global_average_pool(h)?;

@@ -98,6 +98,10 @@ impl Op for Arithmetic {
         true
     }
 
+    fn is_sum(&self) -> bool {
+        *self == Self::Add
+    }
+
     fn fuse(&self, act: Act, _training: bool) -> Option<Self> {
         (*self == Self::Add && act == Act::Relu).then_some(Self::AddRelu)
     }

@@ -150,14 +150,17 @@ impl Op for GroupNorm {
         backward.extend(self.affine.then(|| collapse(2 * channels, [1, 1], [1, 2], channels)));
         let octets = len / 8;
         let whole = channels.is_multiple_of(8) && (channels / 8).is_power_of_two();
-        // Octets of a thread.
-        let kept = [1, 2, 4, 8, 16].into_iter().find(|kept| octets <= kept * THREADS);
+        // Octets of a thread, and threads of a row.
+        let shapes = [(1, 64), (2, 64), (4, 64), (4, 128), (4, 256), (8, 256), (16, 256)];
+        let shape = shapes.into_iter().find(|(kept, wide)| octets <= kept * wide);
         let simple = matches!(self.act, Act::Identity | Act::Relu);
-        let narrow = kept.filter(|_| whole && simple && channels == 4 * groups).map(|kept| {
-            let of = |pass: &str, kept: usize| Launch { text: Text::Narrow, kernel: format!("norm_{pass}_{kept}"), ..one("") };
+        let narrow = shape.filter(|_| whole && simple && channels == 4 * groups).map(|(kept, wide)| {
+            let of = |kernel| {
+                Launch::blocks(Text::Narrow, kernel, (rows * wide).div_ceil(THREADS)).numbers(numbers).factors([self.eps])
+            };
             let mut others = backward.clone();
-            others[0] = of("backward", kept.min(2));
-            Twin::new([of("forward", kept)], others).scratch(rows * 2 * channels)
+            others[0] = of(format!("norm_backward_{wide}"));
+            Twin::new([of(format!("norm_forward_{kept}_{wide}"))], others).scratch(rows * 2 * channels).adds(1)
         });
         let twin = Twin::new([one("group_norm_forward")], backward).scratch(rows * 2 * channels);
         Some(twin.or_narrow(narrow))

@@ -211,7 +211,7 @@ impl Op for GlobalPool {
         let octets = channels.is_multiple_of(8) && (channels / 8).is_power_of_two() && channels <= 8 * THREADS;
         let narrow = (octets && self.how != Pooling::Max).then(|| {
             let one = |kernel| Launch::blocks(Text::Narrow, kernel, rows).numbers(numbers);
-            Twin::new([one("mean_forward")], [one("mean_backward")])
+            Twin::new([one("mean_forward")], [one("mean_backward")]).adds(1)
         });
         Some(Twin::new([forward.numbers(numbers)], [backward.numbers(numbers)]).or_narrow(narrow))
     }

@@ -123,6 +123,14 @@ impl Wanted {
     }
 }
 
+/// Which ops become one.
+pub(super) struct Merging<'a> {
+    /// Whether fully connected layers that follow each other do.
+    pub(super) towers: bool,
+    /// Whether an op can add another tensor to its result.
+    pub(super) takes_sum: &'a dyn Fn(&Planned) -> bool,
+}
+
 /// Everything about a plan that does not change when it runs.
 #[derive(Clone, Debug)]
 pub(super) struct Recipe {
@@ -161,6 +169,8 @@ struct Builder<'g> {
     value: Vec<Option<Buffer>>,
     grad: Vec<Option<Buffer>>,
     root: Vec<usize>,
+    /// Of each root the one whose value it has: another where an op passes it on.
+    passed: Vec<usize>,
     sums_len: usize,
 }
 
@@ -180,7 +190,7 @@ impl Builder<'_> {
     }
 
     fn value(&mut self, node: Node, offsets: &[usize]) -> Buffer {
-        let root = self.root[node.index()];
+        let root = self.passed[self.root[node.index()]];
         if let Some(buffer) = self.value[root] {
             return buffer;
         }
@@ -313,15 +323,14 @@ fn name_of_all(first: &str, last: &str) -> String {
 }
 
 impl Recipe {
-    /// Plans a graph. `offsets` are those of the parameters, `params_len` their length with padding. `towers` makes one op of
-    /// layers that follow each other.
+    /// Plans a graph. `offsets` are those of the parameters, `params_len` their length with padding.
     pub(super) fn new(
         graph: &Graph,
         wanted: &Wanted,
         offsets: &[usize],
         params_len: usize,
         max_rows: usize,
-        towers: bool,
+        merging: &Merging,
         tile_rows: impl FnOnce(usize, usize) -> usize,
     ) -> Result<Self> {
         for (node, _) in &wanted.losses {
@@ -334,7 +343,7 @@ impl Recipe {
             }
         }
         let grads_len = if wanted.training() { params_len } else { 0 };
-        let calls = simplify(graph, wanted, towers);
+        let calls = simplify(graph, wanted, merging.towers);
         if let Some(node) = wanted.outputs.iter().find(|node| graph.ty(**node).kind != Kind::Rows) {
             let (name, ty) = (graph.name(*node), graph.ty(*node));
             return Err(Error::Invalid(format!("output {name} {ty}: wanted a tensor with rows")));
@@ -348,6 +357,10 @@ impl Recipe {
             let name = graph.name(*node);
             return Err(Error::Invalid(format!("output {name} is an input: wanted a tensor that an op makes")));
         }
+        let mut passed: Vec<usize> = (0..graph.values.len()).collect();
+        for call in calls.iter().filter(|call| call.op.passes() && computed(&call.inputs[0])) {
+            passed[root[call.outputs[0].index()]] = passed[root[call.inputs[0].index()]];
+        }
         let mut b = Builder {
             graph,
             slots: Vec::new(),
@@ -355,11 +368,16 @@ impl Recipe {
             value: vec![None; graph.values.len()],
             grad: vec![None; graph.values.len()],
             root,
+            passed,
             sums_len: grads_len,
         };
         let nodes: Vec<Planned> = calls.iter().map(|call| b.node(call, offsets)).collect();
         let used: Vec<bool> = b.used(&calls, wanted);
         for (i, call) in calls.iter().enumerate().filter(|(_, call)| !call.op.is_view()) {
+            let to = b.root[call.outputs[0].index()];
+            if b.passed[to] != to {
+                continue;
+            }
             let mut step = Step::new(Work::Forward { call: i }, nodes[i].name.clone());
             let read = |k: usize| call.op.reads(k, wanted.training());
             step.x = call.inputs.iter().enumerate().map(|(k, &n)| read(k).then(|| b.value(n, offsets))).collect();
@@ -415,9 +433,65 @@ impl Recipe {
             flops,
             training: wanted.training(),
         };
+        recipe.merge_sums(&keep, merging.takes_sum);
         recipe.sort_into_stages();
         recipe.place(&keep, tile_rows);
         Ok(recipe)
+    }
+
+    /// Lets an op that can do so add what a sum would add to its result: that is then the step's last input. On the way back both
+    /// have the gradient of the sum, and one of them the memory.
+    fn merge_sums(&mut self, keep: &[Buffer], takes_sum: &dyn Fn(&Planned) -> bool) {
+        let mut at = 0;
+        while at < self.steps.len() {
+            at += 1;
+            let sum = &self.steps[at - 1];
+            let (Work::Forward { call }, &[Some(other), Some(part)], &[Some(to)]) = (sum.work, &sum.x[..], &sum.y[..])
+            else {
+                continue;
+            };
+            let node = &self.nodes[call];
+            let by = self.steps[..at - 1].iter().rposition(|step| step.writes().any(|buffer| buffer == part));
+            let readers = self.steps.iter().filter(|step| step.reads().any(|buffer| buffer == part)).count();
+            let (Some(by), 1, true, false) = (by, readers, node.op.is_sum(), other == part || keep.contains(&part))
+            else {
+                continue;
+            };
+            let fits = |step: &Step| match step.work {
+                Work::Forward { call } => takes_sum(&self.nodes[call]) && self.nodes[call].flag == node.flag,
+                _ => false,
+            };
+            // What is added must be there already.
+            let early = !self.steps[by..at - 1].iter().any(|step| step.writes().any(|buffer| buffer == other));
+            if !fits(&self.steps[by]) || !early {
+                continue;
+            }
+            self.steps[by].x.push(Some(other));
+            self.steps[by].y[0] = Some(to);
+            at -= 1;
+            self.steps.remove(at);
+            self.share_gradient(call, keep);
+        }
+    }
+
+    /// Gives the second input of a sum the gradient of its result, where nothing else adds to it.
+    fn share_gradient(&mut self, call: usize, keep: &[Buffer]) {
+        let is = |step: &Step| matches!(step.work, Work::Backward { call: of, .. } if of == call);
+        let Some(at) = self.steps.iter().position(is) else { return };
+        let (Some(from), Some(to)) = (self.steps[at].dy[0], self.steps[at].dx[1]) else { return };
+        let writers = self.steps.iter().filter(|step| step.writes().any(|buffer| buffer == to)).count();
+        if writers != 1 || keep.contains(&to) || keep.contains(&from) {
+            return;
+        }
+        self.steps[at].dx[1] = None;
+        for step in &mut self.steps {
+            for buffer in step.dy.iter_mut().filter(|buffer| **buffer == Some(to)) {
+                *buffer = Some(from);
+            }
+        }
+        if self.steps[at].dx.iter().all(Option::is_none) {
+            self.steps.remove(at);
+        }
     }
 
     /// A step that reads a sum over the batch runs in a stage after all that add to it.

@@ -6,11 +6,11 @@
 //! blocks of such groups end at once. Memory is planned and allocated once, a run launches and does nothing else, so that it can
 //! be recorded; sums have a fixed order, and so the same numbers give the same bits on the same GPU, alone or among others.
 
-use super::build::{Buffer, Place, Planned, Recipe, Slot, Step, Wanted, Work};
+use super::build::{Buffer, Merging, Place, Planned, Recipe, Slot, Step, Wanted, Work};
 use crate::device::cuda::{self, DevicePtr, Gpu, Kernel, Module};
 use crate::error::{Error, Result};
 use crate::lanes::Math;
-use crate::nn::cuda::{Args, Form, Launch, Tensor, Text, Twin};
+use crate::nn::cuda::{Args, COLLAPSE, Form, Launch, PIXELS, Tensor, Text, Twin};
 use crate::nn::graph::{Graph, Node};
 use crate::nn::op::{Kind, MAX_INPUTS, MAX_OUTPUTS, Type};
 use crate::nn::params::Params;
@@ -79,6 +79,8 @@ pub struct Setup<'a> {
     pub precision: Precision,
     /// Inputs that are not the plan's own.
     pub shared: &'a [Shared],
+    /// Whether images that are read as pixels of four bf16 numbers are written as such by the caller ([`CudaPlan::pixels`]).
+    pub pixels: bool,
 }
 
 /// One launch with its arguments.
@@ -90,6 +92,18 @@ struct Started {
     part: Option<u32>,
     args: Args,
 }
+
+/// Parts of a gradient that are added up with those of other ops, in a few launches behind all others: `Sums` of `between.cu`.
+#[derive(Debug)]
+struct Deferred {
+    blocks: usize,
+    part: Option<u32>,
+    words: [u64; 7],
+}
+
+/// Numbers of scratch memory of a group up to which an op has its own, so that its parts may wait; and how many ops may have.
+const OWN_SCRATCH: usize = 1 << 18;
+const DEFERRED: usize = 1 << 12;
 
 /// A graph settled for a GPU.
 #[derive(Debug)]
@@ -106,6 +120,13 @@ pub struct CudaPlan {
     feeds: Vec<Option<cuda::Buffer<f32>>>,
     /// Inputs as bf16.
     narrowed: Vec<Option<cuda::Buffer<f32>>>,
+    /// Which of these are the caller's to write.
+    given: Vec<bool>,
+    deferred: Vec<Deferred>,
+    /// What the last launches add up: [`Deferred`].
+    _table: cuda::Buffer<u64>,
+    /// Adds up all of it.
+    collapse: Started,
     rows: cuda::Buffer<u32>,
     network_of: cuda::Buffer<u32>,
     samples_of: cuda::Buffer<u32>,
@@ -128,13 +149,24 @@ const BY_GROUP: u32 = 0;
 const BY_NETWORK: u32 = 1;
 const BY_SAMPLES: u32 = 2;
 
-fn recipe_of(graph: &Graph, wanted: &Wanted, max_rows: usize) -> Result<Recipe> {
+fn recipe_of(graph: &Graph, wanted: &Wanted, max_rows: usize, form: Form) -> Result<Recipe> {
     if max_rows == 0 {
         return Err(Error::Invalid("a plan for 0 rows: wanted at least 1".into()));
     }
     let params = Params::new(graph.params.clone())?;
     let offsets: Vec<usize> = params.specs().iter().map(|spec| spec.offset).collect();
-    Recipe::new(graph, wanted, &offsets, params.len(), max_rows, false, |_, _| max_rows)
+    let takes_sum = |node: &Planned| {
+        let first = |twin: Twin| twin.forward.first().is_some_and(|launch| launch.text == Text::Octets);
+        form == Form::Bf16 && narrow_op(node) && chosen(node, form, max_rows).is_some_and(first)
+    };
+    let merging = Merging { towers: false, takes_sum: &takes_sum };
+    Recipe::new(graph, wanted, &offsets, params.len(), max_rows, &merging, |_, _| max_rows)
+}
+
+/// An op's launches.
+fn chosen(node: &Planned, form: Form, max_rows: usize) -> Option<Twin> {
+    let narrow = form == Form::Bf16 && narrow_op(node);
+    node.op.twin(&node.types, max_rows).map(|twin| twin.chosen(narrow, node.flag.is_some()))
 }
 
 /// Whether a tensor holds bf16 in a plan of that precision.
@@ -173,8 +205,7 @@ fn missing(recipe: &Recipe, form: Form) -> Vec<String> {
         Work::Forward { call } => {
             let node = &recipe.nodes[call];
             let narrow = form == Form::Bf16 && narrow_op(node);
-            let twin = node.op.twin(&node.types, recipe.max_rows).map(|twin| twin.chosen(narrow));
-            twin.is_none_or(|twin| narrow && !served(&twin, form))
+            chosen(node, form, recipe.max_rows).is_none_or(|twin| narrow && !served(&twin, form))
         }
         _ => false,
     };
@@ -188,7 +219,8 @@ fn missing(recipe: &Recipe, form: Form) -> Vec<String> {
 impl CudaPlan {
     /// Ops of a graph that have no kernels; where there are any, [`CudaPlan::new`] fails with their names. Needs no GPU.
     pub fn missing(graph: &Graph, wanted: &Wanted, precision: Precision) -> Result<Vec<String>> {
-        let (recipe, form) = (recipe_of(graph, wanted, 1)?, form_of(precision));
+        let form = form_of(precision);
+        let recipe = recipe_of(graph, wanted, 1, form)?;
         let mut missing = missing(&recipe, form);
         if form == Form::Bf16 {
             missing.extend(narrow_buffers(&recipe).err());
@@ -198,7 +230,8 @@ impl CudaPlan {
 
     /// A plan of all that is wanted. Groups begin with all rows, network 0, samples 0 and every part.
     pub fn new(graph: &Graph, wanted: &Wanted, networks: &Arc<Networks>, setup: &Setup) -> Result<Self> {
-        let (recipe, form) = (recipe_of(graph, wanted, setup.max_rows)?, form_of(setup.precision));
+        let form = form_of(setup.precision);
+        let recipe = recipe_of(graph, wanted, setup.max_rows, form)?;
         let missing = missing(&recipe, form);
         if !missing.is_empty() {
             let precision = setup.precision.name();
@@ -233,21 +266,31 @@ impl CudaPlan {
             let own = shared(number).is_none();
             feeds.push(if own { Some(of(groups * rows * len, &format!("input {name}"))?) } else { None });
         }
-        // Kernels of bf16 read inputs of several axes from a copy.
-        let mut narrowed = Vec::new();
+        let twins: Vec<Twin> =
+            recipe.nodes.iter().map(|node| chosen(node, form, setup.max_rows).unwrap_or_default()).collect();
+        // Kernels of bf16 read inputs of several axes from a copy; those that all readers can have as pixels, as such.
+        let pixels: Vec<Option<usize>> = (0..recipe.feeds.len()).map(|feed| pixels_of(&recipe, &twins, feed)).collect();
+        let (mut narrowed, mut given) = (Vec::new(), Vec::new());
         for (number, (name, len, _)) in recipe.feeds.iter().enumerate() {
             let is = |(slot, narrow): (&Slot, &bool)| *narrow && slot.place == Place::Feed(number);
             let copied = recipe.slots.iter().zip(&narrow).any(is);
+            let len = pixels[number].map_or(*len, |channels| len / channels * 4);
             let half = (setup.max_rows * len).next_multiple_of(8) / 2;
             narrowed.push(if copied { Some(of(groups * half, &format!("input {name} in bf16"))?) } else { None });
+            given.push(copied && setup.pixels && pixels[number].is_some());
         }
-        let chosen = |node: &Planned| {
-            let narrow = form == Form::Bf16 && narrow_op(node);
-            node.op.twin(&node.types, setup.max_rows).unwrap_or_default().chosen(narrow)
+        // Only ways back add up parts. Ops whose parts wait for those of others have memory of their own behind what all others share.
+        let waits = |twin: &Twin| {
+            let collapses = twin.backward.iter().any(|launch| launch.kernel == COLLAPSE);
+            recipe.training && collapses && twin.scratch <= OWN_SCRATCH
         };
-        let twins: Vec<Twin> = recipe.nodes.iter().map(chosen).collect();
-        // Only ways back add up parts.
-        let scratch_len = twins.iter().map(|twin| twin.scratch).filter(|_| recipe.training).max().unwrap_or(0);
+        let shared_scratch = twins.iter().filter(|twin| recipe.training && !waits(twin)).map(|twin| twin.scratch).max();
+        let mut scratch_len = shared_scratch.unwrap_or(0).next_multiple_of(8);
+        let mut own_scratch: Vec<Option<usize>> = vec![None; twins.len()];
+        for (own, twin) in own_scratch.iter_mut().zip(&twins).filter(|(_, twin)| waits(twin)).take(DEFERRED) {
+            *own = Some(scratch_len);
+            scratch_len += twin.scratch.next_multiple_of(8);
+        }
         let arena_len = recipe.tile_len + recipe.full_len;
         let most_blocks =
             twins.iter().flat_map(|twin| twin.forward.iter().chain(&twin.backward)).map(|l| l.blocks).max();
@@ -317,7 +360,11 @@ impl CudaPlan {
         };
         let mut start = |launch: &Launch, narrow: bool, part: Option<u32>, args: Args| -> Result<()> {
             let skip = part.map_or(DevicePtr::NONE, |part| absent.pointer().offset(4 * part as usize * groups));
-            let (numbers, factors, blocks) = (launch.numbers, launch.factors, launch.blocks as u32);
+            let (mut numbers, factors, blocks) = (launch.numbers, launch.factors, launch.blocks as u32);
+            // By the arguments' own: whether the first input has four numbers a pixel.
+            if launch.text == Text::Octets {
+                numbers[PIXELS] = args.numbers[PIXELS];
+            }
             launches.push(Started {
                 kernel: loader.kernel(launch, form_for(narrow))?,
                 blocks: blocks * groups as u32,
@@ -340,23 +387,35 @@ impl CudaPlan {
             start(&launch, false, None, args)?;
         }
         for (number, copy) in narrowed.iter().enumerate() {
-            let Some(copy) = copy else { continue };
+            let Some(copy) = copy.as_ref().filter(|_| !given[number]) else { continue };
             let len = recipe.feeds[number].1;
             let mut args = blank;
             args.x[0] = feed(number);
             args.y[0] = Tensor { at: copy.pointer(), stride: (copy.len() / groups) as u32, of: BY_GROUP };
-            let launch = Launch::each(Text::Narrow, "narrowed", setup.max_rows * len / 4).numbers([len]);
+            let launch = match pixels[number] {
+                None => Launch::each(Text::Narrow, "narrowed", setup.max_rows * len / 4).numbers([len]),
+                Some(channels) => Launch::each(Text::Narrow, "narrowed_pixels", setup.max_rows * len / channels)
+                    .numbers([len / channels, channels]),
+            };
             start(&launch, true, None, args)?;
         }
         // What adds gradients up belongs to the op whose gradients they are.
         let mut part = None;
-        for step in &recipe.steps {
+        let mut deferred: Vec<Deferred> = Vec::new();
+        let mut added: Vec<Buffer> = Vec::new();
+        for (at, step) in recipe.steps.iter().enumerate() {
             let mut args = blank;
             fill(&mut args.x, &step.x);
             fill(&mut args.y, &step.y);
             fill(&mut args.dy, &step.dy);
             fill(&mut args.dx, &step.dx);
             let len = |buffers: &[Option<Buffer>]| buffers[0].map_or(0, |buffer| recipe.slots[buffer].len);
+            let read = step.x.first().copied().flatten().map(|buffer| recipe.slots[buffer].place);
+            if let Some(Place::Feed(number)) = read
+                && pixels[number].is_some()
+            {
+                args.numbers[PIXELS] = 4;
+            }
             match step.work {
                 Work::Forward { call } => {
                     for launch in &twins[call].forward {
@@ -366,12 +425,44 @@ impl CudaPlan {
                 Work::Backward { call, add } => {
                     part = recipe.nodes[call].flag;
                     args.add = add;
+                    // Kernels that can add do so at once.
+                    for (i, buffer) in step.dx.iter().enumerate().filter(|(i, _)| twins[call].adds >> i & 1 == 1) {
+                        let sum = recipe.steps[at + 1..].iter().take_while(|step| step.work == Work::Add);
+                        if let Some(sum) = sum.into_iter().find(|sum| buffer.is_some() && sum.x[0] == *buffer)
+                            && let Some(to) = sum.y[0]
+                        {
+                            args.dx[i] = tensor(to);
+                            args.add |= 1 << i;
+                            added.extend(sum.x[0]);
+                        }
+                    }
+                    if let Some(own) = own_scratch[call] {
+                        args.scratch.at = args.scratch.at.offset(4 * own);
+                    }
                     let wanted =
                         step.dx.iter().enumerate().fold(0u32, |bits, (i, dx)| bits | u32::from(dx.is_some()) << i);
+                    // No step reads gradients of parameters.
+                    let last = |i: &i32| match step.dx[*i as usize].map(|buffer| recipe.slots[buffer].place) {
+                        Some(Place::Sum(at)) => at < recipe.grads_len,
+                        other => other.is_none(),
+                    };
                     for launch in twins[call].backward.iter().filter(|launch| launch.makes & wanted != 0) {
+                        let to = || launch.numbers[3..5].iter().filter(|i| (**i as usize) < step.dx.len());
+                        if own_scratch[call].is_some() && launch.kernel == COLLAPSE && to().all(last) {
+                            let skip =
+                                part.map_or(0, |part| absent.pointer().offset(4 * part as usize * groups).address());
+                            let [len, places, chunk, first, second, before, few] =
+                                [0, 1, 2, 3, 4, 5, 6].map(|i| launch.numbers[i] as u64);
+                            let [first, second] = [first, second].map(|i| args.dx[i as usize].at.address());
+                            let from = args.scratch.at.address();
+                            let words = [from, first, second, skip, len | places << 32, chunk | before << 32, few];
+                            deferred.push(Deferred { blocks: launch.blocks, part, words });
+                            continue;
+                        }
                         start(launch, narrow_op(&recipe.nodes[call]), part, args)?;
                     }
                 }
+                Work::Add if step.x[0].is_some_and(|buffer| added.contains(&buffer)) => {}
                 Work::Add => {
                     let len = len(&step.x);
                     let narrow = step.x[0].is_some_and(|buffer| narrow[buffer]);
@@ -392,6 +483,14 @@ impl CudaPlan {
                 }
             }
         }
+        let table = cuda::Buffer::<u64>::new(gpu, 7 * deferred.len(), "sums", setting)?;
+        table.upload(&deferred.iter().flat_map(|one| one.words).collect::<Vec<_>>())?;
+        let mut args = blank;
+        args.x[0] = Tensor { at: table.pointer(), ..Tensor::default() };
+        args.y[0].stride = scratch_len as u32;
+        args.dy[0].stride = recipe.sums_len as u32;
+        start(&Launch::blocks(Text::Between, "plan_collapse_all", 1), false, None, args)?;
+        let collapse = launches.pop().ok_or_else(|| Error::Device("no launch that adds up parts".into()))?;
         let kernels = loader.kernels;
         Ok(Self {
             gpu: Arc::clone(gpu),
@@ -404,6 +503,10 @@ impl CudaPlan {
             launches,
             feeds,
             narrowed,
+            given,
+            deferred,
+            _table: table,
+            collapse,
             rows,
             network_of,
             samples_of,
@@ -412,17 +515,36 @@ impl CudaPlan {
         })
     }
 
+    /// What is added up behind all others, as many at once as a launch has numbers for: numbers and blocks of each launch.
+    fn sums_of(&self, anywhere: impl Fn(u32) -> bool) -> Vec<(Vec<i32>, u32)> {
+        let there = |one: &&Deferred| one.part.is_none_or(&anywhere);
+        let of = |(number, one): (usize, &Deferred)| (number as u32 | (one.blocks as u32) << 12) as i32;
+        let all: Vec<(usize, &Deferred)> = self.deferred.iter().enumerate().filter(|(_, one)| there(one)).collect();
+        all.chunks(self.collapse.args.numbers.len())
+            .map(|some| {
+                (some.iter().map(|one| of(*one)).collect(), some.iter().map(|(_, one)| one.blocks as u32).sum())
+            })
+            .collect()
+    }
+
     /// Runs all groups after all work that came before. `anywhere` says which parts some group has: others are not even launched.
     pub fn run(&self, anywhere: impl Fn(u32) -> bool) -> Result<()> {
         for launch in self.launches.iter().filter(|launch| launch.part.is_none_or(&anywhere)) {
             self.kernels[launch.kernel].launch_early(launch.blocks, launch.threads, &launch.args)?;
+        }
+        for (numbers, blocks) in self.sums_of(anywhere) {
+            let Started { kernel, threads, mut args, .. } = self.collapse;
+            args.numbers[..numbers.len()].copy_from_slice(&numbers);
+            args.blocks = blocks;
+            self.kernels[kernel].launch_early(blocks * self.groups as u32, threads, &args)?;
         }
         Ok(())
     }
 
     /// How many launches a run with these parts has.
     pub fn launches(&self, anywhere: impl Fn(u32) -> bool) -> usize {
-        self.launches.iter().filter(|launch| launch.part.is_none_or(&anywhere)).count()
+        let own = self.launches.iter().filter(|launch| launch.part.is_none_or(&anywhere)).count();
+        own + self.sums_of(anywhere).len()
     }
 
     /// Groups.
@@ -469,6 +591,12 @@ impl CudaPlan {
     /// the caller's.
     pub fn feed(&self, input: usize) -> Option<&cuda::Buffer<f32>> {
         self.feeds[input].as_ref()
+    }
+
+    /// Memory of images as pixels of four bf16 numbers, `[groups, max_rows, pixels, 4]`, which the caller writes in place of
+    /// [`Self::feed`]; `None` where that is to be written.
+    pub fn pixels(&self, input: usize) -> Option<&cuda::Buffer<f32>> {
+        self.narrowed[input].as_ref().filter(|_| self.given[input])
     }
 
     /// Gradients of parameters, laid out like them, and behind them other sums: `[groups, sums_len]`.
@@ -539,6 +667,21 @@ impl CudaPlan {
     pub fn gpu(&self) -> &Arc<Gpu> {
         &self.gpu
     }
+}
+
+/// Channels of an input that all its readers can have as pixels of four numbers.
+fn pixels_of(recipe: &Recipe, twins: &[Twin], feed: usize) -> Option<usize> {
+    let is = |buffer: &Option<Buffer>| buffer.is_some_and(|buffer| recipe.slots[buffer].place == Place::Feed(feed));
+    let mut channels = None;
+    for step in recipe.steps.iter().filter(|step| step.x.iter().chain(&step.y).any(is)) {
+        let (Work::Forward { call } | Work::Backward { call, .. }) = step.work else { return None };
+        let first = recipe.nodes[call].types.x.first()?;
+        if !twins[call].pixels || step.x[1..].iter().any(is) || !several(first) {
+            return None;
+        }
+        channels = first.shape.last().copied();
+    }
+    channels
 }
 
 /// Kernels for a precision.

@@ -27,7 +27,7 @@ use crate::device::{Aligned, CpuPool, Spans};
 use crate::lanes::Backend;
 use crate::{Error, Result};
 pub use build::Wanted;
-use build::{Place, Recipe};
+use build::{Merging, Place, Recipe};
 use run::{Cut, Run, Worker};
 use std::sync::Arc;
 use weights::Packs;
@@ -126,7 +126,8 @@ impl<R: Real> Plan<R> {
         let params_len = params.len();
         let chosen = |per_row, least| tile_rows(per_row, size_of::<R>()).max(least);
         let choose = |per_row, least| options.tile_rows.unwrap_or_else(|| chosen(per_row, least));
-        let recipe = Recipe::new(graph, wanted, &offsets, params_len, max_rows, true, choose)?;
+        let merging = Merging { towers: true, takes_sum: &|_| false };
+        let recipe = Recipe::new(graph, wanted, &offsets, params_len, max_rows, &merging, choose)?;
         let (precision, note) = options.precision.served();
         let compute = Compute { backend: options.backend, precision };
         Ok(Self::from_recipe(Arc::new(recipe), compute, note, options.clone()))

@@ -28,3 +28,30 @@ FN Chosen chosen(const Args &a, const float *control) {
     const int code = (int)(control[1] * 64.0f);
     return {control[0], code % 4 - 1, code / 4 % a.n[1]};
 }
+
+/* Where a slot is pooled: n3 lines and n4 columns of the result, n5 units of channels, n0 units of a row before the pool, n6 threads of a
+   row on the way back. The four units of which one is unit i of the result. */
+FN void four_of(const Args &a, uint32_t i, uint32_t *at) {
+    const uint32_t units = a.n[5], columns = a.n[4], place = i / units, line = place / columns;
+    at[0] = (line * columns * 4 + (place - line * columns) * 2) * units + (i - place * units);
+    at[1] = at[0] + units, at[2] = at[0] + 2 * columns * units, at[3] = at[2] + units;
+}
+/* The first of the largest. */
+FN int largest(const float *v) {
+    int which = 0;
+    float most = v[0];
+#pragma unroll
+    for (int k = 1; k < 4; ++k)
+        if (v[k] > most || v[k] != v[k]) which = k, most = v[k];
+    return which;
+}
+/* The sum over a row's threads, of which there are n6, for the first of them. */
+FN float over_row(const Args &a, float sum, float *sums) {
+    const uint32_t warps = a.n[6] / 32, warp = threadIdx.x / 32;
+    sum = warp_sum(sum);
+    if (threadIdx.x % 32 == 0) sums[warp] = sum;
+    __syncthreads();
+    if (threadIdx.x % a.n[6] == 0)
+        for (uint32_t other = 1; other < warps; ++other) sum += sums[warp + other];
+    return sum;
+}

@@ -245,6 +245,68 @@ KERNEL(graft_backward) {
     gate[block] = sum;
 }
 
+/* The same, and the largest of 2 × 2 behind it: see blending.cu. */
+KERNEL(graft_pool_forward) {
+    BEGIN;
+    const Chosen c = chosen(a, X(3));
+    const int heard = c.how >= 0 && c.alpha != 0.0f;
+    const uint32_t each = a.n[3] * a.n[4] * a.n[5];
+    const real *h = RX(0), *s = RX(4 + c.seed), *from = RX(1);
+    const float *gate = X(2);
+    real *y = RY(0);
+    EACH(i, rows * each) {
+        uint32_t at[4];
+        four_of(a, i, at);
+        float v[4];
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+            v[k] = h[at[k]];
+            if (heard) v[k] = blended(c.how, v[k], s[at[k]], c.how == 0 ? 0.0f : c.how == 1 ? (float)from[at[k]] : gate[i / each], c.alpha);
+        }
+        const int which = largest(v);
+        y[i] = which == 0 ? v[0] : which == 1 ? v[1] : which == 2 ? v[2] : v[3];
+    }
+}
+KERNEL(graft_pool_backward) {
+    BEGIN;
+    __shared__ float sums[THREADS / 32];
+    const uint32_t row = block * (THREADS / a.n[6]) + threadIdx.x / a.n[6], each = a.n[3] * a.n[4] * a.n[5];
+    const Chosen c = chosen(a, X(3));
+    const int none = c.how < 0, heard = !none && c.alpha != 0.0f;
+    const real *h = RX(0), *s = RX(4 + c.seed), *from = RX(1), *dy = RDY(0);
+    const float opened = c.how == 2 && row < rows ? X(2)[row] : 0.0f;
+    real *dh = RDX(0), *dx = RDX(1), *ds = RDX(4 + c.seed);
+    float *gate = DX(2), sum = 0.0f;
+    for (uint32_t i = row * each + threadIdx.x % a.n[6], end = row < rows ? (row + 1) * each : 0; i < end; i += a.n[6]) {
+        uint32_t at[4];
+        four_of(a, i, at);
+        float v[4];
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+            v[k] = h[at[k]];
+            if (heard) v[k] = blended(c.how, v[k], s[at[k]], c.how == 1 ? (float)from[at[k]] : opened, c.alpha);
+        }
+        const int which = largest(v);
+        const uint32_t here = at[which];
+        const float d = dy[i], t = c.how == 1 ? (float)from[here] : opened;
+        const Parts p = none ? Parts{d, 0.0f, 0.0f} : unblended(c.how, c.how ? h[here] : 0.0f, c.how ? s[here] : 0.0f, t, c.alpha, d);
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+            const float one = k == which ? 1.0f : 0.0f;
+            if (dh) dh[at[k]] = k == which ? (heard ? p.host : d) : 0.0f;
+            if (none && a.n[2]) continue;
+            if (dx) dx[at[k]] = c.how == 1 ? p.third * one : 0.0f;
+            if (ds) ds[at[k]] = p.seed * one;
+            if (!a.n[2])
+                for (int other = 0; other < a.n[1]; ++other)
+                    if (other != c.seed && RDX(4 + other)) RDX(4 + other)[at[k]] = 0.0f;
+        }
+        sum += p.third;
+    }
+    sum = over_row(a, c.how == 2 ? sum : 0.0f, sums);
+    if (gate && (c.how == 2 || !a.n[2]) && threadIdx.x % a.n[6] == 0 && row < rows) gate[row] = sum;
+}
+
 /* Goes on forward; back where X(1) is not 0. */
 KERNEL(valve_forward) {
     BEGIN;

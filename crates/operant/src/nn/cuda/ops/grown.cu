@@ -26,8 +26,14 @@ extern "C" __global__ void __launch_bounds__(THREADS) squares(const Sgd a) {
     const uint32_t group = blockIdx.x / NORM_BLOCKS, block = blockIdx.x % NORM_BLOCKS;
     const float *gradients = a.sums + (size_t)group * a.stride;
     double sum = 0.0;
-    for (uint32_t i = block * THREADS + threadIdx.x; i < a.len; i += NORM_BLOCKS * THREADS)
-        if (a.kinds[i / 16] & 2) sum += (double)gradients[i] * gradients[i];
+    /* Tensors begin at multiples of 16. */
+#pragma unroll 4
+    for (uint32_t i = block * THREADS + threadIdx.x; i < a.len / 4; i += NORM_BLOCKS * THREADS) {
+        const uint32_t kind = a.kinds[i / 4], part = kind >> 2;
+        if (!(kind & 2) || (part && a.absent[(part - 1) * a.groups + group])) continue;
+        const float4 g = ((const float4 *)gradients)[i];
+        sum += (double)g.x * g.x + (double)g.y * g.y + (double)g.z * g.z + (double)g.w * g.w;
+    }
     sum = warp_sum(sum);
     if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
     __syncthreads();
@@ -58,14 +64,16 @@ extern "C" __global__ void __launch_bounds__(THREADS) descend(const Sgd a) {
     if (factor < 0.0f) return;
     const size_t first = (size_t)group * a.len;
     const float *gradients = a.sums + (size_t)group * a.stride;
-    for (uint32_t i = block * THREADS + threadIdx.x; i < a.len; i += a.blocks * THREADS) {
-        const uint32_t kind = a.kinds[i / 16], part = kind >> 2;
+    for (uint32_t i = block * THREADS + threadIdx.x; i < a.len / 4; i += a.blocks * THREADS) {
+        const uint32_t kind = a.kinds[i / 4], part = kind >> 2;
         if (!(kind & 2) || (part && a.absent[(part - 1) * a.groups + group])) continue;
-        const float x = a.values[first + i];
-        const float g = fmaf(x, kind & 1 ? a.decay : 0.0f, gradients[i] * factor);
-        const float b = fmaf(a.momentum[first + i], a.keep, g);
-        a.momentum[first + i] = b;
-        a.values[first + i] = fmaf(b, -a.rate, x);
+        float4 *values = (float4 *)(a.values + first) + i, *momentum = (float4 *)(a.momentum + first) + i;
+        const float4 x = *values, m = *momentum, g = ((const float4 *)gradients)[i];
+        const float decay = kind & 1 ? a.decay : 0.0f;
+        const float4 b = {fmaf(m.x, a.keep, fmaf(x.x, decay, g.x * factor)), fmaf(m.y, a.keep, fmaf(x.y, decay, g.y * factor)),
+                          fmaf(m.z, a.keep, fmaf(x.z, decay, g.z * factor)), fmaf(m.w, a.keep, fmaf(x.w, decay, g.w * factor))};
+        *momentum = b;
+        *values = {fmaf(b.x, -a.rate, x.x), fmaf(b.y, -a.rate, x.y), fmaf(b.z, -a.rate, x.z), fmaf(b.w, -a.rate, x.w)};
     }
 }
 extern "C" __global__ void advance(const Sgd a) { *a.step += 1; }

@@ -8,8 +8,12 @@ KERNEL(activation_forward) {
     real *y = RY(0);
     EACH(i, rows * (a.n[1] / 8)) {
         Eight e = eight(x, i);
+        if (a.n[0] == 4) {
 #pragma unroll
-        for (int k = 0; k < 8; ++k) e.v[k] = activated(a.n[0], e.v[k]);
+            for (int k = 0; k < 8; ++k) e.v[k] *= below(e.v[k]).share;
+        } else
+#pragma unroll
+            for (int k = 0; k < 8; ++k) e.v[k] = activated(a.n[0], e.v[k]);
         put(y, i, e);
     }
 }
@@ -21,8 +25,15 @@ KERNEL(activation_backward) {
         Eight d = eight(dy, i), u = {}, v = {};
         if (x) u = eight(x, i);
         if (y) v = eight(y, i);
+        if (a.n[0] == 4) {
 #pragma unroll
-        for (int k = 0; k < 8; ++k) d.v[k] *= slope(a.n[0], u.v[k], v.v[k]);
+            for (int k = 0; k < 8; ++k) {
+                const Below b = below(u.v[k]);
+                d.v[k] *= fmaf(u.v[k], b.density, b.share);
+            }
+        } else
+#pragma unroll
+            for (int k = 0; k < 8; ++k) d.v[k] *= slope(a.n[0], u.v[k], v.v[k]);
         put(dx, i, d);
     }
 }
@@ -86,6 +97,19 @@ KERNEL(narrowed) {
     EACH(i, rows * (a.n[0] / 4)) {
         const float4 v = x[i];
         y[i] = {packed(v.x, v.y), packed(v.z, v.w)};
+    }
+}
+/* Pixels of n1 channels, n0 of a row, as four numbers each. */
+KERNEL(narrowed_pixels) {
+    BEGIN;
+    const float *x = X(0);
+    uint2 *y = (uint2 *)RY(0);
+    EACH(i, rows * a.n[0]) {
+        float v[4] = {};
+#pragma unroll
+        for (int c = 0; c < 4; ++c)
+            if (c < a.n[1]) v[c] = x[(size_t)i * a.n[1] + c];
+        y[i] = {packed(v[0], v[1]), packed(v[2], v[3])};
     }
 }
 KERNEL(valve_forward) {
@@ -174,6 +198,125 @@ KERNEL(graft_backward) {
     gate[block] = sum;
 }
 
+/* The same, and the largest of 2 × 2 behind it, in units of octets: see blending.cu. */
+struct Octet {
+    uint32_t words[4];
+    __device__ __forceinline__ float at(int k) const { return __uint_as_float(k % 2 ? words[k / 2] & 0xFFFF0000u : words[k / 2] << 16); }
+};
+FN Octet octet_at(const real *x, size_t i) {
+    const uint4 p = ((const uint4 *)x)[i];
+    return {{p.x, p.y, p.z, p.w}};
+}
+FN void put(real *y, size_t i, const Octet &o) { ((uint4 *)y)[i] = {o.words[0], o.words[1], o.words[2], o.words[3]}; }
+KERNEL(graft_pool_forward) {
+    BEGIN;
+    const Chosen c = chosen(a, X(3));
+    const int heard = c.how >= 0 && c.alpha != 0.0f;
+    const uint32_t each = a.n[3] * a.n[4] * a.n[5];
+    const real *h = RX(0), *s = RX(4 + c.seed), *from = RX(1);
+    const float *gate = X(2);
+    real *y = RY(0);
+    EACH(i, rows * each) {
+        uint32_t at[4];
+        four_of(a, i, at);
+        Octet p[4], q[4], r[4];
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+            p[k] = octet_at(h, at[k]);
+            if (heard) q[k] = octet_at(s, at[k]);
+            if (heard && c.how == 1) r[k] = octet_at(from, at[k]);
+        }
+        const float opened = heard && c.how == 2 ? gate[i / each] : 0.0f;
+        Eight most;
+#pragma unroll
+        for (int e = 0; e < 8; ++e) {
+            most.v[e] = p[0].at(e);
+            if (heard) most.v[e] = blended(c.how, most.v[e], q[0].at(e), c.how == 1 ? r[0].at(e) : opened, c.alpha);
+#pragma unroll
+            for (int k = 1; k < 4; ++k) {
+                float v = p[k].at(e);
+                if (heard) v = blended(c.how, v, q[k].at(e), c.how == 1 ? r[k].at(e) : opened, c.alpha);
+                most.v[e] = v > most.v[e] || v != v ? v : most.v[e];
+            }
+        }
+        put(y, i, most);
+    }
+}
+template <int HOW> FN float graft_pool_row(const Args &a, uint32_t group, uint32_t rows, uint32_t row, const Chosen &c) {
+    const uint32_t each = a.n[3] * a.n[4] * a.n[5];
+    const int heard = HOW >= 0 && c.alpha != 0.0f;
+    const real *h = RX(0), *s = RX(4 + c.seed), *from = RX(1), *dy = RDY(0);
+    real *dh = RDX(0), *dx = RDX(1), *ds = RDX(4 + c.seed);
+    const float opened = HOW == 2 && row < rows ? X(2)[row] : 0.0f;
+    float sum = 0.0f;
+    for (uint32_t i = row * each + threadIdx.x % a.n[6], end = row < rows ? (row + 1) * each : 0; i < end; i += a.n[6]) {
+        uint32_t at[4];
+        four_of(a, i, at);
+        Octet p[4], q[4] = {}, r[4] = {};
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+            p[k] = octet_at(h, at[k]);
+            if (HOW > 0 || heard) q[k] = octet_at(s, at[k]);
+            if (HOW == 1) r[k] = octet_at(from, at[k]);
+        }
+        const Octet d = octet_at(dy, i);
+        Octet host[4], seed[4], third[4];
+#pragma unroll
+        for (int word = 0; word < 4; ++word) {
+            float hosts[4][2], seeds[4][2], thirds[4][2];
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                const int e = 2 * word + half;
+                float v[4];
+#pragma unroll
+                for (int k = 0; k < 4; ++k)
+                    v[k] = heard ? blended(HOW, p[k].at(e), q[k].at(e), HOW == 1 ? r[k].at(e) : opened, c.alpha) : p[k].at(e);
+                const int which = largest(v);
+                float hw = p[0].at(e), sw = q[0].at(e), rw = r[0].at(e);
+#pragma unroll
+                for (int k = 1; k < 4; ++k)
+                    if (which == k) hw = p[k].at(e), sw = q[k].at(e), rw = r[k].at(e);
+                const Parts parts = HOW < 0 ? Parts{d.at(e), 0.0f, 0.0f} : unblended(HOW, hw, sw, HOW == 1 ? rw : opened, c.alpha, d.at(e));
+                const float kept = heard ? parts.host : d.at(e);
+                sum += parts.third;
+#pragma unroll
+                for (int k = 0; k < 4; ++k) {
+                    hosts[k][half] = which == k ? kept : 0.0f;
+                    seeds[k][half] = which == k ? parts.seed : 0.0f;
+                    thirds[k][half] = which == k ? parts.third : 0.0f;
+                }
+            }
+#pragma unroll
+            for (int k = 0; k < 4; ++k) {
+                host[k].words[word] = packed(hosts[k][0], hosts[k][1]);
+                if (HOW >= 0) seed[k].words[word] = packed(seeds[k][0], seeds[k][1]);
+                if (HOW == 1) third[k].words[word] = packed(thirds[k][0], thirds[k][1]);
+            }
+        }
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+            if (dh) put(dh, at[k], host[k]);
+            if (HOW >= 0 && ds) put(ds, at[k], seed[k]);
+            if (HOW == 1 && dx) put(dx, at[k], third[k]);
+            if ((HOW == 0 || HOW == 2) && dx) put(dx, at[k], Octet{});
+        }
+    }
+    return sum;
+}
+extern "C" __global__ void __launch_bounds__(THREADS, 2) graft_pool_backward(const __grid_constant__ Args a) {
+    BEGIN;
+    __shared__ float sums[THREADS / 32];
+    const uint32_t row = block * (THREADS / a.n[6]) + threadIdx.x / a.n[6];
+    const Chosen c = chosen(a, X(3));
+    if (c.how < 0) graft_pool_row<-1>(a, group, rows, row, c);
+    if (c.how == 0) graft_pool_row<0>(a, group, rows, row, c);
+    if (c.how == 1) graft_pool_row<1>(a, group, rows, row, c);
+    if (c.how != 2) return;
+    const float sum = over_row(a, graft_pool_row<2>(a, group, rows, row, c), sums);
+    float *gate = DX(2);
+    if (gate && threadIdx.x % a.n[6] == 0 && row < rows) gate[row] = sum;
+}
+
 /* The largest of 2 × 2 that lie side by side, where h and w are even: a thread per window. */
 struct Window {
     size_t first, down; /* octets: the upper left, and from line to line */
@@ -223,10 +366,11 @@ KERNEL(windows_backward) {
     }
 }
 
-/* Sums over threads whose place among `octets` is the same, of N numbers each; each thread gets those of its own. octets is a power of two
-   up to THREADS; room has THREADS / 32 · 32 · N numbers. The order is fixed. */
-template <int N> FN void over_octets(float *x, uint32_t octets, float *room) {
-    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+/* WIDE threads share a row, and a block has as many rows as that allows. Sums over those of a row whose place among `octets` is the same,
+   of N numbers each; each thread gets those of its own. octets is a power of two up to 32, or up to THREADS where WIDE is that; room
+   has THREADS · N numbers. The order is fixed. */
+template <int N, int WIDE> FN void over_octets(float *x, uint32_t octets, float *room) {
+    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, first = warp / (WIDE / 32) * (WIDE / 32), end = first + WIDE / 32;
     for (uint32_t other = 16; other >= octets && other > 0; other /= 2)
 #pragma unroll
         for (int i = 0; i < N; ++i) x[i] += __shfl_xor_sync(FULL, x[i], other);
@@ -238,7 +382,7 @@ template <int N> FN void over_octets(float *x, uint32_t octets, float *room) {
     __syncthreads();
 #pragma unroll
     for (int i = 0; i < N; ++i) x[i] = 0.0f;
-    for (uint32_t other = warp % groups; other < THREADS / 32; other += groups)
+    for (uint32_t other = first + warp % groups; other < end; other += groups)
 #pragma unroll
         for (int i = 0; i < N; ++i) x[i] += room[(other * 32 + lane % wide) * N + i];
 }
@@ -256,7 +400,7 @@ KERNEL(mean_forward) {
 #pragma unroll
         for (int k = 0; k < 8; ++k) sum.v[k] += e.v[k];
     }
-    over_octets<8>(sum.v, octets, room);
+    over_octets<8, THREADS>(sum.v, octets, room);
     if (threadIdx.x >= octets) return;
     float *y = Y(0) + (size_t)block * a.n[1] + threadIdx.x * 8;
 #pragma unroll
@@ -272,10 +416,19 @@ KERNEL(mean_backward) {
 #pragma unroll
     for (int k = 0; k < 8; ++k) e.v[k] = dy[k] * scale;
     const uint4 same = packed(e);
-    for (uint32_t i = threadIdx.x; i < all; i += THREADS) dx[i] = same;
+    for (uint32_t i = threadIdx.x; i < all; i += THREADS) {
+        if (!(a.add & 1)) {
+            dx[i] = same;
+            continue;
+        }
+        Eight before = spread(dx[i]);
+#pragma unroll
+        for (int k = 0; k < 8; ++k) before.v[k] += e.v[k];
+        dx[i] = packed(before);
+    }
 }
 
-/* Group norm of groups of four channels, a block per row: n0 places, n1 channels, n3 whether there are a weight and a bias, n4
+/* Group norm of groups of four channels, WIDE threads a row: n0 places, n1 channels, n3 whether there are a weight and a bias, n4
    whether the result is cut off at 0; f0 is added to variances. Up to KEPT octets of a thread stay in registers. */
 struct Scale {
     float by[8], plus[8]; /* z = x·by + plus */
@@ -289,24 +442,27 @@ FN Scale scale_of(const Args &a, uint32_t group, uint32_t c, const float *mean, 
     }
     return s;
 }
-template <int KEPT> FN void norm_forward(const Args &a) {
+#define LINE_OF_NORM                                                                                                                \
+    const uint32_t t = threadIdx.x % WIDE, line = block * (THREADS / WIDE) + threadIdx.x / WIDE, channels = a.n[1], octets = channels / 8; \
+    const uint32_t row = min(line, rows - 1), all = line < rows ? a.n[0] * octets : 0, c = t % octets * 8;                          \
+    const size_t at = (size_t)row * a.n[0] * octets
+template <int KEPT, int WIDE> FN void norm_forward(const Args &a) {
     BEGIN;
     __shared__ float room[THREADS * 4];
-    if (block >= rows) return;
-    const uint32_t octets = a.n[1] / 8, all = a.n[0] * octets, c = threadIdx.x % octets * 8;
-    const size_t at = (size_t)block * all;
+    if (block * (THREADS / WIDE) >= rows) return;
+    LINE_OF_NORM;
     const uint4 *x = (const uint4 *)RX(0) + at;
     uint4 kept[KEPT];
 #pragma unroll
     for (int v = 0; v < KEPT; ++v) {
-        const uint32_t i = threadIdx.x + v * THREADS;
+        const uint32_t i = t + v * WIDE;
         kept[v] = i < all ? x[i] : uint4{0, 0, 0, 0};
     }
     const float shift[2] = {RX(0)[at * 8 + c], RX(0)[at * 8 + c + 4]};
     float sums[4] = {};
 #pragma unroll
     for (int v = 0; v < KEPT; ++v) {
-        if (threadIdx.x + v * THREADS >= all) break;
+        if (t + v * WIDE >= all) break;
         const Eight e = spread(kept[v]);
 #pragma unroll
         for (int k = 0; k < 8; ++k) {
@@ -315,23 +471,23 @@ template <int KEPT> FN void norm_forward(const Args &a) {
             sums[2 + k / 4] = fmaf(d, d, sums[2 + k / 4]);
         }
     }
-    over_octets<4>(sums, octets, room);
+    over_octets<4, WIDE>(sums, octets, room);
     float mean[2], rstd[2];
 #pragma unroll
     for (int of = 0; of < 2; ++of) {
         const float scale = 1.0f / (float)(a.n[0] * 4), offset = sums[of] * scale;
         mean[of] = shift[of] + offset;
         rstd[of] = 1.0f / sqrtf(fmaxf(sums[2 + of] * scale - offset * offset, 0.0f) + a.f[0]);
-        if (threadIdx.x < octets && Y(1)) {
-            Y(1)[(size_t)block * octets * 2 + c / 4 + of] = mean[of];
-            Y(2)[(size_t)block * octets * 2 + c / 4 + of] = rstd[of];
+        if (t < octets && all && Y(1)) {
+            Y(1)[(size_t)row * octets * 2 + c / 4 + of] = mean[of];
+            Y(2)[(size_t)row * octets * 2 + c / 4 + of] = rstd[of];
         }
     }
     const Scale s = scale_of(a, group, c, mean, rstd);
     uint4 *y = (uint4 *)RY(0) + at;
 #pragma unroll
     for (int v = 0; v < KEPT; ++v) {
-        const uint32_t i = threadIdx.x + v * THREADS;
+        const uint32_t i = t + v * WIDE;
         if (i >= all) break;
         Eight e = spread(kept[v]);
 #pragma unroll
@@ -352,8 +508,8 @@ FN Eight through(const Args &a, const Scale &s, const Eight &x, Eight d) {
 }
 /* Sums over threads whose place among `octets` is the same, of sixteen numbers each, to total[octet][number]. Each step of a warp's sum
    halves what a thread has: where one bit of lanes differs, one takes the upper half of the numbers and one the lower. */
-FN void sixteen_over_octets(float *x, uint32_t octets, float *room, float *total) {
-    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, wide = min(octets, 32u), groups = max(octets / 32, 1u);
+template <int WIDE> FN void sixteen_over_octets(float *x, uint32_t octets, float *room, float *total) {
+    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, begin = warp / (WIDE / 32) * (WIDE / 32), wide = min(octets, 32u), groups = max(octets / 32, 1u);
     uint32_t first = 0, left = 16;
 #pragma unroll
     for (int step = 0; step < 5; ++step) {
@@ -377,28 +533,28 @@ FN void sixteen_over_octets(float *x, uint32_t octets, float *room, float *total
     for (int i = 0; i < 16; ++i)
         if (i < left) room[(warp * 32 + lane % wide) * 16 + first + i] = x[i];
     __syncthreads();
-    for (uint32_t i = threadIdx.x; i < octets * 16; i += THREADS) {
+    for (uint32_t i = threadIdx.x % WIDE; i < octets * 16; i += WIDE) {
         const uint32_t octet = i / 16;
         float sum = 0.0f;
-        for (uint32_t other = octet / 32; other < THREADS / 32; other += groups) sum += room[(other * 32 + octet % wide) * 16 + i % 16];
+        for (uint32_t other = begin + octet / 32; other < begin + WIDE / 32; other += groups) sum += room[(other * 32 + octet % wide) * 16 + i % 16];
         total[i] = sum;
     }
     __syncthreads();
 }
-/* As group_norm_backward; what a thread can't keep is read again. */
-template <int KEPT> FN void norm_backward(const Args &a) {
+/* As group_norm_backward; what a thread can't keep is read again, BATCH octets at a time. */
+template <int KEPT, int WIDE, int BATCH> FN void norm_backward(const Args &a) {
     BEGIN;
-    __shared__ float room[THREADS * 16], total[THREADS * 16 / 8];
-    if (block >= rows) return;
-    const uint32_t channels = a.n[1], octets = channels / 8, all = a.n[0] * octets, c = threadIdx.x % octets * 8;
-    const size_t at = (size_t)block * all;
+    __shared__ float room[THREADS * 16], totals[THREADS / WIDE][512];
+    if (block * (THREADS / WIDE) >= rows) return;
+    LINE_OF_NORM;
+    float *total = totals[threadIdx.x / WIDE];
     const uint4 *x = (const uint4 *)RX(0) + at, *dy = (const uint4 *)RDY(0) + at;
-    const float *means = Y(1) + (size_t)block * octets * 2 + c / 4, *rstds = Y(2) + (size_t)block * octets * 2 + c / 4;
+    const float *means = Y(1) + (size_t)row * octets * 2 + c / 4, *rstds = Y(2) + (size_t)row * octets * 2 + c / 4;
     const float mean[2] = {means[0], means[1]}, rstd[2] = {rstds[0], rstds[1]}, back[2] = {-mean[0] * rstd[0], -mean[1] * rstd[1]};
     uint4 kept_x[KEPT], kept_d[KEPT];
 #pragma unroll
     for (int v = 0; v < KEPT; ++v) {
-        const uint32_t i = threadIdx.x + v * THREADS;
+        const uint32_t i = t + v * WIDE;
         kept_x[v] = i < all ? x[i] : uint4{0, 0, 0, 0};
         kept_d[v] = i < all ? dy[i] : uint4{0, 0, 0, 0};
     }
@@ -414,11 +570,24 @@ template <int KEPT> FN void norm_backward(const Args &a) {
     };
 #pragma unroll
     for (int v = 0; v < KEPT; ++v) count(kept_x[v], kept_d[v]);
-    for (uint32_t i = threadIdx.x + KEPT * THREADS; i < all; i += THREADS) count(x[i], dy[i]);
-    sixteen_over_octets(sums, octets, room, total);
-    if (a.n[3]) {
-        float *to = SCRATCH + (size_t)block * 2 * channels;
-        for (uint32_t i = threadIdx.x; i < octets * 16; i += THREADS) to[(i / 8 % 2 ? 0 : channels) + i / 16 * 8 + i % 8] = total[i];
+    uint4 px[BATCH], pd[BATCH];
+    const auto again = [&](uint32_t i) {
+#pragma unroll
+        for (int b = 0; b < BATCH; ++b) {
+            const uint32_t j = min(i + b * WIDE, all - 1);
+            px[b] = x[j], pd[b] = dy[j];
+        }
+    };
+    for (uint32_t i = t + KEPT * WIDE; i < all; i += BATCH * WIDE) {
+        again(i);
+#pragma unroll
+        for (int b = 0; b < BATCH; ++b)
+            if (i + b * WIDE < all) count(px[b], pd[b]);
+    }
+    sixteen_over_octets<WIDE>(sums, octets, room, total);
+    if (a.n[3] && all) {
+        float *to = SCRATCH + (size_t)row * 2 * channels;
+        for (uint32_t i = t; i < octets * 16; i += WIDE) to[(i / 8 % 2 ? 0 : channels) + i / 16 * 8 + i % 8] = total[i];
     }
     if (!RDX(0)) return;
     const float4 *mine = (const float4 *)&total[c * 2];
@@ -441,21 +610,41 @@ template <int KEPT> FN void norm_backward(const Args &a) {
 #pragma unroll
         for (int k = 0; k < 8; ++k)
             dz.v[k] = fmaf(s.by[k], dz.v[k], -fmaf(fmaf(e.v[k], rstd[k / 4], back[k / 4]), second[k / 4], first[k / 4]));
+        if (a.add & 1) {
+            const Eight before = spread(dx[i]);
+#pragma unroll
+            for (int k = 0; k < 8; ++k) dz.v[k] += before.v[k];
+        }
         dx[i] = packed(dz);
     };
 #pragma unroll
     for (int v = 0; v < KEPT; ++v)
-        if (threadIdx.x + v * THREADS < all) end(threadIdx.x + v * THREADS, kept_x[v], kept_d[v]);
-    for (uint32_t i = threadIdx.x + KEPT * THREADS; i < all; i += THREADS) end(i, x[i], dy[i]);
+        if (t + v * WIDE < all) end(t + v * WIDE, kept_x[v], kept_d[v]);
+    for (uint32_t i = t + KEPT * WIDE; i < all; i += BATCH * WIDE) {
+        again(i);
+#pragma unroll
+        for (int b = 0; b < BATCH; ++b)
+            if (i + b * WIDE < all) end(i + b * WIDE, px[b], pd[b]);
+    }
 }
-#define NORM(kept) KERNEL(norm_forward_##kept) { norm_forward<kept>(a); }
-NORM(1)
-NORM(2)
-NORM(4)
-NORM(8)
-NORM(16)
-/* Three at once on a multiprocessor, as far as registers go. */
-#define NORM_BACK(kept) \
-    extern "C" __global__ void __launch_bounds__(THREADS, 3) norm_backward_##kept(const __grid_constant__ Args a) { norm_backward<kept>(a); }
-NORM_BACK(1)
-NORM_BACK(2)
+#define NORM(kept, wide) KERNEL(norm_forward_##kept##_##wide) { norm_forward<kept, wide>(a); }
+NORM(1, 64)
+NORM(2, 64)
+NORM(4, 64)
+NORM(4, 128)
+NORM(4, 256)
+NORM(8, 256)
+NORM(16, 256)
+/* As many at once on a multiprocessor as registers allow. */
+#define NORM_BACK(wide)                                                                                                      \
+    extern "C" __global__ void __launch_bounds__(THREADS, NORM_BLOCKS) norm_backward_##wide(const __grid_constant__ Args a) { \
+        norm_backward<NORM_KEPT, wide, NORM_BATCH>(a);                                                                        \
+    }
+#ifndef NORM_KEPT
+#define NORM_KEPT 2
+#define NORM_BATCH 1
+#define NORM_BLOCKS 3
+#endif
+NORM_BACK(64)
+NORM_BACK(128)
+NORM_BACK(256)

@@ -33,6 +33,10 @@ FN void multiply(float *c, const uint32_t *a, const uint32_t *b) {
 FN void copy(uint32_t to, const void *from, int there) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(there ? 16 : 0));
 }
+/* The same of 8 bytes. */
+FN void copy_pixel(uint32_t to, const void *from, int there) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(to), "l"(from), "r"(there ? 8 : 0));
+}
 FN void copied() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 FN void put_shared(uint32_t to, const uint4 &v) {
     asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
@@ -43,6 +47,12 @@ FN int pitch_of(int octets) { return octets == 1 ? 16 : octets * 16 + 16; }
 FN int log_of(int x) { return 31 - __clz(x); }
 FN uint32_t by_taps(uint32_t x, uint32_t taps) { return taps == 9 ? x / 9 : taps == 1 ? x : x / taps; }
 
+/* Pixels of few channels may have four numbers nevertheless: n22. */
+template <int SMALL> FN Way way_by_pixels(const Args &a, int back) {
+    Way s = way_of(a, back);
+    if (SMALL && a.n[22]) s.channels = a.n[22];
+    return s;
+}
 /* Where octets of a pixel's surroundings lie, relative to it. */
 template <int SMALL> FN int octets_of(const Args &a, const Way &s, int channels) {
     return SMALL ? a.n[4] * ((a.n[5] + 1) / 2) : a.n[4] * a.n[5] * (channels / 8);
@@ -68,6 +78,12 @@ FN void bring(const Args &a, const Way &s, const Tile &tile, const real *x, cons
         /* A tap that a pair has too many sees what lies behind: zeros, whose products are zeros. */
         for (int i = threadIdx.x; i < count + 2; i += THREADS) {
             const int at = i < count ? from(s, tile, source[i]) : -1;
+            if (a.n[22]) {
+                const real *pixel = x + max(at, 0);
+                copy_pixel(patch + i * 8, pixel, at >= 0);
+                if (i) copy_pixel(patch + second(count) + i * 8 - 8, pixel, at >= 0);
+                continue;
+            }
             uint32_t v[4] = {};
 #pragma unroll
             for (int c = 0; c < 4; ++c)
@@ -98,13 +114,13 @@ FN void bring(const Args &a, const Way &s, const Tile &tile, const real *x, cons
     }
 }
 
-/* NT·8 outputs of a block for all pixels of some tiles. A thread's outputs lie side by side: row r = 8j + 2t + i of the weights is for
+/* NT·8 outputs of a block for all pixels of some tiles, and what is added to them. A thread's outputs lie side by side: row r = 8j + 2t + i of the weights is for
    output 2·NT·t + 2j + i. */
 template <int NT, int BACK, int SMALL> FN void octet_product(const Args &a) {
     PLACE;
     __shared__ int2 source[BORDERED];
     __shared__ int offsets[OCTETS];
-    const Way s = way_of(a, BACK);
+    const Way s = way_by_pixels<SMALL>(a, BACK);
     const uint32_t outputs = a.n[BACK ? 2 : 3], wide = outputs / (8 * NT), columns = block % wide * (8 * NT);
     const uint32_t begin = block / wide * a.n[18], end = min(begin + a.n[18], tiles_of(a, rows));
     if (begin >= end) return await();
@@ -133,6 +149,8 @@ template <int NT, int BACK, int SMALL> FN void octet_product(const Args &a) {
     const real *x = BACK ? RDY(0) : RX(0), *y = BACK && a.n[12] ? RY(0) : nullptr;
     real *to = BACK ? RDX(0) : RY(0);
     const float *bias = !BACK && a.n[13] ? X(2) + columns + 2 * NT * t : nullptr;
+    /* What is added to the result lies behind the op's own inputs. */
+    const real *added = BACK ? nullptr : a.n[13] ? RX(3) : RX(2);
     const uint32_t upper = patch + at_pixel<SMALL>(a, s, warp * 32 + lane % 16, pitch, count);
     const uint32_t lower = patch + at_pixel<SMALL>(a, s, warp * 32 + 16 + lane % 16, pitch, count);
     const uint32_t weights = right + (NT == 1 ? lane % 8 : lane / 16 * 8 + lane % 8) * apart + lane / 8 % 2 * 16;
@@ -166,7 +184,8 @@ template <int NT, int BACK, int SMALL> FN void octet_product(const Args &a) {
         for (int half = 0; half < 4; ++half) {
             const int p = warp * 32 + half * 8 + g, pixel = tile.pixel + p;
             if (p >= pixels || pixel >= tile.end) continue;
-            real *place = &to[(size_t)pixel * outputs + columns + 2 * NT * t];
+            const size_t here = (size_t)pixel * outputs + columns + 2 * NT * t;
+            real *place = &to[here];
             uint32_t words[NT];
 #pragma unroll
             for (int n = 0; n < NT; ++n) {
@@ -174,6 +193,7 @@ template <int NT, int BACK, int SMALL> FN void octet_product(const Args &a) {
                 if (bias) low += bias[2 * n], high += bias[2 * n + 1];
                 if (BACK && a.add & 1) low += place[2 * n], high += place[2 * n + 1];
                 if (!BACK) low = acted(a.n[12], low), high = acted(a.n[12], high);
+                if (!BACK && added) low += added[here + 2 * n], high += added[here + 2 * n + 1];
                 words[n] = packed(low, high);
             }
             if (NT == 1) *(uint32_t *)place = words[0];
@@ -196,7 +216,7 @@ template <int MW, int NW, int SMALL> FN void octet_weight(const Args &a) {
     __shared__ int2 source[BORDERED];
     __shared__ int offsets[OCTETS];
     __shared__ int near_of[TILE];
-    const Way s = way_of(a, 0);
+    const Way s = way_by_pixels<SMALL>(a, 0);
     const int taps = a.n[4] * a.n[5], channels = a.n[2], outputs = a.n[3], some = a.n[19], few = a.n[20];
     const uint32_t wide = outputs / few, chunks = SMALL ? 1 : channels / some;
     const uint32_t columns = block % wide * few, chunk = block / wide % chunks, split = block / (wide * chunks), all = tiles_of(a, rows);
