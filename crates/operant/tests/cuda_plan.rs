@@ -210,8 +210,11 @@ fn networks_side_by_side_learn_as_they_do_alone() {
     }
 }
 
-/// Every network's first loss, and all tensors of its first gradient.
-fn first_gradient(gpu: &std::sync::Arc<Gpu>, task: &Task, numbers: &[u64]) -> Vec<(f32, Vec<(String, Vec<f32>)>)> {
+/// A loss, and a gradient by the names of its tensors.
+type Gradient = (f32, Vec<(String, Vec<f32>)>);
+
+/// Every network's first loss and gradient.
+fn first_gradient(gpu: &std::sync::Arc<Gpu>, task: &Task, numbers: &[u64]) -> Vec<Gradient> {
     let mut group = GrownGroup::new(gpu, task, numbers).unwrap();
     for (place, &number) in numbers.iter().enumerate() {
         for (slot, seed, alpha) in seeds_of(number as usize, task.host.slots()) {
