@@ -635,16 +635,14 @@ NORM(4, 128)
 NORM(4, 256)
 NORM(8, 256)
 NORM(16, 256)
-/* As many at once on a multiprocessor as registers allow. */
+/* Octets that a thread keeps, those that it brings at once, and blocks on a multiprocessor: as many as registers allow. */
+#define NORM_KEPT 2
+#define NORM_BATCH 1
+#define NORM_BLOCKS 3
 #define NORM_BACK(wide)                                                                                                      \
     extern "C" __global__ void __launch_bounds__(THREADS, NORM_BLOCKS) norm_backward_##wide(const __grid_constant__ Args a) { \
         norm_backward<NORM_KEPT, wide, NORM_BATCH>(a);                                                                        \
     }
-#ifndef NORM_KEPT
-#define NORM_KEPT 2
-#define NORM_BATCH 1
-#define NORM_BLOCKS 3
-#endif
 NORM_BACK(64)
 NORM_BACK(128)
 NORM_BACK(256)
