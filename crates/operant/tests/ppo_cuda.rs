@@ -38,6 +38,25 @@ fn every_kernel_compiles() {
     }
 }
 
+/// Those whose blocks make a gradient together, in 16-bit numbers.
+#[cfg(target_os = "linux")]
+#[test]
+fn every_kernel_of_larger_layers_compiles() {
+    let kinds = [
+        ("cartpole", 128, Precision::Bf16, "sm_90", ppo::Part::Learning),
+        ("cartpole", 128, Precision::F16, "sm_80", ppo::Part::Collecting),
+        ("pendulum", 96, Precision::Bf16, "sm_120", ppo::Part::LearningShared),
+        ("acrobot", 128, Precision::F16, "sm_80", ppo::Part::LearningShared),
+    ];
+    for (name, hidden, precision, arch, part) in kinds {
+        let network = NetworkSettings { hidden: vec![hidden; 2], ..NetworkSettings::default() };
+        let (entry, settings) = (env::find(name).unwrap(), ppo::Settings::default());
+        let source = ppo::cuda_source(entry, &network, &settings, 65_536, precision, part).unwrap();
+        let cubin = cuda::compile(name, &source, arch, Math::Fast).unwrap();
+        assert!(cubin.starts_with(b"\x7fELF"), "{name} {arch} {part:?}");
+    }
+}
+
 /// Kernels around and between wide layers, for every kind of numbers and activation.
 #[cfg(target_os = "linux")]
 #[test]
@@ -91,7 +110,7 @@ fn what_has_no_kernel_is_said() {
     assert!(source("gridworld", &network).contains("env gridworld has no kernel"), "{}", source("gridworld", &network));
     let wide = NetworkSettings { hidden: vec![256, 256], ..network.clone() };
     let message = source("cartpole", &wide);
-    assert!(message.contains("[256, 256]: wanted [32, 32] or [64, 64]"), "{message}");
+    assert!(message.contains("[256, 256]: wanted two layers of 32 or 64, or of 96 or 128 in bf16 or f16"), "{message}");
     let message = source("probe_masked", &network);
     assert!(message.contains("no mask"), "{message}");
 }
@@ -332,6 +351,7 @@ fn runs_side_by_side_have_the_bits_of_each_alone() {
         let more = match seed % 4 {
             0 => "",
             1 => "ppo.normalize_obs = true\nppo.normalize_reward = true",
+            2 if seed > 4 => "network.hidden = [128, 128]",
             2 => "precision = \"tf32\"\nnetwork.hidden = [32, 32]",
             _ => "num_envs = 64\nnetwork.hidden = [96, 40]\nppo.num_steps = 32\nppo.minibatch_size = 512",
         };
@@ -421,7 +441,7 @@ fn rollouts_of_wide_networks_are_played_beside_learning() {
 #[test]
 #[ignore = "needs a GPU"]
 fn half_precision_learns_on_a_gpu() {
-    for (hidden, rate) in [("[64, 64]", "3e-3"), ("[256, 256]", "3e-4")] {
+    for (hidden, rate) in [("[64, 64]", "3e-3"), ("[96, 96]", "1e-3"), ("[256, 256]", "3e-4")] {
         for seed in 1..=3 {
             let over = format!(
                 "device = \"cuda\"\nprecision = \"f16\"\nseed = {seed}\nnetwork.hidden = {hidden}\nppo.learning_rate = {rate}"
@@ -443,6 +463,20 @@ fn cartpole_is_solved_on_a_gpu() {
         let report = run(&mut *ppo, 80);
         let mean = report.episodes.mean_return();
         assert!(report.episodes.is_full() && mean >= 475.0, "seed {seed}: {mean}");
+    }
+}
+
+/// By evaluations, 500 on all seeds, where a block makes a gradient together.
+#[test]
+#[ignore = "needs a GPU"]
+fn larger_layers_learn_on_a_gpu() {
+    for seed in 1..=3 {
+        let over = "steps = 10_000_000\nnetwork.hidden = [128, 128]\nppo.learning_rate = 1.5e-3\nppo.anneal_lr = true";
+        let mut ppo = algorithm(&format!("device = \"cuda\"\nseed = {seed}\n{over}"));
+        run(&mut *ppo, 153);
+        let played = evaluated(&*ppo, "cartpole", seed);
+        eprintln!("128 {seed}: evaluation {played:.1}, {} steps", ppo.steps());
+        assert!(played == 500.0, "seed {seed}: {played}");
     }
 }
 
@@ -523,6 +557,8 @@ fn runs_repeat_and_resume_to_the_bit_on_a_gpu() {
         "device = \"cuda\"\nseed = 4",
         "device = \"cuda\"\nseed = 4\nnum_envs = 65536\nppo.num_steps = 16\nppo.minibatch_size = 262144",
         "device = \"cuda\"\nppo.normalize_obs = true\nppo.normalize_reward = true",
+        "device = \"cuda\"\nnetwork.hidden = [128, 128]\nppo.normalize_obs = true",
+        "device = \"cuda\"\nnetwork.hidden = [96, 96]\nprecision = \"f16\"\nppo.overlap = true",
     ] {
         let mut whole = algorithm(over);
         run(&mut *whole, 6);

@@ -20,9 +20,11 @@ FN void copy16(void *to, const void *from) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((uint32_t)__cvta_generic_to_shared(to)), "l"(from) : "memory");
 }
 
-/* Threads that read of it what others fetched wait for those. */
-FN void load_image(NetWords *to, const NetWords *from, int nets, int thread, int threads) {
-    for (int i = thread; i < nets * (int)sizeof(NetWords) / 16; i += threads) copy16((uint4 *)to + i, (const uint4 *)from + i);
+/* Some networks, or what their way forward needs, to shared memory. Threads that read of it what others fetched wait for those. */
+template <class Words> FN void load_image(Words *to, const NetWords *from, int nets, int thread, int threads) {
+#pragma unroll 2
+    for (int net = 0; net < nets; net++)
+        for (int i = thread; i < (int)sizeof(Words) / 16; i += threads) copy16((uint4 *)(to + net) + i, (const uint4 *)(from + net) + i);
     asm volatile("cp.async.commit_group;\ncp.async.wait_group 0;" ::: "memory");
 }
 
@@ -48,7 +50,7 @@ struct Staged {
 
 extern "C" __global__ void __launch_bounds__(32 * WARPS) collect(const CollectArgs a) {
     extern __shared__ __align__(16) unsigned char memory[];
-    NetWords *actor = (NetWords *)memory, *critic = actor + 1;
+    ForwardWords *actor = (ForwardWords *)memory, *critic = actor + 1;
     Staged *staged = (Staged *)(critic + 1) + threadIdx.x / 32;
     take_turn();
     load_image(actor, a.image, 2, threadIdx.x, 32 * WARPS);
@@ -196,7 +198,7 @@ struct EvaluateArgs {
 #if PART != LEARNING
 extern "C" __global__ void __launch_bounds__(256) evaluate(const EvaluateArgs a) {
     extern __shared__ __align__(16) unsigned char memory[];
-    NetWords *net = (NetWords *)memory;
+    ForwardWords *net = (ForwardWords *)memory;
     const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     const uint32_t first = blockIdx.x * 8 + threadIdx.x / 32, tiles = a.rows / 16, stride = gridDim.x * 8;
     /* A tile is read while the one before it is worked on. */

@@ -170,20 +170,13 @@ FN void value_slopes(const LearnArgs &a, const TileData *tile, int g, int t, flo
     }
 }
 
-/* Stores a warp's gradients, or adds them to what is there, by groups. */
-template <bool ADD> FN void add_gradients(float2 *sum, int lane, Gradients &d) {
+/* A warp's gradients but those of W2, by groups. */
+template <class Add> FN void each_other(int lane, const Gradients &d, Add add) {
     const int g = lane / 4;
-    auto add = [&](int group, float x, float y) {
-        float2 *to = sum + group * 32 + lane;
-        if (ADD) x += to->x, y += to->y;
-        *to = make_float2(x, y);
-    };
 #pragma unroll
     for (int m = 0; m < KS; m++) {
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-#pragma unroll
-            for (int n = 0; n < NT; n++) add((m * NT + n) * 2 + half, d.w2[m][n][2 * half], d.w2[m][n][2 * half + 1]);
             add(W2_GROUPS + m * 2 + half, d.first[m][2 * half], d.first[m][2 * half + 1]);
 #if !SHARED_COLUMNS
             add(W2_GROUPS + KS * 2 + m * 2 + half, d.last[m][2 * half], d.last[m][2 * half + 1]);
@@ -206,6 +199,52 @@ template <bool ADD> FN void add_gradients(float2 *sum, int lane, Gradients &d) {
     }
     add(GROUPS - 1, rest[0], rest[1]);
 }
+
+#if TOGETHER
+#define OTHERS ((GROUPS - W2_GROUPS) * 32) /* pairs */
+/* Stores the gradients of a block: W2's by the warps that have them, sums of all others over the warps, whose parts `parts` then has. */
+FN void store_gradients(float2 *to, float2 *parts, int warp, int lane, const Gradients &d) {
+    each_other(lane, d, [&](int group, float x, float y) {
+        parts[warp * OTHERS + (group - W2_GROUPS) * 32 + lane] = make_float2(x, y);
+    });
+    if (warp < SHARERS) {
+#pragma unroll
+        for (int m = 0; m < 2; m++) {
+#pragma unroll
+            for (int n = 0; n < NT / 2; n++) {
+                float2 *pairs = to + ((rows_of(warp) + m) * NT + columns_of(warp) + n) * 64 + lane;
+                __stcg(pairs, make_float2(d.w2[m][n][0], d.w2[m][n][1]));
+                __stcg(pairs + 32, make_float2(d.w2[m][n][2], d.w2[m][n][3]));
+            }
+        }
+    }
+    __syncthreads();
+    for (int i = warp * 32 + lane; i < OTHERS; i += 32 * LEARN_WARPS) {
+        float2 x = parts[i];
+#pragma unroll
+        for (int w = 1; w < LEARN_WARPS; w++) x.x += parts[w * OTHERS + i].x, x.y += parts[w * OTHERS + i].y;
+        __stcg(to + W2_GROUPS * 32 + i, x);
+    }
+}
+#else
+/* Stores a warp's gradients, or adds them to what is there, by groups. */
+template <bool ADD> FN void add_gradients(float2 *sum, int lane, const Gradients &d) {
+    auto add = [&](int group, float x, float y) {
+        float2 *to = sum + group * 32 + lane;
+        if (ADD) x += to->x, y += to->y;
+        *to = make_float2(x, y);
+    };
+#pragma unroll
+    for (int m = 0; m < KS; m++) {
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+#pragma unroll
+            for (int n = 0; n < NT; n++) add((m * NT + n) * 2 + half, d.w2[m][n][2 * half], d.w2[m][n][2 * half + 1]);
+        }
+    }
+    each_other(lane, d, add);
+}
+#endif
 
 /* Sums of the advantages of every minibatch, of a slice of each: a warp takes some minibatches. In f64: advantages that hardly
    differ have squares that hardly differ. */
@@ -261,10 +300,17 @@ static_assert(LEARN_WARPS == 8, "sums of a block are made in two rounds");
 
 extern "C" __global__ void __launch_bounds__(LEARN_THREADS, 1) learn(const LearnArgs a) {
     extern __shared__ __align__(16) unsigned char memory[];
-    /* Weights while there are tiles, then a second place for sums. */
+    /* Weights while there are tiles, then a second place for sums. Where a block makes W2's gradient together, it has one network, and
+       what tiles give lies behind its weights. */
     NetWords *nets = (NetWords *)memory;
     float2 *other_sum = (float2 *)memory; /* [PAIRS] */
+#if TOGETHER
+    Samples *samples = (Samples *)(nets + 1); /* [2, LEARN_WARPS] */
+    const int room = sizeof(NetWords) + 2 * LEARN_WARPS * sizeof(Samples);
+    static_assert(PAIRS * sizeof(float2) * 5 / 4 <= sizeof(NetWords) + 2 * LEARN_WARPS * sizeof(Samples), "all sums, and those of a fourth");
+#else
     const int room = 2 * sizeof(NetWords) > PAIRS * sizeof(float2) ? 2 * sizeof(NetWords) : PAIRS * sizeof(float2);
+#endif
     TileData *tiles = (TileData *)(memory + room);           /* [LEARN_WARPS, 2] */
     float4 *scales = (float4 *)(tiles + 2 * LEARN_WARPS);    /* [MAX_UPDATES]: see there */
     float *few = (float *)(scales + MAX_UPDATES);            /* [LEARN_WARPS, 8] */
@@ -273,12 +319,17 @@ extern "C" __global__ void __launch_bounds__(LEARN_THREADS, 1) learn(const Learn
     /* While there are tiles: [LEARN_WARPS, 6, 32] statistics, and what warps keep of theirs. Then, in the same place, sums. */
     float *statistics_of_all = (float *)(sources + 2 * TILE_CHUNKS);
     unsigned char *kept_of_all = (unsigned char *)(statistics_of_all + LEARN_WARPS * 6 * 32);
-    float2 *sum = (float2 *)statistics_of_all; /* [PAIRS] */
+    float2 *sum = TOGETHER ? other_sum + PAIRS : (float2 *)statistics_of_all; /* [PAIRS], or those of one of four slices or more */
     const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32, g = lane / 4, t = lane % 4;
     /* Warps 2k and 2k + 1 take the same samples, one for the policy and one for the value; of the two warps of a scheduler,
-       warp and warp + 4, one takes each. */
-    const int critic = (warp ^ warp / 4) % 2;
-    const NetWords *net = nets + critic;
+       warp and warp + 4, one takes each. Where a block has one network, those are slices 2k and 2k + 1. */
+#if TOGETHER
+#define NETWORK_OF(slice) ((slice) % 2)
+    const NetWords *net = nets;
+#else
+#define NETWORK_OF(slice) ((warp ^ warp / 4) % 2)
+    const NetWords *net = nets + NETWORK_OF(0);
+#endif
     const uint32_t of_minibatch = a.envs / 16 * a.steps / a.minibatches, updates = a.epochs * a.minibatches;
     const float share = 1.0f / (float)(of_minibatch * 16);
     uint32_t target = a.barrier_start;
@@ -290,9 +341,10 @@ extern "C" __global__ void __launch_bounds__(LEARN_THREADS, 1) learn(const Learn
 
     /* Tiles of a minibatch: one is fetched while the one before it is worked on, the first before the last minibatch has ended.
        Of the next 32, each lane knows where one lies. */
-    const uint32_t stride = a.slices * (LEARN_WARPS / 2);
+    const uint32_t sets = TOGETHER ? a.slices / 2 : a.slices; /* of slices that have all samples */
+    const uint32_t at_once = TOGETHER ? LEARN_WARPS : LEARN_WARPS / 2, stride = sets * at_once;
     const uint32_t rounds = of_minibatch / stride, rest = of_minibatch - rounds * stride;
-    auto begin_of = [&](uint32_t slice) { return slice * (LEARN_WARPS / 2) + warp / 2; };
+    auto begin_of = [&](uint32_t slice) { return TOGETHER ? slice / 2 * at_once + warp : slice * at_once + warp / 2; };
     auto count_of = [&](uint32_t slice) { return rounds + (begin_of(slice) < rest); };
     TileData *mine = tiles + 2 * warp;
     uint32_t known = 0;
@@ -302,7 +354,7 @@ extern "C" __global__ void __launch_bounds__(LEARN_THREADS, 1) learn(const Learn
             const uint32_t place = min(begin + (i + lane) * stride, of_minibatch - 1);
             known = index_at(orders[update / a.minibatches], update % a.minibatches * of_minibatch + place);
         }
-        fetch_tile(sources + critic * TILE_CHUNKS, mine + i % 2, __shfl_sync(0xFFFFFFFFu, known, i % 32), lane);
+        fetch_tile(sources + NETWORK_OF(slice) * TILE_CHUNKS, mine + i % 2, __shfl_sync(0xFFFFFFFFu, known, i % 32), lane);
     };
     if (count_of(blockIdx.x) > 0) fetch(0, blockIdx.x, 0);
 
@@ -351,7 +403,14 @@ extern "C" __global__ void __launch_bounds__(LEARN_THREADS, 1) learn(const Learn
         float *statistics = statistics_of_all + warp * 6 * 32 + lane;
         EACH_SLICE {
             const uint32_t count = count_of(slice);
+            const int critic = NETWORK_OF(slice);
+#if TOGETHER
+            load_image(nets, a.image + critic, 1, thread, LEARN_THREADS);
+            const uint32_t most = rounds + (slice / 2 * at_once < rest); /* tiles of a warp */
+#else
             load_image(nets, a.image, 2, thread, LEARN_THREADS);
+            const uint32_t most = count;
+#endif
 #pragma unroll
             for (int k = 0; k < 6; k++) statistics[k * 32] = 0.0f;
             __syncthreads();
@@ -359,26 +418,42 @@ extern "C" __global__ void __launch_bounds__(LEARN_THREADS, 1) learn(const Learn
 
             Gradients d = {};
 #pragma unroll 1
-            for (uint32_t i = 0; i < count; i++) {
-                if (i + 1 < count) {
-                    fetch(update, slice, i + 1);
-                    asm volatile("cp.async.wait_group 1;" ::: "memory");
-                } else {
-                    asm volatile("cp.async.wait_group 0;" ::: "memory");
+            for (uint32_t i = 0; i < most; i++) {
+#if TOGETHER
+                Samples *given = samples + i % 2 * LEARN_WARPS;
+#else
+                Samples *given = nullptr;
+#endif
+                if (!TOGETHER || i < count) {
+                    if (i + 1 < count) {
+                        fetch(update, slice, i + 1);
+                        asm volatile("cp.async.wait_group 1;" ::: "memory");
+                    } else {
+                        asm volatile("cp.async.wait_group 0;" ::: "memory");
+                    }
+                    __syncwarp();
+                    const TileData *tile = mine + i % 2;
+                    uint32_t x[X_WORDS];
+                    Kept kept = kept_in(kept_of_all + warp * KEPT_BYTES);
+                    float y[4];
+                    observed(tile->obs + g * OBS, tile->obs + (g + 8) * OBS, t, x);
+                    forward<true>(net, lane, x, kept, y);
+                    if (critic)
+                        value_slopes(a, tile, g, t, y, last, statistics);
+                    else
+                        policy_slopes(a, tile, g, t, scale.x, scale.y, log_std, y, last, statistics, d);
+                    backward(net, lane, tile, x, kept, y, d, given + warp);
+                    __syncwarp();
                 }
-                __syncwarp();
-                const TileData *tile = mine + i % 2;
-                uint32_t x[X_WORDS];
-                Kept kept = kept_in(kept_of_all + warp * KEPT_BYTES);
-                float y[4];
-                observed(tile->obs + g * OBS, tile->obs + (g + 8) * OBS, t, x);
-                forward<true>(net, lane, x, kept, y);
-                if (critic)
-                    value_slopes(a, tile, g, t, y, last, statistics);
-                else
-                    policy_slopes(a, tile, g, t, scale.x, scale.y, log_std, y, last, statistics, d);
-                backward(net, lane, tile, x, kept, y, d);
-                __syncwarp();
+#if TOGETHER
+                /* What tiles gave is read here and overwritten in the round after the next. */
+                __syncthreads();
+                const int tiles_given = i < rounds ? LEARN_WARPS : (int)min(rest - slice / 2 * at_once, (uint32_t)LEARN_WARPS);
+                if (warp < SHARERS) {
+#pragma unroll 1
+                    for (int w = 0; w < tiles_given; w++) add_samples(given + w, warp, lane, d);
+                }
+#endif
             }
             const bool goes_on = SEVERAL_SLICES && slice + gridDim.x < a.slices;
             const uint32_t next = goes_on ? slice + gridDim.x : blockIdx.x;
@@ -393,6 +468,9 @@ extern "C" __global__ void __launch_bounds__(LEARN_THREADS, 1) learn(const Learn
 
             /* Sums of the slice, of four warps for each network in an order that does not change, then of all slices. */
             __syncthreads();
+#if TOGETHER
+            store_gradients(a.partial + (size_t)(slice / 2) * PAIRS + critic * GROUPS * 32, (float2 *)samples, warp, lane, d);
+#else
             float2 *to = (warp / 2 % 2 ? other_sum : sum) + critic * GROUPS * 32;
             if (warp < 4) add_gradients<false>(to, lane, d);
             __syncthreads();
@@ -404,6 +482,7 @@ extern "C" __global__ void __launch_bounds__(LEARN_THREADS, 1) learn(const Learn
                 x.x += y.x, x.y += y.y, x.z += y.z, x.w += y.w;
                 __stcg((float4 *)(a.partial + (size_t)slice * PAIRS) + i, x);
             }
+#endif
             if (last && thread < 6) {
                 float x = 0.0f;
                 for (int w = 0; w < LEARN_WARPS; w++) x += few[w * 8 + thread];
@@ -424,12 +503,12 @@ extern "C" __global__ void __launch_bounds__(LEARN_THREADS, 1) learn(const Learn
                 const float4 *from = (const float4 *)(a.partial + first_pair) + i % (pairs / 2);
                 float4 x = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
 #pragma unroll 1
-                for (uint32_t other = i / (pairs / 2); other < a.slices; other += 12 * parts) {
+                for (uint32_t other = i / (pairs / 2); other < sets; other += 12 * parts) {
                     float4 read[12];
 #pragma unroll
                     for (int k = 0; k < 12; k++) {
                         const uint32_t s = other + k * parts;
-                        read[k] = s < a.slices ? __ldcg(from + (size_t)s * (PAIRS / 2)) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+                        read[k] = s < sets ? __ldcg(from + (size_t)s * (PAIRS / 2)) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
                     }
 #pragma unroll
                     for (int k = 0; k < 12; k++) x.x += read[k].x, x.y += read[k].y, x.z += read[k].z, x.w += read[k].w;
@@ -521,7 +600,7 @@ extern "C" __global__ void __launch_bounds__(LEARN_THREADS, 1) learn(const Learn
 
 #endif
 
-static_assert(sizeof(NetWords) == NET_BYTES && sizeof(TileData) == TILE_BYTES && GROUPS == GROUP_COUNT, "algo/ppo/cuda.rs counts the same");
+static_assert(sizeof(ForwardWords) == FORWARD_BYTES && sizeof(NetWords) == NET_BYTES && sizeof(TileData) == TILE_BYTES && GROUPS == GROUP_COUNT, "algo/ppo/cuda.rs counts the same");
 static_assert(sizeof(CollectArgs) == COLLECT_BYTES && sizeof(EvaluateArgs) == EVALUATE_BYTES && sizeof(LearnArgs) == LEARN_BYTES &&
                   sizeof(PrepareArgs) == PREPARE_BYTES,
               "algo/ppo/cuda/fused.rs has the same structs");

@@ -1,5 +1,5 @@
-/* PPO wholly on the GPU for small networks: separate policy and value networks of two hidden layers of HID (32 or 64),
-   products on tensor cores with sums in f32, f32 master weights. After normalise.cu: this text, then a tile's way
+/* PPO wholly on the GPU for small networks: separate policy and value networks of two hidden layers of HID (32, 64, or in 16-bit
+   numbers 96 or 128), products on tensor cores with sums in f32, f32 master weights. After normalise.cu: this text, then a tile's way
    through a network and back (tf32.cu, or sixteen.cu after the numbers of bf16.cu or f16.cu), then kernels: collect.cu and learn.cu. Defined before this text, beside what
    adapter.cu asks for: HID OUT (logits, or numbers of an action) CONTINUOUS RELU TILES (16-env tiles of a warp in `collect`)
    WARPS (of a block in `collect`) TOLD (envs whose episodes are told) PASSES (products for one: 3 for f32), the offset of every
@@ -9,7 +9,7 @@
    A tile is 16 samples, the rows of an mma. Fragments: lane = 4 * g + t holds rows g and g + 8, columns 2t and 2t + 1. One column of an observation is 1, so that sums of gradients over
    samples (biases) come with the products. Where they fit, the gradients of W1, b1, b2 and W3 share the eight columns of
    one product: registers are what limits `learn`. */
-static_assert(OBS <= 7 && OUT <= 7 && (HID == 32 || HID == 64), "shapes that these kernels serve");
+static_assert(OBS <= 7 && OUT <= 7 && HID % 32 == 0 && HID <= 128, "shapes that these kernels serve");
 #if OBS + 2 + OUT <= 8
 #define SHARED_COLUMNS 1
 #define ONE_COLUMN OBS
@@ -25,6 +25,10 @@ static_assert(OBS <= 7 && OUT <= 7 && (HID == 32 || HID == 64), "shapes that the
 #define ONE_LANE (OUT <= 2 && FIRST_OUTPUT % 2 == 0)
 #define NT (HID / 8)  /* tiles of columns */
 #define KS (HID / 16) /* steps of a sum */
+/* Tiles of columns whose sums are made side by side: a product waits for the one before it in its own sum alone. */
+#define COLUMNS (NT <= 8 ? NT : NT / 2)
+/* Whether W2's gradient is too large for the registers of a warp, so that a block makes it together. */
+#define TOGETHER (HID > 64)
 
 FN float activate(float x) {
 #if RELU
@@ -85,9 +89,13 @@ struct TileData {
 };
 #define TILE_CHUNKS ((int)sizeof(TileData) / 16)
 
-/* The gradients that a warp has added up. */
+/* The gradients that a warp has added up: of W2 all, or some rows and columns. */
 struct Gradients {
+#if TOGETHER
+    float w2[2][NT / 2][4];
+#else
     float w2[KS][NT][4];
+#endif
     float first[KS][4]; /* W1, b1 */
 #if !SHARED_COLUMNS
     float last[KS][4]; /* b2, W3 transposed */

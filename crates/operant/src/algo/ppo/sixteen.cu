@@ -19,14 +19,16 @@ FN uint32_t minus_back(float c0, float c1, uint32_t h) {
 
 /* ---- Weights, in the order of fragments: an image of both networks that blocks copy to shared memory ---- */
 
-struct NetWords {
-    uint4 w2[NT * KS / 2 * 32];      /* x * W2^T */
-    uint4 w2_back[NT * KS / 2 * 32]; /* dz * W2 */
+struct ForwardWords {
+    uint4 w2[NT * KS / 2 * 32]; /* x * W2^T */
     uint4 w3[KS / 2 * 32];
     uint32_t w1[NT * 32]; /* with b1 for the column of 1 */
-    uint32_t w3_back[NT * 32];
-    float4 b2[NT * 4]; /* as sums begin: two columns for two rows */
+    float4 b2[NT * 4];    /* as sums begin: two columns for two rows */
     float b3[8];
+};
+struct NetWords : ForwardWords {
+    uint4 w2_back[NT * KS / 2 * 32]; /* dz * W2 */
+    uint32_t w3_back[NT * 32];
 };
 /* Writes the words that a group's parameters are in. A pair is two columns of a row; pairs of rows take a neighbour's. */
 FN void store_words(NetWords *net, int critic, int group, int lane, float w0, float w1, int counts) {
@@ -82,7 +84,7 @@ FN void keep(uint32_t *h, int tile, const float *c) {
 }
 
 /* `y`: the sums of the last layer. */
-template <bool KEEP> FN void forward(const NetWords *net, int lane, const uint32_t *x, Kept &kept, float *y) {
+template <bool KEEP> FN void forward(const ForwardWords *net, int lane, const uint32_t *x, Kept &kept, float *y) {
     const int t = lane % 4;
     uint32_t *h1 = kept.h1, *h2 = kept.h2;
 #pragma unroll
@@ -91,25 +93,27 @@ template <bool KEEP> FN void forward(const NetWords *net, int lane, const uint32
         mma8(c, x[0], x[1], net->w1[n * 32 + lane]);
         keep(h1, n, c);
     }
-    /* All columns side by side: a product waits for the one before it in its own sum alone. */
-    float c[NT][4];
 #pragma unroll
-    for (int n = 0; n < NT; n++) {
-        const float4 b = net->b2[n * 4 + t];
-        c[n][0] = b.x, c[n][1] = b.y, c[n][2] = b.z, c[n][3] = b.w;
+    for (int first = 0; first < NT; first += COLUMNS) {
+        float c[COLUMNS][4];
+#pragma unroll
+        for (int n = 0; n < COLUMNS; n++) {
+            const float4 b = net->b2[(first + n) * 4 + t];
+            c[n][0] = b.x, c[n][1] = b.y, c[n][2] = b.z, c[n][3] = b.w;
+        }
+#pragma unroll
+        for (int j = 0; j < KS / 2; j++) {
+            uint4 w[COLUMNS];
+#pragma unroll
+            for (int n = 0; n < COLUMNS; n++) w[n] = net->w2[((first + n) * (KS / 2) + j) * 32 + lane];
+#pragma unroll
+            for (int n = 0; n < COLUMNS; n++) mma16(c[n], h1 + 8 * j, w[n].x, w[n].y);
+#pragma unroll
+            for (int n = 0; n < COLUMNS; n++) mma16(c[n], h1 + 8 * j + 4, w[n].z, w[n].w);
+        }
+#pragma unroll
+        for (int n = 0; n < COLUMNS; n++) keep(h2, first + n, c[n]);
     }
-#pragma unroll
-    for (int j = 0; j < KS / 2; j++) {
-        uint4 w[NT];
-#pragma unroll
-        for (int n = 0; n < NT; n++) w[n] = net->w2[(n * (KS / 2) + j) * 32 + lane];
-#pragma unroll
-        for (int n = 0; n < NT; n++) mma16(c[n], h1 + 8 * j, w[n].x, w[n].y);
-#pragma unroll
-        for (int n = 0; n < NT; n++) mma16(c[n], h1 + 8 * j + 4, w[n].z, w[n].w);
-    }
-#pragma unroll
-    for (int n = 0; n < NT; n++) keep(h2, n, c[n]);
     const float2 b = *(const float2 *)&net->b3[2 * t];
     float even[4] = {b.x, b.y, b.x, b.y}, odd[4] = {0.0f, 0.0f, 0.0f, 0.0f};
 #pragma unroll
@@ -138,8 +142,37 @@ FN void observed(const float *upper, const float *lower, int t, uint32_t *x) {
     x[0] = observed_half(upper, t), x[1] = observed_half(lower, t);
 }
 
-/* The way back: from dy to the gradients of all weights. */
-FN void backward(const NetWords *net, int lane, const TileData *, const uint32_t *x, const Kept &kept, const float *dy, Gradients &d) {
+/* What a tile gives to W2's gradient, where a block makes that together: operands of sums over its samples. */
+struct Samples {
+    uint4 left[KS * 32];      /* dz, turned */
+    uint4 right[NT / 2 * 32]; /* h1, turned */
+};
+#if TOGETHER
+/* The rows and columns of W2 whose gradient is a warp's: 32 and half of all. */
+FN int rows_of(int warp) { return warp / 2 * 2; }
+FN int columns_of(int warp) { return warp % 2 * (NT / 2); }
+#define SHARERS KS /* warps that have some */
+
+FN void add_samples(const Samples *of, int warp, int lane, Gradients &d) {
+    uint4 left[2];
+#pragma unroll
+    for (int m = 0; m < 2; m++) left[m] = of->left[(rows_of(warp) + m) * 32 + lane];
+#pragma unroll
+    for (int n = 0; n < NT / 2; n += 2) {
+        const uint4 right = of->right[(columns_of(warp) + n) / 2 * 32 + lane];
+#pragma unroll
+        for (int m = 0; m < 2; m++) {
+            const uint32_t a[4] = {left[m].x, left[m].y, left[m].z, left[m].w};
+            mma16(d.w2[m][n], a, right.x, right.y);
+            mma16(d.w2[m][n + 1], a, right.z, right.w);
+        }
+    }
+}
+#endif
+
+/* The way back: from dy to the gradients of all weights; W2's are left to all warps, in `samples`, where those make it together. */
+FN void backward(const NetWords *net, int lane, const TileData *, const uint32_t *x, const Kept &kept, const float *dy, Gradients &d,
+                 Samples *samples) {
     const uint32_t *h1 = kept.h1, *h2 = kept.h2;
     /* Each `minus_back` turns the sign: it is turned before in dy, and in x beside the second one. */
     const uint32_t dy0 = pack_slopes(dy[0], dy[1]), dy1 = pack_slopes(dy[2], dy[3]), sign = 0x80008000u;
@@ -165,26 +198,39 @@ FN void backward(const NetWords *net, int lane, const TileData *, const uint32_t
     }
     {
         const uint32_t b0 = turn(x[0] ^ sign), b1 = turn(x[1] ^ sign);
-        float c[NT][4] = {};
 #pragma unroll
-        for (int j = 0; j < KS / 2; j++) {
-            uint4 w[NT];
+        for (int first = 0; first < NT; first += COLUMNS) {
+            float c[COLUMNS][4] = {};
 #pragma unroll
-            for (int n = 0; n < NT; n++) w[n] = net->w2_back[(n * (KS / 2) + j) * 32 + lane];
+            for (int j = 0; j < KS / 2; j++) {
+                uint4 w[COLUMNS];
 #pragma unroll
-            for (int n = 0; n < NT; n++) mma16(c[n], dz + 8 * j, w[n].x, w[n].y);
+                for (int n = 0; n < COLUMNS; n++) w[n] = net->w2_back[((first + n) * (KS / 2) + j) * 32 + lane];
 #pragma unroll
-            for (int n = 0; n < NT; n++) mma16(c[n], dz + 8 * j + 4, w[n].z, w[n].w);
-        }
+                for (int n = 0; n < COLUMNS; n++) mma16(c[n], dz + 8 * j, w[n].x, w[n].y);
 #pragma unroll
-        for (int m = 0; m < KS; m++) {
-            const float *even = c[2 * m], *odd = c[2 * m + 1];
-            const uint32_t left[4] = {
-                turn(minus_back(even[0], even[1], h1[4 * m])), turn(minus_back(odd[0], odd[1], h1[4 * m + 2])),
-                turn(minus_back(even[2], even[3], h1[4 * m + 1])), turn(minus_back(odd[2], odd[3], h1[4 * m + 3]))};
-            mma16(d.first[m], left, b0, b1);
+                for (int n = 0; n < COLUMNS; n++) mma16(c[n], dz + 8 * j + 4, w[n].z, w[n].w);
+            }
+#pragma unroll
+            for (int k = 0; k < COLUMNS / 2; k++) {
+                const float *even = c[2 * k], *odd = c[2 * k + 1];
+                const int m = first / 2 + k;
+                const uint32_t left[4] = {
+                    turn(minus_back(even[0], even[1], h1[4 * m])), turn(minus_back(odd[0], odd[1], h1[4 * m + 2])),
+                    turn(minus_back(even[2], even[3], h1[4 * m + 1])), turn(minus_back(odd[2], odd[3], h1[4 * m + 3]))};
+                mma16(d.first[m], left, b0, b1);
+            }
         }
     }
+#if TOGETHER
+#pragma unroll
+    for (int m = 0; m < KS; m++) {
+        const uint32_t left[4] = {turn(dz[4 * m]), turn(dz[4 * m + 2]), turn(dz[4 * m + 1]), turn(dz[4 * m + 3])};
+        mma16(d.LAST[m], left, ones, ones);
+        samples->left[m * 32 + lane] = make_uint4(left[0], left[1], left[2], left[3]);
+        samples->right[m * 32 + lane] = make_uint4(turn(h1[4 * m]), turn(h1[4 * m + 1]), turn(h1[4 * m + 2]), turn(h1[4 * m + 3]));
+    }
+#else
     {
         uint32_t right[NT * 2];
 #pragma unroll
@@ -200,4 +246,5 @@ FN void backward(const NetWords *net, int lane, const TileData *, const uint32_t
             for (int n = 0; n < NT; n++) mma16(d.w2[m][n], left, right[2 * n], right[2 * n + 1]);
         }
     }
+#endif
 }

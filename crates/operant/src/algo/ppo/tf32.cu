@@ -1,6 +1,7 @@
 /* A tile by tf32 products, after network.cu. An operand's number is 19 bits of an f32, rounded; with PASSES 3 it is two such numbers
    and a product three, which leaves the error of f32. The sums of one layer are the left operand of the next, with columns 2t
    and 2t + 1 as the inner indices t and t + 4; what sums over samples read goes through shared memory. */
+static_assert(!TOGETHER, "shapes that these products serve");
 #define STRIDE (HID + 8) /* of a row of kept numbers: eight banks on from the one before */
 
 FN uint32_t rounded(float x) {
@@ -48,14 +49,16 @@ FN float slope(float y) { return RELU ? (y > 0.0f ? 1.0f : 0.0f) : 1.0f - y * y;
 
 /* ---- Weights, in the order of fragments: an image of both networks that blocks copy to shared memory ---- */
 
-struct NetWords {
-    float4 w2[NT * NT / 2 * 32];      /* x * W2^T */
-    float4 w2_back[NT * NT / 2 * 32]; /* dz * W2 */
+struct ForwardWords {
+    float4 w2[NT * NT / 2 * 32]; /* x * W2^T */
     float4 w3[NT / 2 * 32];
     float2 w1[NT * 32]; /* with b1 for the column of 1 */
-    float2 w3_back[NT * 32];
-    float4 b2[NT * 4]; /* as sums begin: two columns for two rows */
+    float4 b2[NT * 4];  /* as sums begin: two columns for two rows */
     float b3[8];
+};
+struct NetWords : ForwardWords {
+    float4 w2_back[NT * NT / 2 * 32]; /* dz * W2 */
+    float2 w3_back[NT * 32];
 };
 
 /* Writes the words that a group's parameters are in: a pair is two columns of a row. */
@@ -128,7 +131,7 @@ FN Left turned_left(const float *rows, int eight, int m, int lane) {
 #define CHAINS 4
 
 /* `y`: the sums of the last layer. */
-template <bool KEEP> FN void forward(const NetWords *net, int lane, const uint32_t *x, Kept &kept, float *y) {
+template <bool KEEP> FN void forward(const ForwardWords *net, int lane, const uint32_t *x, Kept &kept, float *y) {
     const int t = lane % 4;
     float h1[NT][4];
     const Left seen = left_of(__uint_as_float(x[0]), __uint_as_float(x[1]), __uint_as_float(x[2]), __uint_as_float(x[3]));
@@ -191,7 +194,9 @@ FN void observed(const float *upper, const float *lower, int t, uint32_t *x) {
 }
 
 /* The way back: from dy to the gradients of all weights. */
-FN void backward(const NetWords *net, int lane, const TileData *tile, const uint32_t *, const Kept &kept, const float *dy, Gradients &d) {
+struct Samples {}; /* what sixteen.cu has for larger networks */
+FN void backward(const NetWords *net, int lane, const TileData *tile, const uint32_t *, const Kept &kept, const float *dy, Gradients &d,
+                 Samples *) {
     const int g = lane / 4, t = lane % 4;
     d.b3[0] += dy[0] + dy[2];
     d.b3[1] += dy[1] + dy[3];

@@ -11,8 +11,8 @@ use super::*;
 pub(super) const TILE: usize = 16;
 /// Warps of a block of `learn`.
 pub(super) const LEARN_WARPS: usize = 8;
-/// Blocks of `evaluate` per multiprocessor.
-const EVALUATE_BLOCKS: u32 = 3;
+/// Blocks of `evaluate` per multiprocessor, and for networks of more than 64 units a layer.
+const EVALUATE_BLOCKS: [u32; 2] = [3, 2];
 
 #[derive(Clone, Copy)]
 #[repr(C)]
@@ -162,13 +162,15 @@ impl Fused {
             }
             None => multiprocessors,
         };
+        // Both networks have as many blocks where a block has one.
+        let slices = if shape.together() { slices / 2 * 2 } else { slices };
         let blocks = (slices / gpu.at_once()).max(1);
         let small = |len, what| Buffer::new(gpu, len, what, "num_envs");
         let image = || Buffer::new(gpu, shape.net_bytes() / 2, "packed weights", "num_envs");
         let fused = Self {
             prepare: module.kernel("prepare")?,
             collect,
-            evaluate: module.kernel("evaluate")?.with_shared(shape.net_bytes())?,
+            evaluate: module.kernel("evaluate")?.with_shared(shape.forward_bytes())?,
             learn: learning.kernel("learn")?.with_shared(shape.learn_shared())?,
             params: small(len, "parameters")?,
             mean: small(len, "Adam's means")?,
@@ -254,7 +256,8 @@ impl Learner for Fused {
             collect.first_step = collect.first_step.wrapping_add(collect.steps);
         }
         let evaluate = EvaluateArgs { rollout, image, rows: (t + 1) * n, unused: 0 };
-        self.evaluate.launch_early(EVALUATE_BLOCKS * self.multiprocessors, 256, &evaluate)
+        let blocks = EVALUATE_BLOCKS[usize::from(self.shape.together())];
+        self.evaluate.launch_early(blocks * self.multiprocessors, 256, &evaluate)
     }
 
     fn renew(&mut self) -> Result<()> {

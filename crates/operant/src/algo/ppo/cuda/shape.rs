@@ -6,8 +6,16 @@ use std::fmt::Write as _;
 
 /// Most numbers of an observation and of an action.
 const MOST: usize = 7;
+/// Units of the largest layers whose gradient a warp has room for, and of the largest with kernels.
+const MOST_OF_A_WARP: usize = 64;
+const MOST_HIDDEN: usize = 128;
 /// Envs from which on a warp of `collect` takes two tiles.
 const MANY_ENVS: usize = 32_768;
+
+/// Whether products read numbers of 16 bits.
+fn sixteen(precision: Precision) -> bool {
+    matches!(precision, Precision::Bf16 | Precision::F16)
+}
 
 /// What the kernels are compiled for.
 #[derive(Clone, Debug)]
@@ -52,8 +60,11 @@ impl Shape {
         let &[first, second] = hidden.as_slice() else {
             return Err(format!("network.hidden = {hidden:?}: wanted two layers"));
         };
-        if first != second || !matches!(first, 32 | 64) {
-            return Err(format!("network.hidden = {hidden:?}: wanted [32, 32] or [64, 64]"));
+        let most = if sixteen(precision) { MOST_HIDDEN } else { MOST_OF_A_WARP };
+        if first != second || !first.is_multiple_of(32) || !(32..=most).contains(&first) {
+            return Err(format!(
+                "network.hidden = {hidden:?}: wanted two layers of 32 or 64, or of 96 or 128 in bf16 or f16"
+            ));
         }
         if !matches!(activation, Act::Tanh | Act::Relu) {
             return Err(format!("network.activation = {activation:?}: wanted tanh or relu"));
@@ -74,31 +85,46 @@ impl Shape {
             continuous: *continuous,
             relu: *activation == Act::Relu,
             tiles: if many { 2 } else { 1 },
-            warps: if many { 16 } else { 4 },
+            warps: match many {
+                true if first > MOST_OF_A_WARP => 8,
+                true => 16,
+                false => 4,
+            },
             precision,
         })
+    }
+
+    /// Whether a block of `learn` has one network, whose largest gradient its warps make together.
+    pub(super) fn together(&self) -> bool {
+        self.hidden > MOST_OF_A_WARP
+    }
+
+    /// Bytes of `ForwardWords`.
+    pub(super) fn forward_bytes(&self) -> usize {
+        let tiles = self.hidden / 8;
+        // W2, W3 and W1, each over whole tiles of eight columns; b2 twice and b3.
+        (tiles * tiles + 2 * tiles) * 64 * self.operand_bytes() + (self.hidden * 2 + 8) * 4
     }
 
     /// Bytes of `NetWords`.
     pub(super) fn net_bytes(&self) -> usize {
         let tiles = self.hidden / 8;
-        // W2 twice, W3 twice and W1, each over whole tiles of eight columns; b2 twice and b3.
-        (2 * tiles * tiles * 64 + 3 * tiles * 64) * self.operand_bytes() + (self.hidden * 2 + 8) * 4
-    }
-
-    /// Whether products read numbers of 16 bits.
-    fn sixteen(&self) -> bool {
-        matches!(self.precision, Precision::Bf16 | Precision::F16)
+        self.forward_bytes() + (tiles * tiles + tiles) * 64 * self.operand_bytes()
     }
 
     /// Bytes of a number that products read.
     fn operand_bytes(&self) -> usize {
-        if self.sixteen() { 2 } else { 4 }
+        if sixteen(self.precision) { 2 } else { 4 }
     }
 
     /// Bytes that a warp of `learn` keeps of a tile in shared memory, as in `KEPT_BYTES`.
     fn kept_bytes(&self) -> usize {
-        if self.sixteen() { 0 } else { (3 * TILE * (self.hidden + 8) + TILE * 8) * 4 }
+        if sixteen(self.precision) { 0 } else { (3 * TILE * (self.hidden + 8) + TILE * 8) * 4 }
+    }
+
+    /// Bytes of `Samples` of sixteen.cu.
+    fn samples_bytes(&self) -> usize {
+        2 * TILE * self.hidden * self.operand_bytes()
     }
 
     /// Numbers of an action as the rollout holds them.
@@ -119,19 +145,23 @@ impl Shape {
     }
 
     pub(super) fn collect_shared(&self) -> usize {
-        2 * self.net_bytes() + self.warps * TILE * self.tiles * (2 * self.operand_bytes() + 9) * 4
+        2 * self.forward_bytes() + self.warps * TILE * self.tiles * (2 * self.operand_bytes() + 9) * 4
     }
 
     /// Bytes that `learn` lays out: weights or sums, tiles, scales, a few numbers, orders, sources of tiles, what tiles need or sums.
     pub(super) fn learn_shared(&self) -> usize {
         let sums = 2 * self.groups() * 32 * 8;
-        (2 * self.net_bytes()).max(sums)
+        let (first, last) = match self.together() {
+            true => (self.net_bytes() + 2 * LEARN_WARPS * self.samples_bytes(), 0),
+            false => ((2 * self.net_bytes()).max(sums), sums),
+        };
+        first
             + 2 * LEARN_WARPS * self.tile_bytes()
             + MAX_UPDATES * 16
             + LEARN_WARPS * 8 * 4
             + MAX_EPOCHS * 48
             + 2 * self.tile_bytes()
-            + sums.max(LEARN_WARPS * (6 * 32 * 4 + self.kept_bytes()))
+            + last.max(LEARN_WARPS * (6 * 32 * 4 + self.kept_bytes()))
     }
 
     /// Warps of `collect` that have envs.
@@ -158,6 +188,7 @@ impl Shape {
             ("MAX_EPOCHS", MAX_EPOCHS),
             ("MAX_UPDATES", MAX_UPDATES),
             ("SEVERAL_SLICES", usize::from(several)),
+            ("FORWARD_BYTES", self.forward_bytes()),
             ("NET_BYTES", self.net_bytes()),
             ("TILE_BYTES", self.tile_bytes()),
             ("GROUP_COUNT", self.groups()),
