@@ -3,6 +3,7 @@
 mod golden_nn;
 
 use golden_nn::{Golden, backends};
+use operant::device::CpuPool;
 use operant::lanes::{Backend, Math, Width};
 use operant::nn::{Init, Method, MuonScale, Optimizer, ParamSpec, Params};
 
@@ -282,5 +283,37 @@ fn muon_moves_all_directions_alike() {
         assert!((0.5..1.5).contains(&mean), "{shape:?}: {mean}");
         let first: f64 = params.values()[..shape[1]].iter().map(|&x| f64::from(x) * f64::from(x)).sum();
         assert!(first / squares < 3.0 / shape[0] as f64, "the large row does not rule: {first} of {squares}");
+    }
+}
+
+/// Large tensors are shared among threads in chunks that do not depend on their number.
+#[test]
+fn any_number_of_threads_gives_the_same_bits() {
+    for name in ["momentum", "adam", "adamw", "muon_original"] {
+        let specs = [("a.weight", vec![300, 200]), ("a.bias", vec![70_000]), ("b.weight", vec![5, 9])];
+        let mut params =
+            Params::new(specs.iter().map(|(name, shape)| ParamSpec::new(*name, shape, Init::Zeros)).collect()).unwrap();
+        params.initialise(0);
+        let run = |threads: Option<usize>| {
+            let mut params = params.clone();
+            let mut optimizer = Optimizer::new(method(name), &params, Some(0.5), Backend::fast()).unwrap();
+            if let Some(threads) = threads {
+                optimizer = optimizer.on(&std::sync::Arc::new(CpuPool::new(threads)));
+            }
+            for step in 0..3 {
+                let mut grads = vec![0.0; params.len()];
+                for spec in params.specs() {
+                    let value = |i: usize| ((i * 7 + step * 31) % 101) as f32 / 50.0 - 1.0;
+                    grads[spec.range()].iter_mut().enumerate().for_each(|(i, to)| *to = value(spec.offset + i));
+                }
+                assert!(optimizer.step(&mut params, &grads, LEARNING_RATE).finite);
+            }
+            params.values().to_vec()
+        };
+        let alone = run(None);
+        assert!(alone.iter().any(|x| *x != 0.0));
+        for threads in [1, 2, 3, 4] {
+            assert!(run(Some(threads)) == alone, "{name}: other bits on {threads} threads");
+        }
     }
 }

@@ -270,7 +270,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let mut params = task.graph.params(0)?;
     let mut forward_plan = Plan::inference(&task.graph, &task.outputs, batch, &options)?;
     let mut plan = Plan::training(&task.graph, task.loss, batch, &options)?;
-    let mut optimizer = Optimizer::new(Method::default(), &params, None, backend)?;
+    let mut optimizer = Optimizer::new(Method::default(), &params, None, backend)?.on(&options.pool);
     let mut rng = HostRng::new(0, 0, 0, 0);
     let data: Vec<Data> = task
         .graph

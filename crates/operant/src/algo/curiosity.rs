@@ -120,7 +120,7 @@ impl Bonus {
         let width = graph.shape(graph.inputs()[2]).iter().product::<usize>();
         Ok(Some(Self {
             kind,
-            optimizer: Optimizer::new(Method::default(), &params, None, options.backend)?,
+            optimizer: Optimizer::new(Method::default(), &params, None, options.backend)?.on(&options.pool),
             params,
             plan,
             error,

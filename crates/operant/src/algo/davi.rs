@@ -301,7 +301,7 @@ impl<P: Puzzle> Davi<P> {
         let method = Method::Adam { beta1: 0.9, beta2: 0.999, eps: settings.adam_eps };
         Ok(Self {
             learner: Plan::new(&graph, &wanted, size, &options)?,
-            optimizer: Optimizer::new(method, &params, max_norm, Backend::fast())?,
+            optimizer: Optimizer::new(method, &params, max_norm, Backend::fast())?.on(&options.pool),
             schedule: match settings.anneal_lr {
                 true => Schedule::Cosine { from: rate, to: rate / 100.0 },
                 false => Schedule::Constant(rate),

@@ -267,7 +267,7 @@ impl Dqn {
             total_steps,
             actions,
             target: Ema::new(&params, Backend::fast()),
-            optimizer: Optimizer::new(settings.method(), &params, max_norm, Backend::fast())?,
+            optimizer: Optimizer::new(settings.method(), &params, max_norm, Backend::fast())?.on(&pool),
             gradients: GradientStatistics::new(gradient_stride, &params),
             metrics: METRICS.iter().copied().chain(of_curriculum).chain(of_gradients).collect(),
             loss_scale: (learner.precision().0 == Precision::F16).then(LossScale::default),

@@ -238,7 +238,7 @@ impl Ppo {
                 .copied()
                 .chain((gradient_stride > 0).then(|| GradientStatistics::metrics(&params)).into_iter().flatten())
                 .collect(),
-            optimizer: Optimizer::new(settings.method(), &params, max_norm, Backend::fast())?,
+            optimizer: Optimizer::new(settings.method(), &params, max_norm, Backend::fast())?.on(&pool),
             schedule: if settings.anneal_lr {
                 Schedule::Linear { from: rate, to: 0.0 }
             } else {

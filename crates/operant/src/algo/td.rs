@@ -292,7 +292,7 @@ impl Learner {
         Ok(Self {
             kind,
             average: Ema::new(&params, Backend::fast()),
-            optimizer: Optimizer::new(method, &params, max_norm, Backend::fast())?,
+            optimizer: Optimizer::new(method, &params, max_norm, Backend::fast())?.on(&options.pool),
             plan: Plan::new(&graph, &wanted, settings.batch_size, options)?,
             params,
             outcome,

@@ -116,6 +116,36 @@ impl Shared {
     }
 }
 
+/// A slice that threads of a section write, each its own part.
+#[derive(Debug)]
+pub struct Apart<'a, T> {
+    first: *mut T,
+    len: usize,
+    borrowed: std::marker::PhantomData<&'a mut [T]>,
+}
+// SAFETY: parts are handed out as if each were borrowed by itself, which `part` asks its callers to see to.
+unsafe impl<T: Send> Send for Apart<'_, T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Sync for Apart<'_, T> {}
+
+impl<'a, T> Apart<'a, T> {
+    /// Of a slice that nobody else uses meanwhile.
+    pub fn new(whole: &'a mut [T]) -> Self {
+        Self { first: whole.as_mut_ptr(), len: whole.len(), borrowed: std::marker::PhantomData }
+    }
+
+    /// A part. Panics if it is not within the slice.
+    ///
+    /// # Safety
+    /// Parts that are in use at the same time do not overlap.
+    #[allow(clippy::mut_from_ref)]
+    pub unsafe fn part(&self, range: std::ops::Range<usize>) -> &mut [T] {
+        assert!(range.start <= range.end && range.end <= self.len, "{range:?} of {} elements", self.len);
+        // SAFETY: within the slice, which is borrowed for as long as this is; the caller keeps parts apart.
+        unsafe { std::slice::from_raw_parts_mut(self.first.add(range.start), range.len()) }
+    }
+}
+
 /// Threads that run short sections together with the calling thread.
 pub struct CpuPool {
     shared: Arc<Shared>,

@@ -211,7 +211,8 @@ impl Grown {
         }
         let wanted = Wanted { losses: vec![(loss, 1.0)], outputs: vec![built.logits], ..Wanted::default() };
         let trainer = Plan::new(&graph, &wanted, training.batch, &options)?;
-        let optimizer = Optimizer::new(training.method, &params, Some(training.max_grad_norm), Backend::fast())?;
+        let optimizer =
+            Optimizer::new(training.method, &params, Some(training.max_grad_norm), Backend::fast())?.on(&options.pool);
         Ok(Self {
             topology,
             training,

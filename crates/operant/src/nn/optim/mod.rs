@@ -1,6 +1,11 @@
 //! Optimisers over the flat vector of [`Params`]: one pass for the norm of the gradient, one for the update, no allocation.
 //!
+//! Large vectors are cut into chunks, which threads of a pool share ([`Optimizer::on`]); the chunks do not depend on their number, so
+//! neither do the bits.
+//!
 //! The rules are PyTorch's. A gradient that is not finite changes nothing: neither weights, nor moments, nor the step count.
+
+#![allow(unsafe_code)]
 
 mod ema;
 mod kernels;
@@ -16,12 +21,16 @@ pub use schedule::Schedule;
 
 use super::params::{ParamSpec, Params};
 use super::saved::{self, Loaded, Metadata, Tensor};
-use crate::device::Aligned;
+use crate::device::{Aligned, Apart, CpuPool};
 use crate::error::{Error, Result};
 use crate::lanes::Backend;
 use kernels::{Adam, AdamConstants, Sgd, SgdConstants, SumOfSquares};
 use muon::{Matrix, MuonConstants, Scratch};
 use std::ops::Range;
+use std::sync::Arc;
+
+/// Most elements of a chunk: enough to be worth a thread.
+const CHUNK: usize = 16_384;
 
 /// What a step found.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -32,11 +41,13 @@ pub struct StepReport {
     pub finite: bool,
 }
 
-/// Neighbouring tensors that are treated alike, padding included.
+/// Neighbouring tensors that are treated alike, padding included, or a part of them.
 #[derive(Clone, Debug)]
-struct Run {
+struct Chunk {
     range: Range<usize>,
     decay: bool,
+    /// Of the gradients that were looked at last.
+    squares: f64,
 }
 
 /// An optimiser and its memory.
@@ -46,9 +57,10 @@ pub struct Optimizer {
     max_grad_norm: Option<f32>,
     backend: Backend,
     specs: Vec<ParamSpec>,
-    runs: Vec<Run>,
+    chunks: Vec<Chunk>,
     matrices: Vec<Matrix>,
     scratch: Scratch,
+    pool: Option<Arc<CpuPool>>,
     steps: u64,
     /// Momentum or mean of gradients, laid out as the parameters.
     first: Aligned<f32>,
@@ -66,7 +78,7 @@ impl Optimizer {
             )));
         }
         let is_muon = matches!(method, Method::Muon { .. });
-        let mut runs: Vec<Run> = Vec::new();
+        let mut runs: Vec<(Range<usize>, bool)> = Vec::new();
         let mut matrices = Vec::new();
         for spec in params.specs().iter().filter(|spec| spec.trainable) {
             if is_muon && takes_muon(spec) {
@@ -75,11 +87,15 @@ impl Optimizer {
                 continue;
             }
             let (range, decay) = (spec.padded_range(), spec.decay);
-            match runs.last_mut().filter(|last| last.decay == decay && last.range.end == range.start) {
-                Some(last) => last.range.end = range.end,
-                None => runs.push(Run { range, decay }),
+            match runs.last_mut().filter(|(last, same)| *same == decay && last.end == range.start) {
+                Some((last, _)) => last.end = range.end,
+                None => runs.push((range, decay)),
             }
         }
+        let chunks = runs.into_iter().flat_map(|(run, decay)| {
+            let starts = run.clone().step_by(CHUNK);
+            starts.map(move |start| Chunk { range: start..run.end.min(start + CHUNK), decay, squares: 0.0 })
+        });
         let has_second = !matches!(method, Method::Sgd { .. });
         Ok(Self {
             method,
@@ -87,12 +103,18 @@ impl Optimizer {
             backend,
             specs: params.specs().to_vec(),
             scratch: Scratch::new(&matrices),
-            runs,
+            chunks: chunks.collect(),
             matrices,
+            pool: None,
             steps: 0,
             first: Aligned::zeros(params.len()),
             second: Aligned::zeros(if has_second { params.len() } else { 0 }),
         })
+    }
+
+    /// With the threads of a pool, which share the work where there is enough of it.
+    pub fn on(self, pool: &Arc<CpuPool>) -> Self {
+        Self { pool: Some(Arc::clone(pool)), ..self }
     }
 
     /// The rule.
@@ -144,18 +166,28 @@ impl Optimizer {
         StepReport { grad_norm, finite: true }
     }
 
+    /// Every chunk, on the pool's threads if there are several of both.
+    fn each_chunk(&mut self, f: impl Fn(&mut Chunk) + Sync) {
+        match &self.pool {
+            Some(pool) => pool.for_each_mut(&mut self.chunks, |_, chunk| f(chunk)),
+            None => self.chunks.iter_mut().for_each(f),
+        }
+    }
+
     /// Norm of the trainable gradients; not finite only if one of them is not.
-    fn norm(&self, grads: &[f32]) -> f64 {
-        let runs = self.runs.iter().map(|run| run.range.clone());
+    fn norm(&mut self, grads: &[f32]) -> f64 {
+        let backend = self.backend;
+        self.each_chunk(|chunk| chunk.squares = backend.run(SumOfSquares(&grads[chunk.range.clone()])));
+        let chunks = self.chunks.iter().map(|chunk| chunk.range.clone());
         let matrices =
             self.matrices.iter().map(|at| at.offset..at.offset + (at.rows * at.columns).next_multiple_of(16));
-        let mut squares = 0.0;
-        for range in runs.clone().chain(matrices.clone()) {
-            squares += self.backend.run(SumOfSquares(&grads[range]));
+        let mut squares: f64 = self.chunks.iter().map(|chunk| chunk.squares).sum();
+        for range in matrices.clone() {
+            squares += backend.run(SumOfSquares(&grads[range]));
         }
         if !squares.is_finite() {
             // Squares of finite numbers may leave f32; in f64 they do not.
-            let all = runs.chain(matrices).flat_map(|range| &grads[range]);
+            let all = chunks.chain(matrices).flat_map(|range| &grads[range]);
             squares = all.map(|&g| f64::from(g) * f64::from(g)).sum();
         }
         squares.sqrt()
@@ -164,16 +196,21 @@ impl Optimizer {
     fn update(&mut self, values: &mut [f32], grads: &[f32], learning_rate: f64, grad_scale: f32) {
         match self.method {
             Method::Sgd { momentum, nesterov, weight_decay } => {
-                for Run { range, decay } in self.runs.iter().cloned() {
-                    let weight_decay = if decay { weight_decay as f32 } else { 0.0 };
-                    let (momentum, step) = (momentum as f32, learning_rate as f32);
-                    self.backend.run(Sgd {
-                        values: &mut values[range.clone()],
+                let (backend, momentum, step) = (self.backend, momentum as f32, learning_rate as f32);
+                let mut memory = std::mem::take(&mut self.first);
+                let (values, first) = (Apart::new(values), Apart::new(&mut memory));
+                self.each_chunk(|Chunk { range, decay, .. }| {
+                    let weight_decay = if *decay { weight_decay as f32 } else { 0.0 };
+                    // SAFETY: chunks do not overlap.
+                    let (values, momentum_of) = unsafe { (values.part(range.clone()), first.part(range.clone())) };
+                    backend.run(Sgd {
+                        values,
                         grads: &grads[range.clone()],
-                        momentum: &mut self.first[range],
+                        momentum: momentum_of,
                         constants: SgdConstants { grad_scale, momentum, nesterov, weight_decay, step },
                     });
-                }
+                });
+                self.first = memory;
             }
             Method::Adam { beta1, beta2, eps } => {
                 self.adam(values, grads, [beta1, beta2, eps, 0.0], learning_rate, grad_scale);
@@ -199,12 +236,15 @@ impl Optimizer {
         }
     }
 
-    /// Adam's step on all runs; `[β₁, β₂, eps, weight decay]`.
+    /// Adam's step on all chunks; `[β₁, β₂, eps, weight decay]`.
     fn adam(&mut self, values: &mut [f32], grads: &[f32], constants: [f64; 4], learning_rate: f64, grad_scale: f32) {
         let [beta1, beta2, eps, weight_decay] = constants;
         let mean_correction = 1.0 - power(beta1, self.steps);
         let square_correction = (1.0 - power(beta2, self.steps)).sqrt();
-        for Run { range, decay } in self.runs.iter().cloned() {
+        let backend = self.backend;
+        let (mut means, mut squares) = (std::mem::take(&mut self.first), std::mem::take(&mut self.second));
+        let (values, first, second) = (Apart::new(values), Apart::new(&mut means), Apart::new(&mut squares));
+        self.each_chunk(|Chunk { range, decay, .. }| {
             let constants = AdamConstants {
                 grad_scale,
                 mean_rate: (1.0 - beta1) as f32,
@@ -212,16 +252,13 @@ impl Optimizer {
                 square_rate: (1.0 - beta2) as f32,
                 step: (learning_rate * square_correction / mean_correction) as f32,
                 eps: (eps * square_correction) as f32,
-                keep: if decay { (1.0 - learning_rate * weight_decay) as f32 } else { 1.0 },
+                keep: if *decay { (1.0 - learning_rate * weight_decay) as f32 } else { 1.0 },
             };
-            self.backend.run(Adam {
-                values: &mut values[range.clone()],
-                grads: &grads[range.clone()],
-                mean: &mut self.first[range.clone()],
-                square: &mut self.second[range],
-                constants,
-            });
-        }
+            // SAFETY: chunks do not overlap.
+            let [values, mean, square] = unsafe { [&values, &first, &second].map(|all| all.part(range.clone())) };
+            backend.run(Adam { values, grads: &grads[range.clone()], mean, square, constants });
+        });
+        (self.first, self.second) = (means, squares);
     }
 
     /// Everything that the next step depends on, as safetensors bytes: tensors such as `adam.m.<parameter>`, and the step count

@@ -223,7 +223,7 @@ impl<R: Real> Plan<R> {
     pub(super) fn execute_with(&mut self, values: &[R], rows: usize, feeds: &[Feed<R>], gradients: Gradients) {
         self.runs = 0;
         let mut packs = std::mem::take(&mut self.packs);
-        packs.refresh(&self.recipe, self.compute, values);
+        packs.refresh(&self.recipe, self.compute, values, Some(&self.options.pool));
         self.execute(values, &packs, rows, feeds, 1.0, gradients);
         self.packs = packs;
         self.packed_version = None;
@@ -343,7 +343,7 @@ impl Plan<f32> {
     fn refresh(&mut self, params: &Params) -> Packs<f32> {
         let mut packs = std::mem::take(&mut self.packs);
         if self.packed_version != Some(params.version()) {
-            packs.refresh(&self.recipe, self.compute, params.values());
+            packs.refresh(&self.recipe, self.compute, params.values(), Some(&self.options.pool));
             self.packed_version = Some(params.version());
         }
         packs

@@ -10,7 +10,7 @@ use super::super::real::{Compute, Real, Room};
 use super::build::{Buffer, Place, Recipe, Slot, Step, Work};
 use super::weights::Packs;
 use crate::device::gemm::amx;
-use crate::device::{Aligned, CpuPool, Spans};
+use crate::device::{Aligned, Apart, CpuPool, Spans};
 
 /// What an input is fed with.
 #[derive(Clone, Copy, Debug)]
@@ -74,6 +74,8 @@ const GROUP_FLOPS_PER_SUM: u64 = 400;
 const MAX_GROUPS: usize = 16;
 /// Most memory for the sums of groups, in elements.
 const MAX_GROUP_SUMS: usize = 8 << 20;
+/// Gradients that are worth a thread of their own when groups are added up.
+const SHARED_GRADIENTS: usize = 8192;
 
 impl Cut {
     pub(super) fn new(recipe: &Recipe, rows: usize) -> Self {
@@ -124,9 +126,6 @@ impl<R: Real> Run<'_, R> {
         if apart && recipe.stages == 1 && workers.len() == 1 {
             return self.groups_in_turn(cut, &mut workers[0], full, sums, &mut group_sums[..len]);
         }
-        if apart {
-            group_sums[..cut.groups * len].fill(R::default());
-        }
         let mut first = 0;
         for stage in 0..recipe.stages {
             let end = first + recipe.steps[first..].iter().take_while(|step| step.stage == stage).count();
@@ -140,11 +139,12 @@ impl<R: Real> Run<'_, R> {
                 let (full, shared_sums, own_sums) = (full, shared_sums, own_sums);
                 let _tiles = (self.compute.precision == Precision::Bf16).then(amx::hold);
                 for group in thread * cut.groups / threads..(thread + 1) * cut.groups / threads {
-                    let memory = Memory {
-                        full,
-                        sums: shared_sums,
-                        own: Shared(own_sums.0.wrapping_add(group * len * usize::from(apart))),
-                    };
+                    let own = Shared(own_sums.0.wrapping_add(group * len * usize::from(apart)));
+                    if apart && stage == 0 {
+                        // SAFETY: `group_sums` has `len` elements for every group, and a group is one thread's.
+                        unsafe { std::slice::from_raw_parts_mut(own.0, len) }.fill(R::default());
+                    }
+                    let memory = Memory { full, sums: shared_sums, own };
                     self.group(steps.clone(), cut, group, memory, worker);
                 }
             });
@@ -156,8 +156,25 @@ impl<R: Real> Run<'_, R> {
             }
         }
         if apart {
-            self.reduce_all(sums, Groups { sums: &group_sums[..cut.groups * len], len });
+            let groups = Groups { sums: &group_sums[..cut.groups * len], len };
+            self.reduce_gradients(pool, workers, sums, groups);
+            self.reduce_others(sums, groups);
         }
+    }
+
+    /// Adds gradients of groups to those of the batch, each thread some of the parameters: the order of groups is the same for each.
+    fn reduce_gradients(&self, pool: &CpuPool, workers: &mut [Worker<R>], sums: &mut [R], groups: Groups<R>) {
+        let len = self.recipe.grads_len;
+        let threads = workers.len().min(len / SHARED_GRADIENTS).max(1);
+        let sums = Apart::new(sums);
+        pool.for_each_mut(&mut workers[..threads], |thread, _| {
+            let [from, to] = [thread, thread + 1].map(|i| (i * len / threads).next_multiple_of(16).min(len));
+            // SAFETY: threads have parts that follow each other.
+            let part = unsafe { sums.part(from..to) };
+            for own in groups.sums.chunks_exact(groups.len) {
+                R::add_to(self.compute, &own[from..to], part);
+            }
+        });
     }
 
     /// One thread, one stage: the sums of a group are added up as soon as it is done, in the same order, and stay in cache.
@@ -168,7 +185,9 @@ impl<R: Real> Run<'_, R> {
             // In one stage nothing reads finished sums.
             let memory = Memory { full, sums: Shared(sums.as_mut_ptr()), own: Shared(own.as_mut_ptr()) };
             self.group(0..self.recipe.steps.len(), cut, group, memory, worker);
-            self.reduce_all(sums, Groups { sums: own, len: own.len() });
+            let groups = Groups { sums: own, len: own.len() };
+            reduce(self.compute, sums, groups, 0, self.recipe.grads_len);
+            self.reduce_others(sums, groups);
         }
     }
 
@@ -182,9 +201,8 @@ impl<R: Real> Run<'_, R> {
         }
     }
 
-    /// Adds gradients, losses and metrics of groups to those of the batch.
-    fn reduce_all(&self, sums: &mut [R], groups: Groups<R>) {
-        reduce(self.compute, sums, groups, 0, self.recipe.grads_len);
+    /// Adds losses and metrics of groups to those of the batch.
+    fn reduce_others(&self, sums: &mut [R], groups: Groups<R>) {
         for &(buffer, _) in &self.recipe.losses {
             self.reduce_slot(sums, groups, buffer);
         }

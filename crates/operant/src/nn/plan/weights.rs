@@ -1,9 +1,11 @@
 //! Packed weights, and their atomic exchange between a learner and its workers.
+#![allow(unsafe_code)]
 
+use super::super::op::Packing;
 use super::super::params::Params;
 use super::super::real::{Compute, PackPart, PackSet, PackedMut, Real};
 use super::build::{Place, Recipe};
-use crate::device::Aligned;
+use crate::device::{Aligned, Apart, CpuPool};
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// The packed matrices of all nodes.
@@ -13,45 +15,62 @@ pub(super) struct Packs<R> {
     half: Aligned<u16>,
     /// For each node, its matrices.
     parts: Vec<Vec<PackPart>>,
-    /// Room to bring a source into row-major order.
+    matrices: Vec<Matrix<R>>,
+}
+
+/// A matrix to pack.
+#[derive(Clone, Debug)]
+struct Matrix<R> {
+    node: usize,
+    packing: usize,
+    part: PackPart,
+    /// Room to bring it into row-major order, where it is in another.
     ordered: Vec<R>,
 }
+
+/// Elements of matrices that are worth a second thread.
+const SHARED_ELEMENTS: usize = 16_384;
 
 impl<R: Real> Clone for Packs<R> {
     fn clone(&self) -> Self {
         let (real, half) = (self.real.clone(), self.half.clone());
-        Self { real, half, parts: self.parts.clone(), ordered: self.ordered.clone() }
+        Self { real, half, parts: self.parts.clone(), matrices: self.matrices.clone() }
     }
 }
 
 impl<R: Real> Default for Packs<R> {
     fn default() -> Self {
-        Self { real: Aligned::default(), half: Aligned::default(), parts: Vec::new(), ordered: Vec::new() }
+        Self { real: Aligned::default(), half: Aligned::default(), parts: Vec::new(), matrices: Vec::new() }
     }
 }
 
 impl<R: Real> Packs<R> {
     pub(super) fn new(recipe: &Recipe, compute: Compute) -> Self {
-        let (mut real, mut half, mut ordered) = (0, 0, 0);
-        let mut parts = Vec::new();
-        for node in &recipe.nodes {
+        let (mut real, mut half) = (0, 0);
+        let (mut parts, mut matrices) = (Vec::new(), Vec::new());
+        for (number, node) in recipe.nodes.iter().enumerate() {
             let mut list = Vec::new();
-            for packing in &node.packings {
+            for (i, packing) in node.packings.iter().enumerate() {
                 if packing.backward && !recipe.training {
                     list.push(PackPart::default());
                     continue;
                 }
                 let [o, p, q, n] = packing.lens;
                 let len = R::packed_len(compute.or_exact(packing.exact), o, p * q, n);
-                list.push(PackPart { real: (real, real + len.real), half: (half, half + len.half) });
+                let part = PackPart { real: (real, real + len.real), half: (half, half + len.half) };
+                list.push(part);
+                if len.real + len.half > 0 {
+                    let ordered =
+                        vec![R::default(); if in_order(&settled(packing, compute)) { 0 } else { o * p * q * n }];
+                    matrices.push(Matrix { node: number, packing: i, part, ordered });
+                }
                 // Whole cache lines, so that panels of 16 stay aligned.
                 real = (real + len.real).next_multiple_of(16);
                 half = (half + len.half).next_multiple_of(32);
-                ordered = ordered.max(o * p * q * n);
             }
             parts.push(list);
         }
-        Self { real: Aligned::zeros(real), half: Aligned::zeros(half), parts, ordered: vec![R::default(); ordered] }
+        Self { real: Aligned::zeros(real), half: Aligned::zeros(half), parts, matrices }
     }
 
     pub(super) fn of(&self, node: usize) -> PackSet<'_, R> {
@@ -59,49 +78,68 @@ impl<R: Real> Packs<R> {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        size_of_val(&*self.real) + size_of_val(&*self.half) + size_of_val(&*self.ordered)
+        let ordered: usize = self.matrices.iter().map(|matrix| size_of_val(&*matrix.ordered)).sum();
+        size_of_val(&*self.real) + size_of_val(&*self.half) + ordered
     }
 
-    /// Packs all matrices again.
-    pub(super) fn refresh(&mut self, recipe: &Recipe, compute: Compute, values: &[R]) {
-        for (node, parts) in recipe.nodes.iter().zip(&self.parts) {
-            for (packing, part) in node.packings.iter().zip(parts) {
-                if part.real.0 == part.real.1 && part.half.0 == part.half.1 {
-                    continue;
-                }
-                let Some(Place::Param(at)) = node.x[packing.input].map(|buffer| recipe.slots[buffer].place) else {
-                    unreachable!("only parameters are packed");
-                };
-                let source = &values[at..];
-                let packing = if packing.words && compute.words() { &packing.in_words() } else { packing };
-                let compute = compute.or_exact(packing.exact);
-                let [o, p, q, n] = packing.lens;
-                let out = PackedMut {
-                    real: &mut self.real[part.real.0..part.real.1],
-                    half: &mut self.half[part.half.0..part.half.1],
-                };
-                let [_, row, _, col] = packing.strides;
-                if o == 1 && q == 1 && row >= 0 && col >= 0 {
-                    R::pack(compute, 1, p, n, &source[packing.offset..], row as usize, col as usize, out);
-                    continue;
-                }
-                let ordered = &mut self.ordered[..o * p * q * n];
-                let mut k = 0;
-                for oi in 0..o as isize {
-                    for pi in 0..p as isize {
-                        for qi in 0..q as isize {
-                            let s = packing.strides;
-                            let first = packing.offset as isize + oi * s[0] + pi * s[1] + qi * s[2];
-                            for (j, to) in ordered[k * n..][..n].iter_mut().enumerate() {
-                                *to = source[(first + j as isize * col) as usize];
-                            }
-                            k += 1;
-                        }
+    /// Packs all matrices again, on the threads of a pool where that is worth it.
+    pub(super) fn refresh(&mut self, recipe: &Recipe, compute: Compute, values: &[R], pool: Option<&CpuPool>) {
+        let elements = self.real.len() + self.half.len();
+        let (real, half) = (Apart::new(&mut self.real), Apart::new(&mut self.half));
+        let pack = |_: usize, matrix: &mut Matrix<R>| {
+            let PackPart { real: (from, to), half: (half_from, half_to) } = matrix.part;
+            // SAFETY: every matrix has a part of its own.
+            let out = unsafe { PackedMut { real: real.part(from..to), half: half.part(half_from..half_to) } };
+            matrix.pack(recipe, compute, values, out);
+        };
+        match pool.filter(|_| elements >= SHARED_ELEMENTS) {
+            Some(pool) => pool.for_each_mut(&mut self.matrices, pack),
+            None => self.matrices.iter_mut().for_each(|matrix| pack(0, matrix)),
+        }
+    }
+}
+
+/// As the plan's precision wants it.
+fn settled(packing: &Packing, compute: Compute) -> Packing {
+    if packing.words && compute.words() { packing.in_words() } else { *packing }
+}
+
+/// Whether a matrix can be packed from where it lies.
+fn in_order(packing: &Packing) -> bool {
+    let ([o, _, q, _], [_, row, _, column]) = (packing.lens, packing.strides);
+    o == 1 && q == 1 && row >= 0 && column >= 0
+}
+
+impl<R: Real> Matrix<R> {
+    fn pack(&mut self, recipe: &Recipe, compute: Compute, values: &[R], out: PackedMut<'_, R>) {
+        let node = &recipe.nodes[self.node];
+        let packing = &node.packings[self.packing];
+        let Some(Place::Param(at)) = node.x[packing.input].map(|buffer| recipe.slots[buffer].place) else {
+            unreachable!("only parameters are packed");
+        };
+        let source = &values[at..];
+        let packing = &settled(packing, compute);
+        let compute = compute.or_exact(packing.exact);
+        let [o, p, q, n] = packing.lens;
+        let [_, row, _, col] = packing.strides;
+        if in_order(packing) {
+            return R::pack(compute, 1, p, n, &source[packing.offset..], row as usize, col as usize, out);
+        }
+        let ordered = &mut self.ordered[..o * p * q * n];
+        let mut k = 0;
+        for oi in 0..o as isize {
+            for pi in 0..p as isize {
+                for qi in 0..q as isize {
+                    let s = packing.strides;
+                    let first = packing.offset as isize + oi * s[0] + pi * s[1] + qi * s[2];
+                    for (j, to) in ordered[k * n..][..n].iter_mut().enumerate() {
+                        *to = source[(first + j as isize * col) as usize];
                     }
+                    k += 1;
                 }
-                R::pack(compute, o, p * q, n, ordered, n, 1, out);
             }
         }
+        R::pack(compute, o, p * q, n, ordered, n, 1, out);
     }
 }
 
@@ -126,7 +164,7 @@ pub struct SharedWeights {
 impl SharedWeights {
     pub(super) fn new(recipe: Arc<Recipe>, compute: Compute, params: &Params) -> Self {
         let mut packs = Packs::new(&recipe, compute);
-        packs.refresh(&recipe, compute, params.values());
+        packs.refresh(&recipe, compute, params.values(), None);
         let snapshot = Snapshot { values: params.values().to_vec(), packs, version: params.version() };
         Self { recipe, compute, current: Arc::new(RwLock::new(Arc::new(snapshot))), spare: Arc::default() }
     }
@@ -140,7 +178,7 @@ impl SharedWeights {
         });
         let Some(snapshot) = Arc::get_mut(&mut next) else { unreachable!("nobody else holds it") };
         snapshot.values.copy_from_slice(params.values());
-        snapshot.packs.refresh(&self.recipe, self.compute, params.values());
+        snapshot.packs.refresh(&self.recipe, self.compute, params.values(), None);
         snapshot.version = params.version();
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         *spare = Some(std::mem::replace(&mut *current, next));
