@@ -26,7 +26,7 @@ const LEARNING: [(&str, &str, f64); 8] = [
     ("mountaincar_continuous", "", 90.0),
 ];
 /// Test programs of the engine that have tests which need a GPU.
-const PROGRAMS: [&str; 5] = ["cuda", "ppo_cuda", "cuda_plan", "field_cuda", "growth_together"];
+const PROGRAMS: [&str; 6] = ["cuda", "ppo_cuda", "ppo_planned", "cuda_plan", "field_cuda", "growth_together"];
 /// Python's tests that do, and what they and the measurements beside PyTorch run.
 const SCRIPTS: [(&str, &str); 4] = [
     ("crates/operant-py/tests", "test_cuda.py"),

@@ -21,7 +21,7 @@ fn every_kernel_compiles() {
     let mut work: Vec<(String, &str, String)> = Vec::new();
     for (i, text) in Text::ALL.into_iter().enumerate() {
         let mut add = |arch, form| work.push((text.name().to_owned(), arch, text.source(form)));
-        let tiles = matches!(text, Text::Products | Text::Patches);
+        let tiles = matches!(text, Text::Products | Text::Patches | Text::Recurrent);
         for (k, form) in [Form::F32, Form::Tf32, Form::Bf16].into_iter().enumerate() {
             if text.serves(form) && (tiles || form != Form::Tf32) {
                 add(archs[(i + k) % archs.len()], form);
@@ -47,7 +47,6 @@ fn every_kernel_compiles() {
 const WITHOUT: &[&str] = &[
     "BatchNorm",
     "BatchStatistics",
-    "Categorical",
     "Clip",
     "Dropout",
     "Noise",
@@ -55,19 +54,13 @@ const WITHOUT: &[&str] = &[
     "Embedding",
     "EmbeddingSum",
     "Gather",
-    "Gaussian",
     "SquashedGaussian",
-    "Gru",
     "KeyedDropout",
     "KeyedNoise",
     "KlDivergence",
     "PointwiseLoss",
     "QuantileLoss",
-    "Lstm",
-    "MinGru",
     "MixedNoise",
-    "PpoCategorical",
-    "PpoGaussian",
     "Spectral",
     "Tower",
     "Upsample",

@@ -8,7 +8,7 @@ mod cuda;
 mod heads;
 mod settings;
 
-pub use cuda::{Part, check_cuda, cuda_source};
+pub use cuda::{Part, check_cuda, cuda_source, planned_source};
 pub use settings::{OptimizerName, Settings};
 
 use super::curiosity::Bonus;
@@ -125,6 +125,19 @@ fn loss_graph(net: &Net, head: &Head, masked: bool, steps: usize, coefficients: 
     Ok(Loss { graph: g, loss, statistics })
 }
 
+/// Steps of a row that is learned from: 1, or T of a network with a memory, which learns from whole sequences.
+fn row_steps(net: &Net, settings: &Settings) -> Result<usize> {
+    let (steps, size) = (settings.num_steps, settings.minibatch_size);
+    match net.memory {
+        None => Ok(1),
+        Some(_) if size.is_multiple_of(steps) => Ok(steps),
+        Some(_) => Err(Error::Invalid(format!(
+            "ppo.minibatch_size {size} is no multiple of ppo.num_steps = {steps}: a network with a memory learns from \
+             whole sequences"
+        ))),
+    }
+}
+
 /// What learning from sequences needs beside the batch: states `[N, H]` before the rollout, those of a minibatch, and
 /// flags where episodes begin.
 struct SequenceMemory {
@@ -188,25 +201,10 @@ impl Ppo {
         let (net, head) = (architecture.build()?, Head::new(&spec));
         let params = net.graph.params(seed)?;
         let options = Options { pool: Arc::clone(&pool), precision, seed, ..Options::default() };
-        let coefficients = PpoCoefficients {
-            clip: settings.clip_coef as f32,
-            value: settings.vf_coef as f32,
-            entropy: settings.ent_coef as f32,
-            clip_value: settings.clip_vloss,
-        };
         let (steps, size) = (settings.num_steps, settings.minibatch_size);
-        // Rows of the learner are samples, or whole sequences where the network has a memory.
-        let (learned, row_steps) = match &net.memory {
-            None => (net.clone(), 1),
-            Some(_) => (architecture.build_sequences(steps)?, steps),
-        };
-        if !size.is_multiple_of(row_steps) {
-            return Err(Error::Invalid(format!(
-                "ppo.minibatch_size {size} is no multiple of ppo.num_steps = {steps}: a network with a memory learns from \
-                 whole sequences"
-            )));
-        }
-        let Loss { graph, loss, statistics } = loss_graph(&learned, &head, spec.masked, row_steps, coefficients)?;
+        let row_steps = row_steps(&net, &settings)?;
+        let learned = if net.memory.is_some() { architecture.build_sequences(steps)? } else { net.clone() };
+        let Loss { graph, loss, statistics } = loss_graph(&learned, &head, spec.masked, row_steps, settings.coefficients())?;
         let wanted = Wanted { losses: vec![(loss, 1.0)], metrics: vec![statistics], ..Wanted::default() };
         let learner = Plan::new(&graph, &wanted, size / row_steps, &options)?;
         let max_norm = (settings.max_grad_norm > 0.0).then_some(settings.max_grad_norm as f32);

@@ -4,6 +4,7 @@
 //! weights are here. Inside a tile everything is ordered by step, then row, so a step multiplies neighbouring rows. What
 //! the gradient needs lies in the same order in a last output that only the backward body reads.
 
+use super::cuda::{RecurrentLayer, Twin};
 use super::elementwise::{Plus, add_columns, update};
 use super::op::{Backward, Forward, Kind, Needs, Op, Packing, Type, Types};
 use super::precision::Precision;
@@ -419,6 +420,13 @@ where
 
     fn adds(&self) -> bool {
         true
+    }
+
+    fn twin(&self, types: &Types, rows: usize) -> Option<Twin> {
+        let Sizes { t: steps, i: features, h: hidden, .. } = Self::sizes(types);
+        let resets = self.resets.then(|| self.resets_input());
+        let layer = RecurrentLayer { steps, features, hidden, gru: C::STATES == 1, state: self.state, resets };
+        Some(layer.twin(rows))
     }
 
     fn differentiable(&self, input: usize) -> bool {

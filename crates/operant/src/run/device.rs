@@ -90,7 +90,7 @@ mod tests {
             served(&config).unwrap();
         }
         for (words, wanted) in [
-            (&["device=cuda", "network.memory=lstm"][..], "network.memory"),
+            (&["device=cuda", "network.memory=lstm", "ppo.overlap=true"][..], "ppo.overlap"),
             (&["device=cuda", "ppo.popart=true"], "popart"),
             (&["device=cuda", "env_device=cpu", "ppo.overlap=true"], "envs that the CPU steps"),
         ] {

@@ -1,5 +1,6 @@
 //! PPO on a GPU: what is the same whatever the network. Small networks are run by the kernels that step the envs and learn
-//! (`cuda/fused.rs`), others layer by layer (`cuda/wide.rs`), which also learn from envs that the host steps (`cuda/staged.rs`).
+//! (`cuda/fused.rs`), others layer by layer (`cuda/wide.rs`), and what is no stack of layers by plans (`cuda/planned.rs`); the latter two
+//! also learn from envs that the host steps (`cuda/staged.rs`).
 //!
 //! An iteration copies a few hundred numbers to the host. What it learns is what [`Ppo`](super::Ppo) learns, with other random
 //! numbers, its own products and statistics of observations that are merged per launch; checkpoints of the two are the same.
@@ -7,10 +8,12 @@
 mod buffers;
 mod fused;
 mod normalise;
+mod planned;
 mod shape;
 mod staged;
 mod wide;
 
+pub use planned::planned_source;
 pub use shape::Part;
 
 use super::super::policy::{Head, Policy};
@@ -23,12 +26,13 @@ use crate::device::cuda::{Blas, Buffer, DevicePtr, Event, Gpu, Kernel, Module, P
 use crate::env::{self, AutoReset, CudaVec, EnvsPointers, RowBuf, Seeds, Spec, TOTALS_WORDS, Told, VecEnv, emit};
 use crate::error::{Error, Result};
 use crate::lanes::{Backend, Math};
-use crate::nn::nets::Architecture;
+use crate::nn::nets::{Architecture, Image};
 use crate::nn::{Act, Metadata, Optimizer, Params, Plan, Precision, Schedule};
 use crate::telemetry::Metric;
 use buffers::{Buffers, FinishedPointers, RolloutPointers};
 use fused::{Fused, TILE};
 use normalise::{Normaliser, NormaliserPointers};
+use planned::{Planned, PlannedShape};
 use shape::Shape;
 use std::sync::Arc;
 use std::time::Instant;
@@ -143,6 +147,14 @@ trait Learner: Send {
     fn renew(&mut self) -> Result<()>;
     /// Learns from the rollout, whose advantages are known.
     fn learn(&mut self, now: &Now<'_>) -> Result<()>;
+    /// What the network remembers of all envs, as a checkpoint holds it; nothing where it has no memory.
+    fn memory(&self) -> Result<Vec<f32>> {
+        Ok(Vec::new())
+    }
+    /// Goes on from as many numbers as [`memory`](Self::memory) gives.
+    fn set_memory(&mut self, _: &[f32]) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// What plays the next rollout while this one is learned from.
@@ -235,6 +247,7 @@ fn env_source(entry: &env::Entry) -> Result<String> {
 enum Path {
     Fused(Shape),
     Wide(WideShape),
+    Planned(PlannedShape),
 }
 
 impl Path {
@@ -244,12 +257,12 @@ impl Path {
         spec: &Spec,
         num_envs: usize,
         precision: Precision,
-        overlap: bool,
+        settings: &Settings,
         hosted: bool,
         shared_bytes: Option<usize>,
     ) -> Result<(Self, Option<String>)> {
         let mut note = None;
-        if hosted && overlap {
+        if hosted && settings.overlap {
             return Err(unserved("ppo.overlap = true with envs that the CPU steps"));
         }
         if !hosted && let Ok(shape) = Shape::new(architecture, spec, num_envs, precision) {
@@ -264,7 +277,11 @@ impl Path {
                 has / 1024
             ));
         }
-        let shape = WideShape::new(architecture, spec, precision).map_err(|what| unserved(&what))?;
+        let Ok(shape) = WideShape::new(architecture, spec, precision) else {
+            let shape = PlannedShape::new(architecture, spec, settings, precision, hosted)?;
+            let note = shape.note(precision);
+            return Ok((Self::Planned(shape), note));
+        };
         Blas::available()?;
         Ok((Self::Wide(shape), note))
     }
@@ -287,7 +304,7 @@ pub fn check_cuda(
     }
     let spec = entry.spec();
     let architecture = network.architecture(&spec, None)?;
-    Path::choose(&architecture, &spec, num_envs, precision, settings.overlap, hosted, None).map(drop)
+    Path::choose(&architecture, &spec, num_envs, precision, &settings, hosted, None).map(drop)
 }
 
 fn unserved(what: &str) -> Error {
@@ -336,7 +353,9 @@ impl PpoCuda {
         let (spec, n) = (env.spec().clone(), env.num_envs());
         settings.check(n)?;
         check(&settings, n)?;
-        let architecture = network.architecture(&spec, env.image())?;
+        // Running statistics bring bytes to size too.
+        let image = env.image().map(|image| Image { bytes: image.bytes && !settings.normalize_obs, ..image });
+        let architecture = network.architecture(&spec, image)?;
         let (net, head) = (architecture.build()?, Head::new(&spec));
         let params = net.graph.params(seed)?;
         let resident = env.on_gpu().map(|envs| Arc::clone(envs.gpu()));
@@ -347,7 +366,7 @@ impl PpoCuda {
             return Err(unserved(&format!("compute capability {major}.{minor}, below 8.0,")));
         }
         let shared_bytes = Some(gpu.info().shared_bytes);
-        let (path, note) = Path::choose(&architecture, &spec, n, precision, settings.overlap, hosted, shared_bytes)?;
+        let (path, note) = Path::choose(&architecture, &spec, n, precision, &settings, hosted, shared_bytes)?;
         let beside = match settings.overlap {
             true => {
                 let gpu = gpu.second_stream()?;
@@ -355,6 +374,9 @@ impl PpoCuda {
             }
             false => None,
         };
+        let obs = spec.observation.len();
+        let widths = [obs, head.dims(), spec.legal_width()];
+        let buffers = Buffers::new(&gpu, 1 + usize::from(settings.overlap), widths, n, settings.num_steps)?;
         let (learner, module, warps): (Box<dyn Learner>, _, _) = match path {
             Path::Fused(shape) => {
                 let Some(envs) = env.on_gpu() else { return Err(Error::Invalid("envs that are not on a GPU".into())) };
@@ -368,20 +390,17 @@ impl PpoCuda {
                 let (wide, module) = Wide::new(&gpu, &mut *env, shape, &params, &settings, collector)?;
                 (Box::new(wide), module, if hosted { staged::warps(&*env) } else { n.div_ceil(32) })
             }
+            Path::Planned(shape) => {
+                let (planned, module) = Planned::new(&gpu, &mut *env, &shape, &params, &settings, &buffers)?;
+                (Box::new(planned), module, Planned::warps(&shape, &settings, n))
+            }
         };
         let kernels = Kernels { estimate: module.kernel("estimate")?, tell: module.on(&gpu).kernel("tell")? };
-        let obs = spec.observation.len();
         let normaliser = Normaliser::new(&gpu, &module, &settings, obs, [n, warps])?;
         let max_norm = (settings.max_grad_norm > 0.0).then_some(settings.max_grad_norm as f32);
         let rate = settings.learning_rate as f32;
         let mut ppo = Self {
-            buffers: Buffers::new(
-                &gpu,
-                1 + usize::from(settings.overlap),
-                [obs, head.dims(), spec.legal_width()],
-                n,
-                settings.num_steps,
-            )?,
+            buffers,
             optimizer: Optimizer::new(settings.method(), &params, max_norm, Backend::fast())?,
             schedule: if settings.anneal_lr {
                 Schedule::Linear { from: rate, to: 0.0 }
@@ -647,7 +666,7 @@ impl Algorithm for PpoCuda {
             ("policy.safetensors".into(), self.fetched_policy()?.to_bytes()),
             ("optimizer.safetensors".into(), self.fetched_optimizer()?.to_bytes()),
             ("env.bin".into(), self.env.save()),
-            ("memory.bin".into(), Vec::new()),
+            ("memory.bin".into(), self.learner.memory()?.into_iter().flat_map(f32::to_le_bytes).collect()),
             ("ppo.json".into(), serde_json::to_vec(&state).expect("numbers are JSON")),
         ]);
         if self.beside.as_ref().is_some_and(|beside| beside.played) {
@@ -671,6 +690,12 @@ impl Algorithm for PpoCuda {
             true => Some(from_bits(&state.return_scale.ok_or_else(|| damaged("return_scale"))?)),
             false => None,
         };
+        let memory = part(parts, "memory.bin")?.as_chunks::<4>().0;
+        let memory: Vec<f32> = memory.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+        if memory.len() != self.learner.memory()?.len() {
+            return Err(damaged("memory.bin"));
+        }
+        self.learner.set_memory(&memory)?;
         self.normaliser.set(observations.as_ref(), returns.as_deref())?;
         (self.iteration, self.updates) = (state.iteration, self.optimizer.steps());
         if let Some(beside) = &mut self.beside {
@@ -690,3 +715,7 @@ impl Algorithm for PpoCuda {
 #[cfg(test)]
 #[path = "cuda_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "planned_tests.rs"]
+mod planned_tests;

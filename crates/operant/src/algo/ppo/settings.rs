@@ -2,6 +2,7 @@
 
 use super::super::curiosity::Curiosity;
 use crate::error::{Error, Result};
+use crate::nn::ops::PpoCoefficients;
 use crate::nn::{Method, Schedule};
 use serde::{Deserialize, Serialize};
 
@@ -134,6 +135,16 @@ impl Settings {
         let left = Schedule::Linear { from: 1.0, to: 0.0 }.at(steps, total_steps);
         let factor = |anneal: bool| if anneal { left.max(LEAST_FACTOR) } else { 1.0 };
         [factor(self.anneal_clip), factor(self.anneal_ent)]
+    }
+
+    /// Coefficients of the loss, before [`factors`](Self::factors).
+    pub(super) fn coefficients(&self) -> PpoCoefficients {
+        PpoCoefficients {
+            clip: self.clip_coef as f32,
+            value: self.vf_coef as f32,
+            entropy: self.ent_coef as f32,
+            clip_value: self.clip_vloss,
+        }
     }
 
     pub(super) fn check(&self, num_envs: usize) -> Result<()> {

@@ -1,4 +1,4 @@
-/* PPO around networks of any width, whose layers nn/cuda runs: after nn/cuda/numbers.cu and rollout.cu. A step is a pass of the networks
+/* PPO around networks of any width, whose layers nn/cuda runs: after nn/cuda/numbers.cu, rollout.cu and scales.cu. A step is a pass of the networks
    and `act`; a minibatch is `gather`, a pass, `loss`, the way back and a step of Adam. Defined before this text, beside what rollout.cu
    asks for: CONTINUOUS, OUT_PITCH (numbers of a row of outputs), OBS_PITCH, ACTOR_BIAS CRITIC_BIAS LOG_STD (places among the
    parameters), SLOTS (episodes that an env may truncate in a rollout), THREADS (of a block), MAX_EPOCHS, HOSTED (whether the host steps the envs).
@@ -292,27 +292,11 @@ FN size_t sample_at(const BatchArgs &a, uint32_t place) {
     return (size_t)index_at(order, at / 16) * 16 + at % 16;
 }
 
-/* Of every minibatch, a block each. In f64: advantages that hardly differ have squares that hardly differ. */
+/* Of every minibatch, a block each. */
 extern "C" __global__ void __launch_bounds__(1024) scale(BatchArgs a) {
-    __shared__ double shared[2][32];
     a.update = blockIdx.x;
-    double x = 0.0, y = 0.0;
-    for (uint32_t place = threadIdx.x; a.normalise && place < a.of_minibatch; place += 1024) {
-        const double advantage = a.rollout.advantage[sample_at(a, place)];
-        x += advantage, y += advantage * advantage;
-    }
-#pragma unroll
-    for (int other = 16; other > 0; other /= 2) {
-        x += __shfl_xor_sync(0xFFFFFFFFu, x, other);
-        y += __shfl_xor_sync(0xFFFFFFFFu, y, other);
-    }
-    if (threadIdx.x % 32 == 0) shared[0][threadIdx.x / 32] = x, shared[1][threadIdx.x / 32] = y;
-    __syncthreads();
-    if (threadIdx.x != 0) return;
-    for (int warp = 1; warp < 32; warp++) x += shared[0][warp], y += shared[1][warp];
-    const double samples = (double)a.of_minibatch;
-    const float deviation = sqrtf((float)fmax((y - x * x / samples) / (samples - 1.0), 0.0));
-    a.scales[a.update] = make_float2((float)(x / samples), a.normalise ? 1.0f / (deviation + 1e-8f) : 1.0f);
+    const float2 found = scale_of(a.rollout.advantage, a.of_minibatch, a.normalise, [&](uint32_t place) { return sample_at(a, place); });
+    if (threadIdx.x == 0) a.scales[a.update] = found;
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) gather(const BatchArgs a) {

@@ -2,23 +2,28 @@
 //!
 //! - `layout`: where parameters lie on the GPU, and how they come there from [`Params`](super::Params)
 //! - `layers`: the kernels around matrix products
+//! - `descent`: Adam over parameters of any layout
 //! - `mlp`: forward, backward and Adam over buffers made once
-//! - `twin`, `products`, `octets`: kernels of the ops that plans run ([`CudaPlan`](super::CudaPlan)); their texts in `ops/`
+//! - `twin`, `products`, `octets`, `recurrent`: kernels of the ops that plans run ([`CudaPlan`](super::CudaPlan)); their texts in `ops/`
 //!
 //! Several networks of the same hidden sizes (a policy and its value) go side by side as one. Sums have a fixed order: the same
 //! numbers give the same bits on the same GPU.
 
+mod descent;
 mod layers;
 mod layout;
 mod mlp;
 mod octets;
 mod products;
+mod recurrent;
 mod twin;
 
+pub use descent::Descent;
 pub use layers::{Adam, Layers, NUMBERS, layers_source};
 pub use layout::{Layout, pitch_of};
 pub(crate) use mlp::operands_of;
 pub use mlp::{Mlp, Pass, Sums, Workspace};
 pub(in crate::nn) use products::Products;
+pub(in crate::nn) use recurrent::RecurrentLayer;
 pub(in crate::nn) use twin::{Args, COLLAPSE, PIXELS, THREADS, Tensor, act_number, collapse, column_sums, vector_twin};
 pub use twin::{Form, Launch, Text, Twin};

@@ -40,11 +40,15 @@ pub enum Text {
     Rows,
     /// Self-attention.
     Attention,
+    /// Layers with a state.
+    Recurrent,
+    /// Actions under a policy.
+    Policies,
 }
 
 impl Text {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Between,
         Self::Elementwise,
         Self::Places,
@@ -55,6 +59,8 @@ impl Text {
         Self::Narrow,
         Self::Rows,
         Self::Attention,
+        Self::Recurrent,
+        Self::Policies,
     ];
 
     /// Its name, for messages.
@@ -70,6 +76,8 @@ impl Text {
             Self::Narrow => "plan-narrow",
             Self::Rows => "plan-rows",
             Self::Attention => "plan-attention",
+            Self::Recurrent => "plan-recurrent",
+            Self::Policies => "plan-policies",
         }
     }
 
@@ -79,7 +87,7 @@ impl Text {
         let (mma, blending) = (include_str!("ops/mma.cu"), include_str!("ops/blending.cu"));
         let before = match self {
             Self::Elementwise => vec![blending],
-            Self::Products => vec![mma],
+            Self::Products | Self::Recurrent => vec![mma],
             Self::Patches => vec![mma, tiles],
             Self::Octets => vec!["#define TILE 256\n", vectors, tiles],
             Self::Narrow => vec![vectors, blending],
@@ -96,6 +104,8 @@ impl Text {
             Self::Narrow => include_str!("ops/narrow.cu"),
             Self::Rows => include_str!("ops/rows.cu"),
             Self::Attention => include_str!("ops/attention.cu"),
+            Self::Recurrent => include_str!("ops/recurrent.cu"),
+            Self::Policies => include_str!("ops/policies.cu"),
         };
         let (bytes, exact, narrow) = (size_of::<Args>(), u8::from(form == Form::F32), u8::from(form == Form::Bf16));
         let sizes = format!(
@@ -108,7 +118,7 @@ impl Text {
     pub fn serves(self, form: Form) -> bool {
         match self {
             Self::Octets | Self::Narrow => form == Form::Bf16,
-            Self::Patches | Self::Rows => form != Form::Bf16,
+            Self::Patches | Self::Rows | Self::Recurrent | Self::Policies => form != Form::Bf16,
             _ => true,
         }
     }
@@ -232,6 +242,8 @@ pub struct Twin {
     pub(in crate::nn) backward: Vec<Launch>,
     /// Numbers that a group's launches of one pass share.
     pub(in crate::nn) scratch: usize,
+    /// Whether launches forward need it too, in a plan without a way back.
+    pub(in crate::nn) scratch_forward: bool,
     /// Bit i: launches backward can add to the gradient of input i where the op itself on a CPU can't.
     pub(in crate::nn) adds: u32,
     /// Whether launches can read the first input as pixels of four numbers ([`PIXELS`]).
@@ -246,7 +258,7 @@ impl Twin {
     /// These, forward and backward.
     pub fn new(forward: impl Into<Vec<Launch>>, backward: impl Into<Vec<Launch>>) -> Self {
         let (forward, backward) = (forward.into(), backward.into());
-        Self { forward, backward, scratch: 0, adds: 0, pixels: false, narrow: None, partly: None }
+        Self { forward, backward, ..Self::default() }
     }
 
     /// With others for bf16, if there are any.
@@ -286,6 +298,11 @@ impl Twin {
     /// With so many numbers of scratch memory for a group.
     pub fn scratch(self, scratch: usize) -> Self {
         Self { scratch, ..self }
+    }
+
+    /// With scratch memory for launches forward of a plan without a way back, or not.
+    pub(in crate::nn) fn scratch_forward(self, scratch_forward: bool) -> Self {
+        Self { scratch_forward, ..self }
     }
 
     /// `kernel`_forward and `kernel`_backward over the numbers of `rows` rows, with the same numbers.

@@ -1,5 +1,6 @@
 //! Log-probability and entropy of categorical actions, of one head or several independent ones.
 
+use crate::nn::cuda::{Launch, Text, Twin};
 use super::super::check::{Case, Given, Random, Values, fixed, ints, rows, with};
 use super::super::lane_rows::{
     block_len, column, load_block, read_ints, read_numbers, set_column, store_block, write_numbers,
@@ -119,6 +120,24 @@ pub(super) fn check_heads(
     }
 }
 
+/// Most heads of the kernels in `policies.cu`.
+const CUDA_HEADS: usize = 16;
+
+/// Numbers of these kernels for logits of such heads at so many places of a row, with the inputs that mask choices and scale coefficients.
+pub(super) fn cuda_numbers(
+    heads: &[usize],
+    places: usize,
+    mask: Option<usize>,
+    factors: Option<usize>,
+    clip_value: bool,
+) -> Option<[usize; 24]> {
+    let mut numbers = [0; 24];
+    let head = [places, heads.iter().sum(), heads.len(), mask.unwrap_or(0), factors.unwrap_or(0), usize::from(clip_value)];
+    numbers[..head.len()].copy_from_slice(&head);
+    numbers[8..].iter_mut().zip(heads).for_each(|(to, size)| *to = *size);
+    (heads.len() <= CUDA_HEADS).then_some(numbers)
+}
+
 /// The columns of one head in a block, or nothing of an empty one.
 #[inline(always)]
 pub(super) fn head_columns<R: Real, L: Vectors<R>>(block: &[R], first: usize, n: usize) -> &[R] {
@@ -145,6 +164,12 @@ impl Op for Categorical {
 
     fn differentiable(&self, input: usize) -> bool {
         input == 0
+    }
+
+    fn twin(&self, _: &Types, rows: usize) -> Option<Twin> {
+        let numbers = cuda_numbers(&self.heads, 1, self.masked.then_some(2), None, false)?;
+        let one = |kernel| Launch::each(Text::Policies, kernel, 4 * rows).numbers(numbers);
+        Some(Twin::new([one("categorical_forward")], [one("categorical_backward")]))
     }
 
     fn scratch<R: Real>(&self, types: &Types, _: usize, _: Compute) -> Scratch {

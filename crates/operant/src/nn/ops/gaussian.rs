@@ -1,5 +1,6 @@
 //! Normal distributions with a diagonal covariance: log-probability and entropy, and samples squashed by tanh.
 
+use crate::nn::cuda::{Launch, THREADS, Text, Twin, collapse};
 use super::super::check::{Case, Random, fixed, rows, whole};
 use super::super::lane_rows::{block_len, column, load_block, read_numbers, set_column, store_block, write_numbers};
 use super::super::long_rows::lanes_below;
@@ -67,6 +68,25 @@ pub(super) fn log_prob_and_entropy<R: Real, L: Vectors<R>>(
     (log_prob, entropy)
 }
 
+/// Kernels of `policies.cu` for numbers of an action at so many places of a row; `numbers` has what they share from 3 on.
+pub(super) fn cuda_twin(kernel: &str, types: &Types, rows: usize, mut numbers: [usize; 8], factors: [f32; 3]) -> Twin {
+    let width = types.x[0].shape.last().copied().unwrap_or(1);
+    let places = types.x[0].len() / width;
+    let whole = types.x[1].kind == Kind::Whole;
+    numbers[..2].copy_from_slice(&[places, width]);
+    numbers[6] = usize::from(whole);
+    let blocks = (rows * places).div_ceil(THREADS);
+    let one = |pass: &str| {
+        Launch::blocks(Text::Policies, format!("{kernel}_{pass}"), blocks).numbers(numbers).factors(factors)
+    };
+    let mut twin = Twin::new([one("forward")], [one("backward")]);
+    if whole {
+        twin.backward.push(collapse(width, [places, THREADS], [1, 1], width));
+        twin = twin.scratch(blocks * width);
+    }
+    twin
+}
+
 /// Where the gradient of log standard deviations goes: a block, or sums over the batch. Nowhere if it is empty.
 pub(super) enum LogStdGradient<'a, R> {
     Rows(&'a mut [R]),
@@ -128,6 +148,11 @@ impl Op for Gaussian {
 
     fn needs(&self, _: &Types) -> Needs {
         Needs { inputs: 7, outputs: 0 }
+    }
+
+    fn twin(&self, types: &Types, rows: usize) -> Option<Twin> {
+        // The action has a gradient.
+        Some(cuda_twin("gaussian", types, rows, [0, 0, 0, 0, 0, 0, 0, 1], [0.0; 3]))
     }
 
     fn scratch<R: Real>(&self, types: &Types, _: usize, _: Compute) -> Scratch {

@@ -1,5 +1,6 @@
 //! The scan of a minimal GRU (Feng et al., "Were RNNs all we needed?", 2024): gates that do not look at the state.
 
+use crate::nn::cuda::{Launch, THREADS, Text, Twin};
 use super::super::check::{Case, Given, Random, Values, away_from_zero, fixed, rows, with};
 use super::super::op::{Backward, Forward, Kind, Needs, Op, Type, Types};
 use super::super::real::{Compute, Real, Scratch};
@@ -120,6 +121,15 @@ impl Op for MinGru {
 
     fn scratch<R: Real>(&self, types: &Types, _: usize, _: Compute) -> Scratch {
         Scratch::real(4 * sizes(types).1)
+    }
+
+    fn twin(&self, types: &Types, rows: usize) -> Option<Twin> {
+        let (t, h) = sizes(types);
+        let [positive, state] = [self.positive, self.state].map(usize::from);
+        let numbers = [t, h, positive, state, if self.resets { self.resets_input() } else { 0 }];
+        let blocks = (rows * h).div_ceil(THREADS);
+        let one = |kernel| Launch::blocks(Text::Recurrent, kernel, blocks).numbers(numbers);
+        Some(Twin::new([one("min_gru_forward")], [one("min_gru_backward")]))
     }
 
     fn differentiable(&self, input: usize) -> bool {

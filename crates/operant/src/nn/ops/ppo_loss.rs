@@ -5,6 +5,7 @@
 //! ratio, and whether the ratio was clipped. Statistics pass no gradient on. Of sequences, `[B, T, A]`, every step is a row:
 //! losses are `[B, T]`, statistics `[B, T, 6]`. A row is in every lane.
 
+use crate::nn::cuda::{Launch, Text, Twin};
 use super::super::check::{Case, Given, Random, Values, fixed, ints, rows, whole, with};
 use super::super::lane_rows::{
     block_len, load_block, read_ints, read_numbers, set_column, store_block, write_numbers,
@@ -12,8 +13,8 @@ use super::super::lane_rows::{
 use super::super::op::{Backward, Forward, Kind, Needs, Op, Type, Types};
 use super::super::real::{Compute, Real, Scratch};
 use super::super::{Graph, Node};
-use super::categorical::{Head, check_heads, head_columns};
-use super::gaussian::{LogStdGradient, check_shapes, gradient, load_log_std, log_prob_and_entropy};
+use super::categorical::{Head, check_heads, cuda_numbers, head_columns};
+use super::gaussian::{LogStdGradient, check_shapes, cuda_twin, gradient, load_log_std, log_prob_and_entropy};
 use crate::Result;
 use crate::lanes::{Float, Lanes, Vectors, select};
 
@@ -94,6 +95,11 @@ impl PpoCoefficients {
     fn check(&self) -> Result<(), String> {
         let fine = self.clip > 0.0 && [self.clip, self.value, self.entropy].iter().all(|x| x.is_finite());
         if fine { Ok(()) } else { Err(format!("{self:?}: wanted finite numbers and a clip above 0")) }
+    }
+
+    /// As factors of a kernel.
+    fn factors(&self) -> [f32; 3] {
+        [self.clip, self.value, self.entropy]
     }
 
     /// With the clip and the entropy's weight multiplied by an input `[2]`, if there is one.
@@ -237,6 +243,17 @@ impl Op for PpoCategorical {
 
     fn differentiable(&self, input: usize) -> bool {
         input < 2
+    }
+
+    fn twin(&self, types: &Types, rows: usize) -> Option<Twin> {
+        let places = types.x[0].len() / self.width();
+        let (mask, factors) = (self.masked.then_some(7), self.scheduled.then_some(7 + usize::from(self.masked)));
+        let numbers = cuda_numbers(&self.heads, places, mask, factors, self.coefficients.clip_value)?;
+        let one = |kernel| {
+            let launch = Launch::each(Text::Policies, kernel, 4 * rows * places).numbers(numbers);
+            launch.factors(self.coefficients.factors())
+        };
+        Some(Twin::new([one("ppo_categorical_forward")], [one("ppo_categorical_backward")]))
     }
 
     fn scratch<R: Real>(&self, _: &Types, _: usize, _: Compute) -> Scratch {
@@ -412,6 +429,12 @@ impl Op for PpoGaussian {
 
     fn differentiable(&self, input: usize) -> bool {
         input < 3
+    }
+
+    fn twin(&self, types: &Types, rows: usize) -> Option<Twin> {
+        let [factors, clip_value] = [if self.scheduled { 8 } else { 0 }, usize::from(self.coefficients.clip_value)];
+        let numbers = [0, 0, 0, 0, factors, clip_value, 0, 0];
+        Some(cuda_twin("ppo_gaussian", types, rows, numbers, self.coefficients.factors()))
     }
 
     fn scratch<R: Real>(&self, types: &Types, _: usize, _: Compute) -> Scratch {

@@ -284,7 +284,8 @@ impl CudaPlan {
             let collapses = twin.backward.iter().any(|launch| launch.kernel == COLLAPSE);
             recipe.training && collapses && twin.scratch <= OWN_SCRATCH
         };
-        let shared_scratch = twins.iter().filter(|twin| recipe.training && !waits(twin)).map(|twin| twin.scratch).max();
+        let shares = |twin: &&Twin| (recipe.training || twin.scratch_forward) && !waits(twin);
+        let shared_scratch = twins.iter().filter(shares).map(|twin| twin.scratch).max();
         let mut scratch_len = shared_scratch.unwrap_or(0).next_multiple_of(8);
         let mut own_scratch: Vec<Option<usize>> = vec![None; twins.len()];
         for (own, twin) in own_scratch.iter_mut().zip(&twins).filter(|(_, twin)| waits(twin)).take(DEFERRED) {
@@ -612,6 +613,15 @@ impl CudaPlan {
     /// Where the sum over rows of the losses' first lies among a group's sums.
     pub fn loss_place(&self) -> Option<usize> {
         match self.recipe.slots[self.recipe.losses.first()?.0].place {
+            Place::Sum(at) => Some(at),
+            _ => None,
+        }
+    }
+
+    /// Where the sums over rows of a metric's numbers lie among a group's sums.
+    pub fn metric_place(&self, node: Node) -> Option<usize> {
+        let (_, buffer) = self.recipe.metrics.iter().find(|(other, _)| *other == node)?;
+        match self.recipe.slots[*buffer].place {
             Place::Sum(at) => Some(at),
             _ => None,
         }

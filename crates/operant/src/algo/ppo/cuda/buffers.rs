@@ -44,11 +44,11 @@ pub(super) struct Stored {
     /// `[T, N]`
     reward: Buffer<f32>,
     /// `[T, N]`
-    done: Buffer<u8>,
+    pub(super) done: Buffer<u8>,
     /// `[T, N]`
     pub(super) advantage: Buffer<f32>,
     /// `[T, N, choices]`
-    legal: Buffer<u8>,
+    pub(super) legal: Buffer<u8>,
 }
 
 impl Stored {

@@ -1,16 +1,14 @@
 //! Envs that the host steps for networks on the GPU, in two parts where the envs allow it: while the host steps one, the GPU decides for
 //! the other. Rows and actions lie in memory of the host that kernels reach, so nothing is copied twice.
 
-use super::wide::ActArgs;
 use super::*;
 use crate::device::cuda::HostBuffer;
 use crate::env::{Actions, Row};
-use crate::nn::cuda::{Mlp, Pass};
 
 /// Threads of a block.
 const THREADS: u32 = 128;
 
-/// `Staged` of `wide.cu`.
+/// `Staged` of `wide.cu` and `planned.cu`.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct StagedPointers {
@@ -29,22 +27,24 @@ struct StagedPointers {
     unused: u32,
 }
 
+/// `A` is what kernels are told beside.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub(super) struct StageArgs {
-    act: ActArgs,
+pub(super) struct StageArgs<A> {
+    act: A,
     staged: StagedPointers,
 }
 
-impl KernelParams for StageArgs {}
+impl<A: Copy> KernelParams for StageArgs<A> {}
 
 /// Envs that are stepped together.
-struct Part {
+struct Part<P> {
     first: usize,
     count: usize,
     /// The first warp of theirs that adds up for the normaliser.
     warp: usize,
-    pass: Pass,
+    /// What runs the networks on their rows.
+    pass: P,
     /// Set when their actions are drawn.
     decided: Event,
 }
@@ -104,17 +104,19 @@ impl Rows {
 }
 
 /// Rows and actions of all envs, and the kernels that use them.
-pub(super) struct Staging {
+pub(super) struct Staging<A, P> {
     gpu: Arc<Gpu>,
-    parts: Vec<Part>,
+    parts: Vec<Part<P>>,
     dims: usize,
+    /// Threads of an env in `begin` and `take`.
+    threads: usize,
     rows: Rows,
     /// One of the two; the other is empty.
     choices: HostBuffer<i32>,
     numbers: HostBuffer<f32>,
-    begin: Kernel<StageArgs>,
-    sample: Kernel<StageArgs>,
-    take: Kernel<StageArgs>,
+    begin: Kernel<StageArgs<A>>,
+    sample: Kernel<StageArgs<A>>,
+    take: Kernel<StageArgs<A>>,
 }
 
 /// First env and count of each part: two of about the same size where the envs can be stepped so.
@@ -130,14 +132,21 @@ pub(super) fn warps(env: &dyn VecEnv) -> usize {
     parts_of(env.num_envs(), env.part_size()).iter().map(|(_, count)| count.div_ceil(32)).sum()
 }
 
-impl Staging {
-    pub(super) fn new(gpu: &Arc<Gpu>, module: &Module, mlp: &Mlp, env: &dyn VecEnv) -> Result<Self> {
+impl<A: Copy, P> Staging<A, P> {
+    /// `pass` makes what runs the networks on so many envs from one on.
+    pub(super) fn new(
+        gpu: &Arc<Gpu>,
+        module: &Module,
+        env: &dyn VecEnv,
+        threads: usize,
+        pass: impl Fn(usize, usize) -> Result<P>,
+    ) -> Result<Self> {
         let (n, spec) = (env.num_envs(), env.spec());
         let (dims, discrete) = (spec.action.dims(), spec.action.choices() > 0);
         let mut parts = Vec::new();
         let mut warp = 0;
         for (first, count) in parts_of(n, env.part_size()) {
-            parts.push(Part { first, count, warp, pass: mlp.pass(count, false)?, decided: Event::new(gpu)? });
+            parts.push(Part { first, count, warp, pass: pass(first, count)?, decided: Event::new(gpu)? });
             warp += count.div_ceil(32);
         }
         Ok(Self {
@@ -150,6 +159,7 @@ impl Staging {
             gpu: Arc::clone(gpu),
             parts,
             dims,
+            threads,
         })
     }
 
@@ -161,11 +171,11 @@ impl Staging {
         self.parts[part].first
     }
 
-    pub(super) fn pass(&self, part: usize) -> &Pass {
+    pub(super) fn pass(&self, part: usize) -> &P {
         &self.parts[part].pass
     }
 
-    fn args(&self, part: usize, act: &ActArgs) -> StageArgs {
+    fn args(&self, part: usize, act: &A) -> StageArgs<A> {
         let (Part { first, count, warp, .. }, rows) = (&self.parts[part], &self.rows);
         let (first, count, warp) = (*first, *count, *warp);
         let action = if self.numbers.slice().is_empty() { self.choices.pointer() } else { self.numbers.pointer() };
@@ -189,13 +199,13 @@ impl Staging {
         }
     }
 
-    fn launch(&self, kernel: &Kernel<StageArgs>, part: usize, act: &ActArgs) -> Result<()> {
-        let blocks = (self.parts[part].count as u32).div_ceil(THREADS);
+    fn launch(&self, kernel: &Kernel<StageArgs<A>>, part: usize, act: &A, threads: usize) -> Result<()> {
+        let blocks = ((self.parts[part].count * threads) as u32).div_ceil(THREADS);
         kernel.launch(blocks, THREADS, &self.args(part, act))
     }
 
-    /// Shows the envs as they are in the rollout's first row. Envs that failed begin anew.
-    pub(super) fn begin(&mut self, env: &mut dyn VecEnv, act: &ActArgs) -> Result<()> {
+    /// Shows the envs as they are in the rollout's first row, to each part as `act` says. Envs that failed begin anew.
+    pub(super) fn begin(&mut self, env: &mut dyn VecEnv, act: impl Fn(&P) -> A) -> Result<()> {
         // Kernels of a rollout that was broken off may still read rows.
         self.gpu.synchronize()?;
         let n = env.num_envs();
@@ -204,17 +214,18 @@ impl Staging {
             Some(_) => env.reset(Seeds::Keep, None, self.rows.row(0, n)),
         }
         env.failure().map_or(Ok(()), |why| Err(Error::Invalid(why)))?;
-        (0..self.parts.len()).try_for_each(|part| self.launch(&self.begin, part, act))
+        (0..self.parts.len())
+            .try_for_each(|part| self.launch(&self.begin, part, &act(&self.parts[part].pass), self.threads))
     }
 
     /// Draws the actions of a part by the outputs of its pass.
-    pub(super) fn sample(&self, part: usize, act: &ActArgs) -> Result<()> {
-        self.launch(&self.sample, part, act)?;
+    pub(super) fn sample(&self, part: usize, act: &A) -> Result<()> {
+        self.launch(&self.sample, part, act, 1)?;
         self.parts[part].decided.record()
     }
 
     /// Steps a part as was decided, and has the GPU take what it gave. Tells whether an episode was cut short.
-    pub(super) fn step(&mut self, part: usize, env: &mut dyn VecEnv, act: &ActArgs) -> Result<bool> {
+    pub(super) fn step(&mut self, part: usize, env: &mut dyn VecEnv, act: &A) -> Result<bool> {
         let (first, count) = (self.parts[part].first, self.parts[part].count);
         self.parts[part].decided.wait()?;
         let range = first * self.dims..(first + count) * self.dims;
@@ -224,7 +235,7 @@ impl Staging {
         };
         env.step_part(first, actions, self.rows.row(first, count));
         env.failure().map_or(Ok(()), |why| Err(Error::Invalid(why)))?;
-        self.launch(&self.take, part, act)?;
+        self.launch(&self.take, part, act, self.threads)?;
         Ok(self.rows.cut(first, count))
     }
 }

@@ -61,7 +61,7 @@ impl WideShape {
     }
 
     /// Episodes of an env that may be truncated in one rollout.
-    fn slots(time_limit: Option<u32>, steps: usize) -> usize {
+    pub(super) fn slots(time_limit: Option<u32>, steps: usize) -> usize {
         time_limit.map_or(0, |limit| steps.div_ceil((limit as usize).max(1)))
     }
 
@@ -92,7 +92,7 @@ impl WideShape {
             ("NOW_BYTES", 4 * (NOW_WORDS + 12 * MAX_EPOCHS)),
             ("ACT_BYTES", size_of::<ActArgs>()),
             ("SETTLE_BYTES", size_of::<SettleArgs>()),
-            ("STAGE_BYTES", size_of::<StageArgs>()),
+            ("STAGE_BYTES", size_of::<StageArgs<ActArgs>>()),
             ("HOSTED", usize::from(hosted)),
             ("BATCH_BYTES", size_of::<BatchArgs>()),
         ];
@@ -102,9 +102,13 @@ impl WideShape {
         // LIMIT is the env's time limit, 0 for none. What the host's envs cut short is valued at once.
         let slots = format!("(LIMIT > 0 ? ({} + LIMIT - 1) / LIMIT : 0)", settings.num_steps);
         let _ = writeln!(text, "#define SLOTS {}", if hosted { "1" } else { &slots });
-        for part in
-            [include_str!("../normalise.cu"), NUMBERS, include_str!("../rollout.cu"), include_str!("../wide.cu")]
-        {
+        for part in [
+            include_str!("../normalise.cu"),
+            NUMBERS,
+            include_str!("../rollout.cu"),
+            include_str!("../scales.cu"),
+            include_str!("../wide.cu"),
+        ] {
             text.push_str(part);
         }
         Ok(text)
@@ -113,7 +117,7 @@ impl WideShape {
 
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub(super) struct ActArgs {
+struct ActArgs {
     envs: EnvsPointers,
     rollout: RolloutPointers,
     finished: FinishedPointers,
@@ -126,7 +130,7 @@ pub(super) struct ActArgs {
     cut_at: DevicePtr,
     cuts: DevicePtr,
     seed: u64,
-    pub(super) t: u32,
+    t: u32,
     gamma: f32,
 }
 
@@ -190,7 +194,7 @@ struct Acting {
 
 /// What a half of an iteration is launched by: kernel by kernel the first time, then as graphs, one for each place of a rollout.
 #[derive(Default)]
-struct Half {
+pub(super) struct Half {
     /// Whether kernels have run once, so that their code is loaded.
     ran: bool,
     graphs: [Option<Graph>; 2],
@@ -204,7 +208,7 @@ pub(super) struct Wide {
     workspace: Workspace,
     /// One of the two: kernels step the envs, or the host does.
     resident: Option<Resident>,
-    staging: Option<Staging>,
+    staging: Option<Staging<ActArgs, Pass>>,
     /// For the first chunks of a minibatch, and for the last where it is smaller.
     learning: Vec<Pass>,
     settle: Kernel<SettleArgs>,
@@ -281,7 +285,10 @@ impl Wide {
         let learns = module.on(gpu);
         let wide = Self {
             workspace: mlp.workspace(if acting.is_some() { rows } else { rows.max(n) }, true, lower)?,
-            staging: if hosted { Some(Staging::new(gpu, &module, &mlp, env)?) } else { None },
+            staging: match hosted {
+                true => Some(Staging::new(gpu, &module, env, 1, |_, count| mlp.pass(count, false))?),
+                false => None,
+            },
             resident: match hosted {
                 true => None,
                 false => Some(Resident {
@@ -411,10 +418,10 @@ impl Wide {
     }
 
     /// Plays T steps of the host's envs, part by part: while one part steps, the GPU is at work for the other.
-    fn collect_hosted(&self, staging: &mut Staging, now: &Now<'_>, env: &mut dyn VecEnv) -> Result<()> {
+    fn collect_hosted(&self, staging: &mut Staging<ActArgs, Pass>, now: &Now<'_>, env: &mut dyn VecEnv) -> Result<()> {
         let (mut act, steps) = (self.act_args(now), now.settings.num_steps);
-        staging.begin(env, &act)?;
-        let decide = |staging: &Staging, part: usize, act: &ActArgs| {
+        staging.begin(env, |_| act)?;
+        let decide = |staging: &Staging<ActArgs, Pass>, part: usize, act: &ActArgs| {
             let input = self.workspace.input().offset(self.input_bytes(staging.first(part)));
             self.mlp.forward(&self.workspace, staging.pass(part), input)?;
             staging.sample(part, act)
@@ -512,7 +519,7 @@ impl Wide {
 
 impl Half {
     /// Queues its work in the stream of `gpu`, for a rollout in this place.
-    fn launch(&mut self, gpu: &Arc<Gpu>, place: usize, queue: impl Fn() -> Result<()>) -> Result<()> {
+    pub(super) fn launch(&mut self, gpu: &Arc<Gpu>, place: usize, queue: impl Fn() -> Result<()>) -> Result<()> {
         if !self.ran {
             self.ran = true;
             return queue();

@@ -27,24 +27,6 @@ FN void output_places(const Args &a, Place *places, uint32_t first, uint32_t cou
     }
 }
 
-/* The warp's 16 rows of a tile against its columns, of `steps`·8 terms. */
-template <int COLUMNS> FN void tile_product(const float *left, const float *right, uint32_t steps, float (*sums)[4]) {
-    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
-    for (uint32_t step = 0; step < steps; ++step) {
-        Operand<4> l;
-        const float2 top = *(const float2 *)&left[(warp * 16 + g) * PITCH + step * 8 + 2 * t];
-        const float2 bottom = *(const float2 *)&left[(warp * 16 + g + 8) * PITCH + step * 8 + 2 * t];
-        l.set(0, top.x), l.set(2, top.y), l.set(1, bottom.x), l.set(3, bottom.y);
-#pragma unroll
-        for (int n = 0; n < COLUMNS / 8; ++n) {
-            Operand<2> r;
-            const float2 pair = *(const float2 *)&right[(n * 8 + g) * PITCH + step * 8 + 2 * t];
-            r.set(0, pair.x), r.set(1, pair.y);
-            multiply(sums[n], l, r);
-        }
-    }
-}
-
 template <int COLUMNS> FN void product_forward(const Args &a) {
     BEGIN;
     __shared__ float left[TILE * PITCH], right[COLUMNS * PITCH];

@@ -1,0 +1,63 @@
+//! Adam with a limit to the gradient's norm, over parameters that lie as in [`Params`](crate::nn::Params).
+
+use super::layers::{AdamArgs, Layers, NORM_BLOCKS, NormArgs, THREADS};
+use crate::device::cuda::{Buffer, DevicePtr, Gpu, Operands};
+use crate::error::Result;
+use crate::nn::Act;
+use std::sync::Arc;
+
+/// Moments of a network's parameters, and the kernels that step them.
+#[derive(Debug)]
+pub struct Descent {
+    layers: Layers,
+    mean: Buffer<f32>,
+    square: Buffer<f32>,
+    squares: Buffer<f32>,
+}
+
+impl Descent {
+    /// For so many parameters, padding included; moments begin as 0.
+    pub fn new(gpu: &Arc<Gpu>, len: usize) -> Result<Self> {
+        let buffer = |len, what| Buffer::new(gpu, len, what, "network.hidden or network.memory_size");
+        Ok(Self {
+            layers: Layers::new(gpu, Operands::F32, Act::Tanh)?,
+            mean: buffer(len, "moments")?,
+            square: buffer(len, "moments")?,
+            squares: buffer(NORM_BLOCKS, "squares of gradients")?,
+        })
+    }
+
+    /// Steps `params` along `gradients`, which have as many numbers, as `how` (an [`Adam`](super::Adam) in the GPU's memory) says;
+    /// `update` steps of this `how` came before. The gradient's norm goes to `norm`.
+    pub fn step(&self, params: DevicePtr, gradients: DevicePtr, how: DevicePtr, norm: DevicePtr, update: u32) -> Result<()> {
+        let (squares, len) = (self.squares.pointer(), self.mean.len());
+        let args = NormArgs { gradients, squares, len: len as u64 };
+        self.layers.norm.launch(NORM_BLOCKS as u32, THREADS as u32, &args)?;
+        let args = AdamArgs {
+            how,
+            gradients,
+            squares,
+            params,
+            mean: self.mean.pointer(),
+            square: self.square.pointer(),
+            image: DevicePtr::NONE,
+            norm,
+            len: len as u64,
+            update,
+            unused: 0,
+        };
+        self.layers.adam.launch((len / 4).div_ceil(THREADS) as u32, THREADS as u32, &args)
+    }
+
+    /// Sets the moments.
+    pub fn send(&self, [mean, square]: [&[f32]; 2]) -> Result<()> {
+        self.mean.upload(mean)?;
+        self.square.upload(square)
+    }
+
+    /// The moments as they are now.
+    pub fn fetch(&self, [mean, square]: [&mut [f32]; 2]) -> Result<()> {
+        self.mean.download(0, mean)?;
+        self.square.download(0, square)
+    }
+}
