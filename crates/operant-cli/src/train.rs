@@ -307,15 +307,11 @@ pub(crate) fn run(args: &Args, started: Instant) -> Result<ExitCode, Failure> {
     // Of an env without a mean return that counts as solved there is nothing to say of that.
     let goal = operant::env::find(&config.env).is_ok_and(|entry| entry.spec().solved_at.is_some());
     let (asked, puzzle) = (config.settings.steps, ["cube2", "cube3"].contains(&config.env.as_str()));
-    let watched = config.telemetry.enabled;
     interrupt.run_in(&folder);
     if let Some(iterations) = args.profile {
         run.start_profile(iterations);
     }
-    if args.monitor && !watched {
-        crate::output::warn("--monitor has nothing to show with telemetry.enabled = false");
-    }
-    let monitor = (args.monitor && watched).then(|| InPlace::open(&folder, Arc::clone(&stop)));
+    let monitor = args.monitor.then(|| InPlace::open(&folder, Arc::clone(&stop)));
     let outcome = run.go(|| stop.load(Ordering::Relaxed)).and_then(|end| {
         let profile = run.profile().cloned();
         if let Some(reason) = run.save_failure() {

@@ -61,17 +61,3 @@ fn gradients_are_looked_at_by_stride_and_change_nothing() {
     let file = tensorboard.into_iter().find(|path| path.to_string_lossy().contains("tfevents")).unwrap();
     assert!(std::fs::read(file).unwrap().windows(28).any(|bytes| bytes == b"gradient/actor.0.weight/norm"));
 }
-
-/// Without telemetry a run learns the same and keeps what it needs to go on; what shows it does with what there is.
-#[test]
-fn a_run_without_telemetry_keeps_its_checkpoints_and_summary() {
-    let (with, without) = (train("told", &[]), train("untold", &["--set", "telemetry.enabled=false"]));
-    assert_eq!(weights(&with), weights(&without));
-    for name in ["metrics.jsonl", "events.jsonl", "live.ring"] {
-        assert!(with.join(name).exists() && !without.join(name).exists(), "{name}");
-    }
-    let path = without.to_str().unwrap();
-    operant(&["report", path]);
-    operant(&["eval", path, "--episodes", "2"]);
-    operant(&["train", "--resume", path, "--steps", "20000", "--quiet"]);
-}

@@ -83,15 +83,13 @@ impl Default for CheckpointSettings {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TelemetrySettings {
-    /// Whether metrics, events and the ring that `operant monitor` reads are written; checkpoints and `final.json` are in any case.
-    pub enabled: bool,
     /// Iterations between looks at the gradient of each tensor; 0 for none.
     pub gradient_stride: u32,
 }
 
 impl Default for TelemetrySettings {
     fn default() -> Self {
-        Self { enabled: true, gradient_stride: 10 }
+        Self { gradient_stride: 10 }
     }
 }
 

@@ -249,7 +249,7 @@ pub fn build_algorithm(config: &Config, mut env: Box<dyn VecEnv>, pool: Arc<CpuP
         pool,
         seed: config.settings.seed,
         total_steps: config.settings.steps,
-        gradient_stride: if config.telemetry.enabled { config.telemetry.gradient_stride } else { 0 },
+        gradient_stride: config.telemetry.gradient_stride,
         precision: config.precision()?,
         network: config.network.clone(),
         settings: config.own.clone(),
@@ -307,11 +307,9 @@ impl Run {
         let Start { folder, mut sinks, started, .. } = start;
         let own = algorithm.metrics().to_vec();
         let name = folder.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-        if config.telemetry.enabled {
-            sinks.push(Box::new(Jsonl::new(&folder)));
-            sinks.push(Box::new(Tensorboard::new(&folder)));
-            sinks.push(Box::new(RingSink::new(&folder.join("live.ring"), &name, &config.to_text())));
-        }
+        sinks.push(Box::new(Jsonl::new(&folder)));
+        sinks.push(Box::new(Tensorboard::new(&folder)));
+        sinks.push(Box::new(RingSink::new(&folder.join("live.ring"), &name, &config.to_text())));
         let mut board = Board::start(METRICS.iter().chain(&own).copied().collect(), sinks);
         let rules = match &spec.action {
             env::ActionSpace::Discrete(n) => Rules::for_choices(&[*n]),
