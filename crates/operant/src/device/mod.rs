@@ -13,7 +13,7 @@ mod spans;
 
 pub use aligned::Aligned;
 pub use machine::{available_bytes, cpu_seconds, describe, resident_bytes, threads_available};
-pub use pool::{Apart, CpuPool, thread_number};
+pub use pool::{CpuPool, Part, thread_number};
 pub use prefetch::prefetch;
 pub use spans::{Span, Spans, Total};
 

@@ -8,6 +8,7 @@
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -113,36 +114,6 @@ impl Shared {
                 gate.fetch_sub(1, SeqCst); // Releases what the job wrote to the caller.
             }
         }
-    }
-}
-
-/// A slice that threads of a section write, each its own part.
-#[derive(Debug)]
-pub struct Apart<'a, T> {
-    first: *mut T,
-    len: usize,
-    borrowed: std::marker::PhantomData<&'a mut [T]>,
-}
-// SAFETY: parts are handed out as if each were borrowed by itself, which `part` asks its callers to see to.
-unsafe impl<T: Send> Send for Apart<'_, T> {}
-// SAFETY: as above.
-unsafe impl<T: Send> Sync for Apart<'_, T> {}
-
-impl<'a, T> Apart<'a, T> {
-    /// Of a slice that nobody else uses meanwhile.
-    pub fn new(whole: &'a mut [T]) -> Self {
-        Self { first: whole.as_mut_ptr(), len: whole.len(), borrowed: std::marker::PhantomData }
-    }
-
-    /// A part. Panics if it is not within the slice.
-    ///
-    /// # Safety
-    /// Parts that are in use at the same time do not overlap.
-    #[allow(clippy::mut_from_ref)]
-    pub unsafe fn part(&self, range: std::ops::Range<usize>) -> &mut [T] {
-        assert!(range.start <= range.end && range.end <= self.len, "{range:?} of {} elements", self.len);
-        // SAFETY: within the slice, which is borrowed for as long as this is; the caller keeps parts apart.
-        unsafe { std::slice::from_raw_parts_mut(self.first.add(range.start), range.len()) }
     }
 }
 
@@ -255,6 +226,59 @@ impl CpuPool {
     }
 }
 
+/// An item of a section, with the range that it alone writes of some slices, and another of one more.
+#[derive(Clone, Debug)]
+pub struct Part<I> {
+    ranges: [Range<usize>; 2],
+    /// What else it has.
+    pub item: I,
+}
+
+impl<I: Send> Part<I> {
+    /// An item with its ranges.
+    pub fn new(ranges: [Range<usize>; 2], item: I) -> Self {
+        Self { ranges, item }
+    }
+
+    /// Its first range.
+    pub fn range(&self) -> Range<usize> {
+        self.ranges[0].clone()
+    }
+
+    /// Runs `f` once for every item with its parts of the slices, on the threads of a pool if there is one. Panics if ranges do not
+    /// follow each other within the slices.
+    pub fn for_each<A: Send, B: Send, const N: usize>(
+        items: &mut [Self],
+        pool: Option<&CpuPool>,
+        (first, last): ([&mut [A]; N], &mut [B]),
+        f: impl Fn(&mut I, &Range<usize>, [&mut [A]; N], &mut [B]) + Sync,
+    ) {
+        let len = first.iter().map(|slice| slice.len()).min().unwrap_or(usize::MAX);
+        let mut ends = [0; 2];
+        for (range, (end, len)) in items.iter().flat_map(|part| part.ranges.iter().zip([(0, len), (1, last.len())])) {
+            let follows = ends[end] <= range.start && range.start <= range.end && range.end <= len;
+            assert!(follows, "{range:?} of {len} elements, after {}", ends[end]);
+            ends[end] = range.end;
+        }
+        let (first, last) = (first.map(|slice| AtomicPtr::new(slice.as_mut_ptr())), AtomicPtr::new(last.as_mut_ptr()));
+        let one = |part: &mut Self| {
+            let [a, b] = &part.ranges;
+            // SAFETY: nothing changes ranges after they were made, and the check above found them within the slices, which are
+            // borrowed until all items are done, and apart from each other. `Send` lets a part be used on another thread.
+            let (own, more) = unsafe {
+                let of =
+                    |slice: &AtomicPtr<A>| std::slice::from_raw_parts_mut(slice.load(Relaxed).add(a.start), a.len());
+                (first.each_ref().map(of), std::slice::from_raw_parts_mut(last.load(Relaxed).add(b.start), b.len()))
+            };
+            f(&mut part.item, a, own, more);
+        };
+        match pool {
+            Some(pool) => pool.for_each_mut(items, |_, part| one(part)),
+            None => items.iter_mut().for_each(one),
+        }
+    }
+}
+
 impl Drop for CpuPool {
     fn drop(&mut self) {
         if self.process != std::process::id() {
@@ -315,6 +339,29 @@ mod tests {
         on_every_thread(&pool, &mut numbers, |number| *number = thread_number());
         numbers.sort_unstable();
         assert_eq!(numbers, [0, 1, 2]);
+    }
+
+    #[test]
+    fn items_write_their_own_parts_of_slices() {
+        let ends = [0, 3, 3, 10];
+        let mut items: Vec<Part<usize>> = (0..3).map(|i| Part::new([ends[i]..ends[i + 1], i..i + 1], i)).collect();
+        for pool in [None, Some(CpuPool::new(1)), Some(CpuPool::new(3))] {
+            let (mut a, mut b, mut lens) = ([0; 10], [0; 12], [9; 3]);
+            Part::for_each(
+                &mut items,
+                pool.as_ref(),
+                ([&mut a[..], &mut b[..]], &mut lens),
+                |item, range, [a, b], len| {
+                    a.iter_mut().chain(b).for_each(|x| *x += *item + 1);
+                    len[0] = range.len();
+                },
+            );
+            assert_eq!(a, [1, 1, 1, 3, 3, 3, 3, 3, 3, 3]);
+            assert_eq!((&b[..10], &b[10..], lens), (&a[..], &[0, 0][..], [3, 0, 7]));
+        }
+        let mut overlap = [Part::new([0..2, 0..0], ()), Part::new([1..3, 0..0], ())];
+        let run = || Part::for_each(&mut overlap, None, ([&mut [0; 3][..]], &mut [0; 0]), |_, _, _, _| ());
+        assert!(catch_unwind(AssertUnwindSafe(run)).is_err());
     }
 
     #[test]

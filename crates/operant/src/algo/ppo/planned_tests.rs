@@ -110,7 +110,9 @@ fn planned_gradients_agree_with_the_cpu() {
         let mut plan: Plan = Plan::new(&graph, &wanted, samples / row_steps, &Options::default()).unwrap();
         let factors = [1.0_f32; 2];
         let mut feeds = vec![Feed::Real(&observed)];
-        feeds.extend(states.chunks((states.len() / net.memory.as_ref().map_or(1, |m| m.after.len())).max(1)).map(Feed::Real));
+        feeds.extend(
+            states.chunks((states.len() / net.memory.as_ref().map_or(1, |m| m.after.len())).max(1)).map(Feed::Real),
+        );
         if remembers {
             feeds.push(Feed::Real(&resets));
         }

@@ -5,8 +5,6 @@
 //!
 //! The rules are PyTorch's. A gradient that is not finite changes nothing: neither weights, nor moments, nor the step count.
 
-#![allow(unsafe_code)]
-
 mod ema;
 mod kernels;
 mod loss_scale;
@@ -21,7 +19,7 @@ pub use schedule::Schedule;
 
 use super::params::{ParamSpec, Params};
 use super::saved::{self, Loaded, Metadata, Tensor};
-use crate::device::{Aligned, Apart, CpuPool};
+use crate::device::{Aligned, CpuPool, Part};
 use crate::error::{Error, Result};
 use crate::lanes::Backend;
 use kernels::{Adam, AdamConstants, Sgd, SgdConstants, SumOfSquares};
@@ -44,7 +42,6 @@ pub struct StepReport {
 /// Neighbouring tensors that are treated alike, padding included, or a part of them.
 #[derive(Clone, Debug)]
 struct Chunk {
-    range: Range<usize>,
     decay: bool,
     /// Of the gradients that were looked at last.
     squares: f64,
@@ -57,7 +54,7 @@ pub struct Optimizer {
     max_grad_norm: Option<f32>,
     backend: Backend,
     specs: Vec<ParamSpec>,
-    chunks: Vec<Chunk>,
+    chunks: Vec<Part<Chunk>>,
     matrices: Vec<Matrix>,
     scratch: Scratch,
     pool: Option<Arc<CpuPool>>,
@@ -94,7 +91,8 @@ impl Optimizer {
         }
         let chunks = runs.into_iter().flat_map(|(run, decay)| {
             let starts = run.clone().step_by(CHUNK);
-            starts.map(move |start| Chunk { range: start..run.end.min(start + CHUNK), decay, squares: 0.0 })
+            let ranges = move |start: usize| [start..run.end.min(start + CHUNK), 0..0];
+            starts.map(move |start| Part::new(ranges(start), Chunk { decay, squares: 0.0 }))
         });
         let has_second = !matches!(method, Method::Sgd { .. });
         Ok(Self {
@@ -166,22 +164,18 @@ impl Optimizer {
         StepReport { grad_norm, finite: true }
     }
 
-    /// Every chunk, on the pool's threads if there are several of both.
-    fn each_chunk(&mut self, f: impl Fn(&mut Chunk) + Sync) {
-        match &self.pool {
-            Some(pool) => pool.for_each_mut(&mut self.chunks, |_, chunk| f(chunk)),
-            None => self.chunks.iter_mut().for_each(f),
-        }
-    }
-
     /// Norm of the trainable gradients; not finite only if one of them is not.
     fn norm(&mut self, grads: &[f32]) -> f64 {
         let backend = self.backend;
-        self.each_chunk(|chunk| chunk.squares = backend.run(SumOfSquares(&grads[chunk.range.clone()])));
-        let chunks = self.chunks.iter().map(|chunk| chunk.range.clone());
+        let nothing: ([&mut [f32]; 0], &mut [f32]) = ([], &mut []);
+        let looked = |chunk: &mut Chunk, range: &Range<usize>, _: [&mut [f32]; 0], _: &mut [f32]| {
+            chunk.squares = backend.run(SumOfSquares(&grads[range.clone()]));
+        };
+        Part::for_each(&mut self.chunks, self.pool.as_deref(), nothing, looked);
+        let chunks = self.chunks.iter().map(Part::range);
         let matrices =
             self.matrices.iter().map(|at| at.offset..at.offset + (at.rows * at.columns).next_multiple_of(16));
-        let mut squares: f64 = self.chunks.iter().map(|chunk| chunk.squares).sum();
+        let mut squares: f64 = self.chunks.iter().map(|chunk| chunk.item.squares).sum();
         for range in matrices.clone() {
             squares += backend.run(SumOfSquares(&grads[range]));
         }
@@ -197,20 +191,12 @@ impl Optimizer {
         match self.method {
             Method::Sgd { momentum, nesterov, weight_decay } => {
                 let (backend, momentum, step) = (self.backend, momentum as f32, learning_rate as f32);
-                let mut memory = std::mem::take(&mut self.first);
-                let (values, first) = (Apart::new(values), Apart::new(&mut memory));
-                self.each_chunk(|Chunk { range, decay, .. }| {
-                    let weight_decay = if *decay { weight_decay as f32 } else { 0.0 };
-                    // SAFETY: chunks do not overlap.
-                    let (values, momentum_of) = unsafe { (values.part(range.clone()), first.part(range.clone())) };
-                    backend.run(Sgd {
-                        values,
-                        grads: &grads[range.clone()],
-                        momentum: momentum_of,
-                        constants: SgdConstants { grad_scale, momentum, nesterov, weight_decay, step },
-                    });
+                let slices = ([values, &mut self.first[..]], &mut [] as &mut [f32]);
+                Part::for_each(&mut self.chunks, self.pool.as_deref(), slices, |chunk, range, [values, sums], _| {
+                    let weight_decay = if chunk.decay { weight_decay as f32 } else { 0.0 };
+                    let constants = SgdConstants { grad_scale, momentum, nesterov, weight_decay, step };
+                    backend.run(Sgd { values, grads: &grads[range.clone()], momentum: sums, constants });
                 });
-                self.first = memory;
             }
             Method::Adam { beta1, beta2, eps } => {
                 self.adam(values, grads, [beta1, beta2, eps, 0.0], learning_rate, grad_scale);
@@ -242,9 +228,8 @@ impl Optimizer {
         let mean_correction = 1.0 - power(beta1, self.steps);
         let square_correction = (1.0 - power(beta2, self.steps)).sqrt();
         let backend = self.backend;
-        let (mut means, mut squares) = (std::mem::take(&mut self.first), std::mem::take(&mut self.second));
-        let (values, first, second) = (Apart::new(values), Apart::new(&mut means), Apart::new(&mut squares));
-        self.each_chunk(|Chunk { range, decay, .. }| {
+        let slices = ([values, &mut self.first[..], &mut self.second[..]], &mut [] as &mut [f32]);
+        Part::for_each(&mut self.chunks, self.pool.as_deref(), slices, |chunk, range, [values, mean, square], _| {
             let constants = AdamConstants {
                 grad_scale,
                 mean_rate: (1.0 - beta1) as f32,
@@ -252,13 +237,10 @@ impl Optimizer {
                 square_rate: (1.0 - beta2) as f32,
                 step: (learning_rate * square_correction / mean_correction) as f32,
                 eps: (eps * square_correction) as f32,
-                keep: if *decay { (1.0 - learning_rate * weight_decay) as f32 } else { 1.0 },
+                keep: if chunk.decay { (1.0 - learning_rate * weight_decay) as f32 } else { 1.0 },
             };
-            // SAFETY: chunks do not overlap.
-            let [values, mean, square] = unsafe { [&values, &first, &second].map(|all| all.part(range.clone())) };
             backend.run(Adam { values, grads: &grads[range.clone()], mean, square, constants });
         });
-        (self.first, self.second) = (means, squares);
     }
 
     /// Everything that the next step depends on, as safetensors bytes: tensors such as `adam.m.<parameter>`, and the step count

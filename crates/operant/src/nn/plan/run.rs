@@ -10,7 +10,7 @@ use super::super::real::{Compute, Real, Room};
 use super::build::{Buffer, Place, Recipe, Slot, Step, Work};
 use super::weights::Packs;
 use crate::device::gemm::amx;
-use crate::device::{Aligned, Apart, CpuPool, Spans};
+use crate::device::{Aligned, CpuPool, Spans};
 
 /// What an input is fed with.
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +44,12 @@ struct Shared<R>(*mut R);
 unsafe impl<R: Send> Send for Shared<R> {}
 // SAFETY: as above.
 unsafe impl<R: Send> Sync for Shared<R> {}
+
+impl<R> Shared<R> {
+    fn at(self, offset: usize) -> *mut R {
+        self.0.wrapping_add(offset)
+    }
+}
 
 /// One run.
 pub(super) struct Run<'a, R> {
@@ -166,11 +172,12 @@ impl<R: Real> Run<'_, R> {
     fn reduce_gradients(&self, pool: &CpuPool, workers: &mut [Worker<R>], sums: &mut [R], groups: Groups<R>) {
         let len = self.recipe.grads_len;
         let threads = workers.len().min(len / SHARED_GRADIENTS).max(1);
-        let sums = Apart::new(sums);
+        assert!(sums.len() >= len);
+        let sums = Shared(sums.as_mut_ptr());
         pool.for_each_mut(&mut workers[..threads], |thread, _| {
             let [from, to] = [thread, thread + 1].map(|i| (i * len / threads).next_multiple_of(16).min(len));
-            // SAFETY: threads have parts that follow each other.
-            let part = unsafe { sums.part(from..to) };
+            // SAFETY: threads have parts of the gradients that follow each other.
+            let part = unsafe { std::slice::from_raw_parts_mut(sums.at(from), to - from) };
             for own in groups.sums.chunks_exact(groups.len) {
                 R::add_to(self.compute, &own[from..to], part);
             }

@@ -1,11 +1,10 @@
 //! Packed weights, and their atomic exchange between a learner and its workers.
-#![allow(unsafe_code)]
 
 use super::super::op::Packing;
 use super::super::params::Params;
 use super::super::real::{Compute, PackPart, PackSet, PackedMut, Real};
 use super::build::{Place, Recipe};
-use crate::device::{Aligned, Apart, CpuPool};
+use crate::device::{Aligned, CpuPool, Part};
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// The packed matrices of all nodes.
@@ -15,7 +14,7 @@ pub(super) struct Packs<R> {
     half: Aligned<u16>,
     /// For each node, its matrices.
     parts: Vec<Vec<PackPart>>,
-    matrices: Vec<Matrix<R>>,
+    matrices: Vec<Part<Matrix<R>>>,
 }
 
 /// A matrix to pack.
@@ -23,7 +22,6 @@ pub(super) struct Packs<R> {
 struct Matrix<R> {
     node: usize,
     packing: usize,
-    part: PackPart,
     /// Room to bring it into row-major order, where it is in another.
     ordered: Vec<R>,
 }
@@ -62,7 +60,8 @@ impl<R: Real> Packs<R> {
                 if len.real + len.half > 0 {
                     let ordered =
                         vec![R::default(); if in_order(&settled(packing, compute)) { 0 } else { o * p * q * n }];
-                    matrices.push(Matrix { node: number, packing: i, part, ordered });
+                    let ranges = [real..real + len.real, half..half + len.half];
+                    matrices.push(Part::new(ranges, Matrix { node: number, packing: i, ordered }));
                 }
                 // Whole cache lines, so that panels of 16 stay aligned.
                 real = (real + len.real).next_multiple_of(16);
@@ -78,24 +77,21 @@ impl<R: Real> Packs<R> {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        let ordered: usize = self.matrices.iter().map(|matrix| size_of_val(&*matrix.ordered)).sum();
+        let ordered: usize = self.matrices.iter().map(|matrix| size_of_val(&*matrix.item.ordered)).sum();
         size_of_val(&*self.real) + size_of_val(&*self.half) + ordered
     }
 
     /// Packs all matrices again, on the threads of a pool where that is worth it.
     pub(super) fn refresh(&mut self, recipe: &Recipe, compute: Compute, values: &[R], pool: Option<&CpuPool>) {
-        let elements = self.real.len() + self.half.len();
-        let (real, half) = (Apart::new(&mut self.real), Apart::new(&mut self.half));
-        let pack = |_: usize, matrix: &mut Matrix<R>| {
-            let PackPart { real: (from, to), half: (half_from, half_to) } = matrix.part;
-            // SAFETY: every matrix has a part of its own.
-            let out = unsafe { PackedMut { real: real.part(from..to), half: half.part(half_from..half_to) } };
-            matrix.pack(recipe, compute, values, out);
-        };
-        match pool.filter(|_| elements >= SHARED_ELEMENTS) {
-            Some(pool) => pool.for_each_mut(&mut self.matrices, pack),
-            None => self.matrices.iter_mut().for_each(|matrix| pack(0, matrix)),
-        }
+        let pool = pool.filter(|_| self.real.len() + self.half.len() >= SHARED_ELEMENTS);
+        Part::for_each(
+            &mut self.matrices,
+            pool,
+            ([&mut self.real[..]], &mut self.half[..]),
+            |matrix, _, [real], half| {
+                matrix.pack(recipe, compute, values, PackedMut { real, half });
+            },
+        );
     }
 }
 
