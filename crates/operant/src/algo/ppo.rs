@@ -204,7 +204,8 @@ impl Ppo {
         let (steps, size) = (settings.num_steps, settings.minibatch_size);
         let row_steps = row_steps(&net, &settings)?;
         let learned = if net.memory.is_some() { architecture.build_sequences(steps)? } else { net.clone() };
-        let Loss { graph, loss, statistics } = loss_graph(&learned, &head, spec.masked, row_steps, settings.coefficients())?;
+        let Loss { graph, loss, statistics } =
+            loss_graph(&learned, &head, spec.masked, row_steps, settings.coefficients())?;
         let wanted = Wanted { losses: vec![(loss, 1.0)], metrics: vec![statistics], ..Wanted::default() };
         let learner = Plan::new(&graph, &wanted, size / row_steps, &options)?;
         let max_norm = (settings.max_grad_norm > 0.0).then_some(settings.max_grad_norm as f32);

@@ -29,7 +29,14 @@ impl Descent {
 
     /// Steps `params` along `gradients`, which have as many numbers, as `how` (an [`Adam`](super::Adam) in the GPU's memory) says;
     /// `update` steps of this `how` came before. The gradient's norm goes to `norm`.
-    pub fn step(&self, params: DevicePtr, gradients: DevicePtr, how: DevicePtr, norm: DevicePtr, update: u32) -> Result<()> {
+    pub fn step(
+        &self,
+        params: DevicePtr,
+        gradients: DevicePtr,
+        how: DevicePtr,
+        norm: DevicePtr,
+        update: u32,
+    ) -> Result<()> {
         let (squares, len) = (self.squares.pointer(), self.mean.len());
         let args = NormArgs { gradients, squares, len: len as u64 };
         self.layers.norm.launch(NORM_BLOCKS as u32, THREADS as u32, &args)?;

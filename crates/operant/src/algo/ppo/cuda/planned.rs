@@ -73,7 +73,9 @@ impl PlannedShape {
             return Err(unserved("a network that is not an actor and a critic"));
         }
         if settings.overlap {
-            return Err(unserved("ppo.overlap = true with a network that plans run (a memory, convolutions, several choices)"));
+            return Err(unserved(
+                "ppo.overlap = true with a network that plans run (a memory, convolutions, several choices)",
+            ));
         }
         if HeadWatch::new(spec).is_some() {
             return Err(unserved("an action of choices that do not always matter"));
@@ -98,7 +100,11 @@ impl PlannedShape {
     /// In words what its products are, where that is not what was asked for.
     pub(super) fn note(&self, asked: Precision) -> Option<String> {
         (asked != self.precision).then(|| {
-            format!("plans run this network on the GPU, with products of {} in place of {}", self.precision.name(), asked.name())
+            format!(
+                "plans run this network on the GPU, with products of {} in place of {}",
+                self.precision.name(),
+                asked.name()
+            )
         })
     }
 
