@@ -8,7 +8,7 @@ use crate::device::{CpuPool, Device};
 use crate::env::{ActionSpace, Channel};
 use crate::nn::{Feed, Gradients, Options, Wanted};
 
-const STEPS: usize = 24;
+const STEPS: usize = 22;
 const ENVS: usize = 160;
 
 fn settings() -> Settings {
@@ -75,7 +75,8 @@ fn planned_gradients_agree_with_the_cpu() {
             ppo.iteration += 1;
         }
         let (before, states) = (ppo.fetched_params().unwrap(), ppo.learner.memory().unwrap());
-        assert!(!remembers || states.iter().any(|x| *x != 0.0));
+        // Episodes of the masked probe may all end with a rollout.
+        assert!(!remembers || name == "probe_masked" || states.iter().any(|x| *x != 0.0), "{name}");
         // Means of gradients after one step whose past counts for nothing, with weights that stay: the gradient.
         ppo.run_with(0.0, [1.0; 2], 0.0).unwrap();
         let len = ppo.params.len();

@@ -36,11 +36,42 @@ FN float first_state(const Args &a, const Layer &l, const float *given, uint32_t
     return a.n[5] ? given[(size_t)row * l.hidden + j] * keep(l, row, 0) : 0.0f;
 }
 
+/* TILE rows against COLUMNS columns over all terms: numbers of the next terms are on their way while these are multiplied. `left(m, k)`
+   and `right(n, k)` give numbers of row m and column n; with ACROSS those of neighbouring columns lie side by side, else of terms. */
+template <int COLUMNS, int ACROSS, typename Left, typename Right> FN void tile_sums(uint32_t terms, float (*sums)[4], Left left, Right right) {
+    __shared__ float rows_of[TILE * PITCH], columns_of[COLUMNS * PITCH];
+    constexpr int ROWS_EACH = TILE / 8, COLUMNS_EACH = COLUMNS * TERMS / THREADS;
+    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    float l[ROWS_EACH], r[COLUMNS_EACH];
+    for (uint32_t k0 = 0; k0 < terms + TERMS; k0 += TERMS) {
+        if (k0) {
+            __syncthreads();
+#pragma unroll
+            for (int i = 0; i < ROWS_EACH; ++i) rows_of[(warp + 8 * i) * PITCH + lane] = rounded(l[i]);
+#pragma unroll
+            for (int i = 0; i < COLUMNS_EACH; ++i) {
+                const uint32_t at = threadIdx.x + i * THREADS, n = ACROSS ? at % COLUMNS : at / TERMS, k = ACROSS ? at / COLUMNS : at % TERMS;
+                columns_of[n * PITCH + k] = rounded(r[i]);
+            }
+            __syncthreads();
+        }
+        if (k0 < terms) {
+#pragma unroll
+            for (int i = 0; i < ROWS_EACH; ++i) l[i] = k0 + lane < terms ? left(warp + 8 * i, k0 + lane) : 0.0f;
+#pragma unroll
+            for (int i = 0; i < COLUMNS_EACH; ++i) {
+                const uint32_t at = threadIdx.x + i * THREADS, n = ACROSS ? at % COLUMNS : at / TERMS, k = k0 + (ACROSS ? at / COLUMNS : at % TERMS);
+                r[i] = k < terms ? right(n, k) : 0.0f;
+            }
+        }
+        if (k0) tile_product<COLUMNS>(rows_of, columns_of, (min(terms - (k0 - TERMS), (uint32_t)TERMS) + 7) / 8, sums);
+    }
+}
+
 /* One step: HIDDEN numbers of the state of TILE rows a block, with all their gates. */
 template <int HIDDEN> FN void step_forward(const Args &a) {
     BEGIN;
     constexpr int COLUMNS = GATES * HIDDEN, SIDES = HIDDEN / 8;
-    __shared__ float left[TILE * PITCH], right[COLUMNS * PITCH];
     const Layer l = layer_of(a, group, rows);
     const uint32_t hidden = l.hidden, features = l.features, terms = features + hidden, t = a.n[4];
     const uint32_t wide = (hidden + HIDDEN - 1) / HIDDEN, columns = block % wide * HIDDEN, first = block / wide * TILE;
@@ -49,29 +80,20 @@ template <int HIDDEN> FN void step_forward(const Args &a) {
     const float *x = X(0), *by_x = X(1), *by_h = X(2), *h0 = a.n[5] ? X(5) : nullptr, *c0 = a.n[5] && !l.gru ? X(6) : nullptr;
     const float *before = l.h + slot(l, t);
     float sums[COLUMNS / 8][4] = {};
-    for (uint32_t k0 = 0; k0 < terms; k0 += TERMS) {
-        const uint32_t k = k0 + lane, of = k - features;
+    const auto left = [&](uint32_t m, uint32_t k) {
+        const uint32_t row = first + m, of = k - features;
+        if (row >= rows) return 0.0f;
+        if (k < features) return x[((size_t)row * l.steps + t) * features + k];
+        return t ? before[(size_t)row * hidden + of] : first_state(a, l, h0, row, of);
+    };
+    const auto right = [&](uint32_t n, uint32_t k) {
+        const uint32_t gate = n / HIDDEN, j = columns + n % HIDDEN;
         const int fed = k < features;
-        __syncthreads();
-#pragma unroll 8
-        for (uint32_t m = warp; m < TILE; m += 8) {
-            const uint32_t row = first + m;
-            float value = 0.0f;
-            if (row < rows && k < terms)
-                value = fed ? x[((size_t)row * l.steps + t) * features + k] : t ? before[(size_t)row * hidden + of] : first_state(a, l, h0, row, of);
-            left[m * PITCH + lane] = rounded(value);
-        }
-#pragma unroll 4
-        for (uint32_t n = warp; n < COLUMNS; n += 8) {
-            const uint32_t gate = n / HIDDEN, j = columns + n % HIDDEN;
-            float value = 0.0f;
-            if (j < hidden && k < terms && !(l.gru && gate == (fed ? 3 : 2)))
-                value = fed ? by_x[(size_t)(gate * hidden + j) * features + k] : by_h[((size_t)(l.gru && gate == 3 ? 2 : gate) * hidden + j) * hidden + of];
-            right[n * PITCH + lane] = rounded(value);
-        }
-        __syncthreads();
-        tile_product<COLUMNS>(left, right, (min(terms - k0, (uint32_t)TERMS) + 7) / 8, sums);
-    }
+        if (j >= hidden || (l.gru && gate == (fed ? 3 : 2))) return 0.0f;
+        if (fed) return by_x[(size_t)(gate * hidden + j) * features + k];
+        return by_h[((size_t)(l.gru && gate == 3 ? 2 : gate) * hidden + j) * hidden + k - features];
+    };
+    tile_sums<COLUMNS, 0>(terms, sums, left, right);
     const float *bias_x = X(3), *bias_h = X(4);
     float *y = Y(0), *last_h = Y(1), *last_c = l.gru ? nullptr : Y(2);
     const size_t next = slot(l, t + 1);
@@ -127,7 +149,6 @@ template <int HIDDEN> FN void step_forward(const Args &a) {
    the gradient of the first state. The scratch keeps what flows past the gates: [rows, H] of c, or of h of a GRU. */
 template <int COLUMNS> FN void step_backward(const Args &a) {
     BEGIN;
-    __shared__ float left[TILE * PITCH], right[COLUMNS * PITCH];
     const Layer l = layer_of(a, group, rows);
     const uint32_t hidden = l.hidden, after = a.n[4], blocks = l.gru ? 3 : 4, terms = blocks * hidden;
     const uint32_t wide = (hidden + COLUMNS - 1) / COLUMNS, columns = block % wide * COLUMNS, first = block / wide * TILE;
@@ -135,20 +156,12 @@ template <int COLUMNS> FN void step_backward(const Args &a) {
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const float *by_h = X(2), *slopes = l.gates + (size_t)after * rows * GATES * hidden;
     float *past = SCRATCH, sums[COLUMNS / 8][4] = {};
-    for (uint32_t k0 = 0; after < l.steps && k0 < terms; k0 += TERMS) {
-        const uint32_t k = k0 + lane, column = l.gru && k >= 2 * hidden ? k + hidden : k;
-        __syncthreads();
-#pragma unroll 8
-        for (uint32_t m = warp; m < TILE; m += 8)
-            left[m * PITCH + lane] = first + m < rows && k < terms ? rounded(slopes[(size_t)(first + m) * GATES * hidden + column]) : 0.0f;
-#pragma unroll 4
-        for (uint32_t i = threadIdx.x; i < COLUMNS * TERMS; i += THREADS) {
-            const uint32_t j = columns + i % COLUMNS, term = k0 + i / COLUMNS;
-            right[i % COLUMNS * PITCH + i / COLUMNS] = j < hidden && term < terms ? rounded(by_h[(size_t)term * hidden + j]) : 0.0f;
-        }
-        __syncthreads();
-        tile_product<COLUMNS>(left, right, (min(terms - k0, (uint32_t)TERMS) + 7) / 8, sums);
-    }
+    const auto left = [&](uint32_t m, uint32_t k) {
+        const uint32_t column = l.gru && k >= 2 * hidden ? k + hidden : k;
+        return first + m < rows ? slopes[(size_t)(first + m) * GATES * hidden + column] : 0.0f;
+    };
+    const auto right = [&](uint32_t n, uint32_t k) { return columns + n < hidden ? by_h[(size_t)k * hidden + columns + n] : 0.0f; };
+    if (after < l.steps) tile_sums<COLUMNS, 1>(terms, sums, left, right);
     const float *dy = DY(0), *d_last_h = DY(1), *d_last_c = l.gru ? nullptr : DY(2);
     float *d_h0 = a.n[5] ? DX(5) : nullptr, *d_c0 = a.n[5] && !l.gru ? DX(6) : nullptr;
 #pragma unroll
@@ -199,7 +212,6 @@ template <int COLUMNS> FN void step_backward(const Args &a) {
 /* Gradient of the features, of all steps at once. */
 template <int COLUMNS> FN void layer_input(const Args &a) {
     BEGIN;
-    __shared__ float left[TILE * PITCH], right[COLUMNS * PITCH];
     const Layer l = layer_of(a, group, rows);
     const uint32_t hidden = l.hidden, features = l.features, terms = (l.gru ? 3 : 4) * hidden, count = rows * l.steps;
     const uint32_t wide = (features + COLUMNS - 1) / COLUMNS, columns = block % wide * COLUMNS, first = block / wide * TILE;
@@ -207,19 +219,9 @@ template <int COLUMNS> FN void layer_input(const Args &a) {
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const float *by_x = X(1);
     float sums[COLUMNS / 8][4] = {};
-    for (uint32_t k0 = 0; k0 < terms; k0 += TERMS) {
-        const uint32_t k = k0 + lane;
-        __syncthreads();
-#pragma unroll 8
-        for (uint32_t m = warp; m < TILE; m += 8)
-            left[m * PITCH + lane] = first + m < count && k < terms ? rounded(l.gates[(size_t)(first + m) * GATES * hidden + k]) : 0.0f;
-        for (uint32_t i = threadIdx.x; i < COLUMNS * TERMS; i += THREADS) {
-            const uint32_t c = columns + i % COLUMNS, term = k0 + i / COLUMNS;
-            right[i % COLUMNS * PITCH + i / COLUMNS] = c < features && term < terms ? rounded(by_x[(size_t)term * features + c]) : 0.0f;
-        }
-        __syncthreads();
-        tile_product<COLUMNS>(left, right, (min(terms - k0, (uint32_t)TERMS) + 7) / 8, sums);
-    }
+    const auto left = [&](uint32_t m, uint32_t k) { return first + m < count ? l.gates[(size_t)(first + m) * GATES * hidden + k] : 0.0f; };
+    const auto right = [&](uint32_t n, uint32_t k) { return columns + n < features ? by_x[(size_t)k * features + columns + n] : 0.0f; };
+    tile_sums<COLUMNS, 1>(terms, sums, left, right);
     float *dx = DX(0);
 #pragma unroll
     for (int q = 0; q < COLUMNS / 8; ++q)
