@@ -4,10 +4,12 @@
 //! - `layers`: the kernels around matrix products
 //! - `mlp`: forward, backward and Adam over buffers made once
 //! - `twin`, `products`, `octets`: kernels of the ops that plans run ([`CudaPlan`](super::CudaPlan)); their texts in `ops/`
+//! - `formula`: ops that go number by number, of which plans print their own kernels
 //!
 //! Several networks of the same hidden sizes (a policy and its value) go side by side as one. Sums have a fixed order: the same
 //! numbers give the same bits on the same GPU.
 
+mod formula;
 mod layers;
 mod layout;
 mod mlp;
@@ -15,10 +17,14 @@ mod octets;
 mod products;
 mod twin;
 
+pub use formula::{Formula, Read};
+pub(in crate::nn) use formula::{literal, with_names};
 pub use layers::{Adam, Layers, NUMBERS, layers_source};
 pub use layout::{Layout, pitch_of};
 pub(crate) use mlp::operands_of;
 pub use mlp::{Mlp, Pass, Sums, Workspace};
 pub(in crate::nn) use products::Products;
-pub(in crate::nn) use twin::{Args, COLLAPSE, PIXELS, THREADS, Tensor, act_number, collapse, column_sums, vector_twin};
+pub(in crate::nn) use twin::{
+    Args, COLLAPSE, PIXELS, THREADS, Tensor, act_number, activation, collapse, column_sums, vector_twin,
+};
 pub use twin::{Form, Launch, Text, Twin};
