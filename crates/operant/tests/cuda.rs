@@ -7,7 +7,7 @@ mod drawn;
 use drawn::drawn;
 use operant::Error;
 use operant::device::Device;
-use operant::device::cuda::{self, Buffer, Element, Gpu, Graph, Report};
+use operant::device::cuda::{self, Buffer, Element, Gpu, Graph, HostBuffer, Report};
 use operant::env::emit::Shape;
 use operant::env::{
     Actions, ActionsBuf, AutoReset, CudaVec, DeviceActions, DeviceRow, Door, Ends, Entry, Options, REGISTRY, RowBuf,
@@ -526,6 +526,40 @@ fn no_memory_says_how_much_for_what_and_what_to_lower() {
     envs.reset(Seeds::One(0), None, row.row());
     envs.step(Actions::I32(&[1; 64]), row.row());
     assert_eq!((row.reward, envs.failure()), (vec![1.0; 64], None));
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn no_host_memory_says_how_much_for_what_and_what_to_lower() {
+    let message = HostBuffer::<u8>::new(&gpu(), 1 << 46, "observations").unwrap_err().to_string();
+    for part in ["no page-locked host memory for observations: asked for 70368.7 GB", "lower num_envs"] {
+        assert!(message.contains(part), "{message}");
+    }
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn memory_that_is_given_back_is_given_out_again() {
+    let gpu = gpu();
+    let free = || gpu.memory().unwrap().0;
+    let make = |round: usize| -> Vec<Buffer<u32>> {
+        (0..600).map(|i| Buffer::new(&gpu, (i * 3701 + round) % 50_000, "numbers", "nothing").unwrap()).collect()
+    };
+    drop(make(0));
+    let before = free();
+    for round in 1..40 {
+        for buffer in make(round).iter().step_by(37) {
+            let mut found = vec![7; buffer.len()];
+            buffer.download(0, &mut found).unwrap();
+            assert!(found.iter().all(|x| *x == 0), "round {round}: a new buffer holds what another left");
+            buffer.upload(&vec![9u32; buffer.len()]).unwrap();
+        }
+        drop(Buffer::<u8>::new(&gpu, 1 << 28, "many numbers", "nothing").unwrap());
+    }
+    assert!(free() + (1 << 20) >= before, "{before} bytes were free, {} are", free());
+    // As much as there is, again and again.
+    let most = free() / 4 * 3;
+    (0..4).for_each(|_| drop(Buffer::<u8>::new(&gpu, most, "most", "nothing").unwrap()));
 }
 
 #[test]

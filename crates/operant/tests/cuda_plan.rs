@@ -3,10 +3,12 @@
 use operant::device::cuda::{self, Gpu};
 use operant::lanes::Math;
 use operant::lanes::rng::HostRng;
-use operant::nn::Precision;
 use operant::nn::cuda::{Form, Text};
 use operant::nn::grow::{Blueprint, Grown, GrownGroup, Host, Samples, Seed, Task, Topology, Training, group_source};
 use operant::nn::ops::{Blend, OPS};
+use operant::nn::{
+    CudaPlan, Feed, Gradients, Graph, Init, Memory, Networks, Node, Options, Plan, Precision, Setup, Wanted,
+};
 
 #[cfg(target_os = "linux")]
 #[test]
@@ -29,6 +31,12 @@ fn every_kernel_compiles() {
         }
     }
     work.push(("grown".into(), "sm_80", group_source()));
+    let printed = [Precision::F32, Precision::Bf16, Precision::F32];
+    for (seed, (arch, precision)) in archs.into_iter().zip(printed).enumerate() {
+        let drawn = Drawn::new(seed as u64, [5, 8]);
+        let text = CudaPlan::printed(&drawn.graph, &drawn.wanted(), &setup(precision, true)).unwrap();
+        work.push(("chains".into(), arch, text));
+    }
     let next = std::sync::atomic::AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for _ in 0..operant::device::threads_available().min(8) {
@@ -43,28 +51,148 @@ fn every_kernel_compiles() {
     });
 }
 
+fn setup(precision: Precision, fuse: bool) -> Setup<'static> {
+    Setup { groups: 2, max_rows: 7, parts: 1, precision, shared: &[], pixels: false, fuse }
+}
+
+/// A graph of many ops that go number by number, of one shape, with other ops between them.
+struct Drawn {
+    graph: Graph,
+    inputs: Vec<Node>,
+    output: Node,
+    /// A tensor of a part of the graph that nothing else reads.
+    apart: Node,
+    loss: Node,
+}
+
+impl Drawn {
+    fn new(seed: u64, shape: [usize; 2]) -> Self {
+        let mut rng = HostRng::new(seed, 0, 0, 0);
+        let mut g = Graph::new();
+        let inputs: Vec<Node> = ["a", "b"].map(|name| g.input_with_gradient(name, shape)).to_vec();
+        let vector = g.input_with_gradient("vector", [shape[1]]);
+        let mut last = inputs.clone();
+        for number in 0..24 {
+            let pick = |rng: &mut HostRng| last[last.len() - 1 - rng.below(last.len().min(4) as u32) as usize];
+            let (x, other) = (pick(&mut rng), pick(&mut rng));
+            let y = match (number + seed) % 14 {
+                0 => g.tanh(x),
+                1 => g.add(x, other),
+                2 => g.gelu(x),
+                3 => g.mul(x, other),
+                4 => g.silu(x),
+                5 => g.sub(x, other),
+                6 => g.sigmoid(x),
+                7 => g.softplus(x),
+                8 => g.bias(&format!("bias{number}"), x, Init::Normal { std: 0.5 }),
+                9 => g.broadcast_mul(x, vector),
+                10 => g.relu(x),
+                11 => g.abs(x).and_then(|x| g.neg(x)).and_then(|x| g.exp(x)),
+                12 => g.layer_norm(&format!("norm{number}"), x),
+                _ => g.square(x).and_then(|x| g.scale(x, 0.125)),
+            };
+            last.push(y.unwrap());
+        }
+        let output = *last.last().unwrap();
+        g.under(Some(0));
+        let apart = g.tanh(inputs[0]).and_then(|x| g.scale(x, 3.0)).unwrap();
+        g.under(None);
+        let tail = last[last.len() - 4..].to_vec();
+        let sum = tail[1..].iter().fold(tail[0], |sum, x| g.add(sum, *x).unwrap());
+        let loss = g.mean(sum, 9).unwrap();
+        Self { graph: g, inputs: [inputs, vec![vector]].concat(), output, apart, loss }
+    }
+
+    fn wanted(&self) -> Wanted {
+        Wanted { outputs: vec![self.output, self.apart], losses: vec![(self.loss, 1.0)], ..Wanted::default() }
+    }
+}
+
+/// What a small plan prints: values pass on in registers, and what the way back needs is stored.
+#[test]
+fn chains_are_printed() {
+    let mut g = Graph::new();
+    let (x, h) = (g.input_with_gradient("x", [3, 8]), g.input_with_gradient("h", [3, 8]));
+    let y = g.sigmoid(x).and_then(|gate| g.mul(gate, h)).and_then(|y| g.bias("b", y, Init::Zeros)).unwrap();
+    let y = g.sub(h, y).and_then(|y| g.scale(y, 0.5)).and_then(|y| g.square(y)).unwrap();
+    let loss = g.mean(y, 2).unwrap();
+    let wanted = Wanted { losses: vec![(loss, 1.0)], ..Wanted::default() };
+    for (name, precision, form) in
+        [("chains_in_f32", Precision::F32, Form::F32), ("chains_in_bf16", Precision::Bf16, Form::Bf16)]
+    {
+        let text = CudaPlan::printed(&g, &wanted, &setup(precision, true)).unwrap();
+        insta::assert_snapshot!(name, text[Text::Chains.source(form).len()..]);
+        let alone = CudaPlan::printed(&g, &wanted, &setup(precision, false)).unwrap();
+        let kernels = |text: &str| text.matches("KERNEL(chain_").count();
+        assert!(kernels(&alone) > 2 * kernels(&text), "{} alone, {} in chains", kernels(&alone), kernels(&text));
+    }
+}
+
+/// In f32 and in bf16, of rows that are whole vectors and of others: as on the CPU, and the same bits whether ops are one launch or many.
+#[test]
+#[ignore = "needs a GPU"]
+fn chains_agree_with_the_cpu_and_with_single_ops() {
+    let gpu = Gpu::open(0).unwrap();
+    for (seed, shape) in [(0, [5, 8]), (1, [3, 4]), (2, [3, 7]), (3, [4, 16]), (4, [1, 24]), (5, [2, 12])] {
+        let drawn = Drawn::new(seed, shape);
+        let rows = 7;
+        let mut rng = HostRng::new(seed, 1, 0, 0);
+        let whole = |x: f32| f32::from_bits(x.to_bits() & 0xFFFF_0000);
+        let len = |node: &Node| drawn.graph.shape(*node).iter().product::<usize>();
+        let feeds: Vec<Vec<f32>> =
+            drawn.inputs.iter().map(|node| (0..rows * len(node)).map(|_| whole(rng.normal())).collect()).collect();
+        let params = drawn.graph.params(seed).unwrap();
+        let mut cpu: Plan = Plan::new(&drawn.graph, &drawn.wanted(), rows, &Options::default()).unwrap();
+        let given: Vec<Feed> = feeds.iter().map(|feed| Feed::Real(feed)).collect();
+        cpu.train(&params, rows, &given, 1.0, Gradients::Replace);
+        let mut wanted = vec![cpu.output(drawn.output).to_vec(), cpu.output(drawn.apart).to_vec()];
+        wanted.extend(drawn.inputs.iter().map(|node| cpu.input_gradient(*node).unwrap_or(&[]).to_vec()));
+        wanted.push(cpu.gradients().to_vec());
+        for precision in [Precision::F32, Precision::Bf16] {
+            let run = |fuse: bool| {
+                let networks = Networks::new(&gpu, &drawn.graph, 1).unwrap();
+                networks.values().upload(params.values()).unwrap();
+                let plan = CudaPlan::new(&drawn.graph, &drawn.wanted(), &networks, &setup(precision, fuse)).unwrap();
+                for (input, feed) in feeds.iter().enumerate() {
+                    plan.feed(input).unwrap().upload(&[feed.clone(), feed.clone()].concat()).unwrap();
+                }
+                plan.rows().upload(&[rows as u32, 3]).unwrap();
+                // The second group has no part 0.
+                plan.absent().upload(&[0u32, 1]).unwrap();
+                (0..2).for_each(|_| plan.run(|_| true).unwrap());
+                let read = |node: Node, gradient: bool, group: usize, rows: usize| {
+                    plan.read(node, gradient, group, rows).unwrap().unwrap_or_default()
+                };
+                let of = |group: usize, rows: usize| {
+                    let mut found = vec![read(drawn.output, false, group, rows), read(drawn.apart, false, group, rows)];
+                    found.extend(drawn.inputs.iter().map(|node| read(*node, true, group, rows)));
+                    found.push(plan.read_gradients(group).unwrap());
+                    found
+                };
+                (of(0, rows), of(1, 3), plan.launches(|_| true), plan.bytes())
+            };
+            let (fused, alone) = (run(true), run(false));
+            let what = format!("graph {seed} in {precision:?}");
+            assert!((&fused.0, &fused.1) == (&alone.0, &alone.1), "{what}: other bits in chains than alone");
+            assert!(fused.1[1].iter().all(|x| *x == 0.0), "{what}: a part that is left out wrote something");
+            assert!(fused.2 < alone.2, "{what}: {} launches for {}", fused.2, alone.2);
+            println!("{what}: {} launches, {} bytes; alone {}, {}", fused.2, fused.3, alone.2, alone.3);
+            // What bf16 loses in so many ops in a row says nothing; single ops are held to the CPU in it too.
+            let wanted = if precision == Precision::F32 { &wanted[..] } else { &[] };
+            for (number, (found, wanted)) in fused.0.iter().zip(wanted).enumerate() {
+                let scale = wanted.iter().fold(0.05f32, |most, x| most.max(x.abs()));
+                let off = found.iter().zip(wanted).fold(0.0f32, |most, (a, b)| most.max((a - b).abs()));
+                assert!(
+                    found.len() == wanted.len() && off <= 1e-4 * scale,
+                    "{what}, tensor {number}: {off} of {scale}"
+                );
+            }
+        }
+    }
+}
+
 /// Ops without kernels, and those of whose cases some have none.
-const WITHOUT: &[&str] = &[
-    "BatchNorm",
-    "BatchStatistics",
-    "Clip",
-    "Dropout",
-    "Noise",
-    "Dueling",
-    "Embedding",
-    "EmbeddingSum",
-    "Gather",
-    "SquashedGaussian",
-    "KeyedDropout",
-    "KeyedNoise",
-    "KlDivergence",
-    "PointwiseLoss",
-    "QuantileLoss",
-    "MixedNoise",
-    "Spectral",
-    "Tower",
-    "Upsample",
-];
+const WITHOUT: &[&str] = &["SquashedGaussian", "KeyedNoise", "MixedNoise", "Spectral", "Tower"];
 const PARTLY: &[&str] = &[];
 
 #[test]
@@ -93,6 +221,52 @@ fn kernels_agree_with_the_cpu() {
         .filter_map(|entry| (entry.check_cuda)(&gpu).err().map(|error| format!("{}: {error}", entry.name)))
         .collect();
     assert!(failures.is_empty(), "\n{}", failures.join("\n"));
+}
+
+/// Layers with a state that are large enough for the widest blocks of each kernel, with episodes that begin on the way.
+#[test]
+#[ignore = "needs a GPU"]
+fn large_layers_with_a_state_agree_with_the_cpu() {
+    let gpu = Gpu::open(0).unwrap();
+    let (rows, steps, features, hidden) = (4096, 3, 64, 128);
+    for lstm in [true, false] {
+        let mut g = Graph::new();
+        let x = g.input_with_gradient("x", [steps, features]);
+        let resets = g.input("resets", [steps]);
+        let memory = Memory { resets: Some(resets), ..Memory::default() };
+        let found = if lstm { g.lstm("layer", x, hidden, 1, &memory) } else { g.gru("layer", x, hidden, 1, &memory) };
+        let y = found.unwrap().y;
+        let loss = g.square(y).and_then(|y| g.mean(y, 2)).unwrap();
+        let wanted = Wanted { outputs: vec![y], losses: vec![(loss, 1.0)], ..Wanted::default() };
+        let mut rng = HostRng::new(1, 0, 0, 0);
+        let feeds = [
+            (0..rows * steps * features).map(|_| rng.normal()).collect::<Vec<f32>>(),
+            (0..rows * steps).map(|_| f32::from(u8::from(rng.below(4) == 0))).collect(),
+        ];
+        let params = g.params(1).unwrap();
+        let mut cpu: Plan = Plan::new(&g, &wanted, rows, &Options::default()).unwrap();
+        cpu.train(&params, rows, &feeds.each_ref().map(|feed| Feed::Real(feed)), 1.0, Gradients::Replace);
+        let networks = Networks::new(&gpu, &g, 1).unwrap();
+        networks.values().upload(params.values()).unwrap();
+        let setup = Setup { groups: 1, max_rows: rows, ..setup(Precision::F32, true) };
+        let plan = CudaPlan::new(&g, &wanted, &networks, &setup).unwrap();
+        feeds.iter().enumerate().for_each(|(input, feed)| plan.feed(input).unwrap().upload(feed).unwrap());
+        plan.run(|_| true).unwrap();
+        let read = |node: Node, gradient: bool| plan.read(node, gradient, 0, rows).unwrap().unwrap();
+        let tensors = [
+            ("output", read(y, false), cpu.output(y).to_vec()),
+            ("gradient of the input", read(x, true), cpu.input_gradient(x).unwrap().to_vec()),
+            ("gradients of parameters", plan.read_gradients(0).unwrap(), cpu.gradients().to_vec()),
+        ];
+        for (what, found, wanted) in tensors {
+            let scale = wanted.iter().fold(0.0f32, |most, x| most.max(x.abs()));
+            let off = found.iter().zip(&wanted).fold(0.0f32, |most, (a, b)| most.max((a - b).abs()));
+            assert!(
+                scale > 0.0 && found.len() == wanted.len() && off <= 1e-4 * scale,
+                "lstm {lstm}, {what}: {off} of {scale}"
+            );
+        }
+    }
 }
 
 /// Small images and their classes.

@@ -107,6 +107,29 @@ fn a_memory_is_learned_on_a_gpu() {
     }
 }
 
+/// Reward 1 for ever is worth 1/(1 − γ), however short its episodes are cut: the last observation of each is valued, with what the memory
+/// held then.
+#[test]
+#[ignore = "needs a GPU"]
+fn episodes_cut_short_go_on_from_their_last_observation() {
+    for stepped in ["auto", "cpu"] {
+        for memory in ["lstm", "mingru"] {
+            let over = format!(
+                "device = \"cuda\"\nenv_device = \"{stepped}\"\nnum_envs = 16\nnetwork.memory = \"{memory}\"\n[ppo]\ngamma = 0.9\n\
+                 num_steps = 32\nminibatch_size = 128\nanneal_lr = false\nclip_vloss = false\nlearning_rate = 3e-3\nmax_grad_norm = 0.0\n"
+            );
+            let mut ppo = algorithm("probe_truncation", &over);
+            run(&mut *ppo, 300);
+            let policy = ppo.policy().unwrap();
+            let mut actor = policy.actor(1, &Default::default()).unwrap();
+            actor.forward(&policy.params, 1, &[1.0]);
+            let value = actor.values()[0];
+            eprintln!("{memory}, envs on {stepped}: value {value:.3}");
+            assert!((value / 10.0 - 1.0).abs() < 0.02, "{memory}, envs on {stepped}: {value}");
+        }
+    }
+}
+
 /// With and without a memory's states in the middle of episodes, in f32 and with products of TF32.
 #[test]
 #[ignore = "needs a GPU"]

@@ -449,7 +449,7 @@ impl Run {
         let steps = self.algorithm.steps();
         if let Some(reason) = self.report.failed.take() {
             self.board.event(EventKind::Stopped, steps, reason.as_str());
-            return Err(Error::Env(reason));
+            return Err(Error::Env(format!("{reason}; {}", self.way_back())));
         }
         self.iterations += 1;
         if let Some(reason) = self.report.diverged.take() {

@@ -172,6 +172,17 @@ impl Run {
         Err(Error::Io(format!("{text}: {error}; {next}")))
     }
 
+    /// What is left of a run that a fault has stopped, and how to go on.
+    pub(super) fn way_back(&self) -> String {
+        match self.checkpoints.list().last() {
+            Some(name) => {
+                let (path, folder) = (self.checkpoints.path(name), self.folder.display());
+                format!("{} is kept: operant train --resume {folder} goes on from there", path.display())
+            }
+            None => "the run came to no checkpoint: start it again".into(),
+        }
+    }
+
     /// Whether someone took the run's folder away.
     fn is_gone(&self) -> bool {
         !self.folder.join("run.toml").exists()
@@ -247,5 +258,78 @@ impl Run {
             Some(Solved { step, seconds, mean_return })
         })();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::algo::{Algorithm, Parts, Policy, Report};
+    use crate::config;
+    use crate::error::Result;
+    use crate::nn::Plan;
+    use crate::run::{Config, Run, Start, build_algorithm, build_env_among, build_pool};
+    use crate::telemetry::Metric;
+
+    /// An algorithm whose device fails.
+    struct Faulty(Box<dyn Algorithm>);
+    impl Algorithm for Faulty {
+        fn metrics(&self) -> &[Metric] {
+            self.0.metrics()
+        }
+        fn iterate(&mut self, report: &mut Report) {
+            report.failed = Some("cuda cannot finish its work: an illegal memory access".into());
+        }
+        fn plans(&mut self) -> Vec<(&'static str, &mut Plan)> {
+            self.0.plans()
+        }
+        fn steps(&self) -> u64 {
+            self.0.steps()
+        }
+        fn steps_per_iteration(&self) -> u64 {
+            self.0.steps_per_iteration()
+        }
+        fn set_total_steps(&mut self, total_steps: u64) {
+            self.0.set_total_steps(total_steps);
+        }
+        fn adopt(&mut self, policy: &Policy) -> Result<()> {
+            self.0.adopt(policy)
+        }
+        fn policy(&self) -> Result<Policy> {
+            self.0.policy()
+        }
+        fn save(&self) -> Result<Parts> {
+            self.0.save()
+        }
+        fn load(&mut self, parts: &Parts) -> Result<()> {
+            self.0.load(parts)
+        }
+    }
+
+    #[test]
+    fn a_fault_says_what_is_kept_and_how_to_go_on() {
+        let folder = std::env::temp_dir().join(format!("operant-fault-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        let over = config::parse(
+            "num_envs = 2\nthreads = 1\nsteps = 1000\n[ppo]\nhorizon = 8\n[network]\nhidden = [4]",
+            "test",
+        );
+        let config = Config::resolve("ppo", "cartpole", over.unwrap()).unwrap();
+        let start =
+            || Start { folder: folder.clone(), sinks: Vec::new(), started: std::time::Instant::now(), at_once: 1 };
+        let mut run = Run::start(config, start()).unwrap();
+        let pool = build_pool(&run.config);
+        let same = build_algorithm(&run.config, build_env_among(&run.config, &pool, 1).unwrap(), pool).unwrap();
+        run.algorithm = Box::new(Faulty(same));
+        let early = run.step().unwrap_err().to_string();
+        assert!(early.ends_with("an illegal memory access; the run came to no checkpoint: start it again"), "{early}");
+        let name = run.save().unwrap();
+        let late = run.step().unwrap_err().to_string();
+        let kept = folder.join("ckpt").join(name);
+        let wanted = format!("{} is kept: operant train --resume {} goes on", kept.display(), folder.display());
+        assert!(late.contains("an illegal memory access; ") && late.contains(&wanted), "{late}");
+        drop(run);
+        // And it does.
+        Run::resume(None, start()).unwrap().step().unwrap();
+        std::fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -44,9 +44,9 @@ struct MergeArgs {
 };
 
 #if PART != LEARNING
-/* Merges as Chan, Golub & LeVeque (1979) do. A warp per column. */
-extern "C" __global__ void __launch_bounds__(32 * SEEN) merge(const MergeArgs a) {
-    const int column = threadIdx.x / 32, lane = threadIdx.x % 32;
+/* Merges as Chan, Golub & LeVeque (1979) do. A block of a warp per column. */
+extern "C" __global__ void __launch_bounds__(32) merge(const MergeArgs a) {
+    const int column = blockIdx.x, lane = threadIdx.x;
     double sum = 0.0, squares = 0.0;
     for (uint32_t w = lane; w < a.warps; w += 32) {
         sum += a.normaliser.sums[(size_t)w * 2 * SEEN + column];

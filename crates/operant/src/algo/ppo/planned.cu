@@ -363,7 +363,7 @@ struct SumUpArgs {
     uint32_t steps;
     float share;
 };
-/* Means of statistics: see `Reported`. */
+/* Means of the last minibatch's statistics. */
 extern "C" __global__ void sum_up(const SumUpArgs a) {
     if (threadIdx.x >= 6) return;
     float sum = 0.0f;

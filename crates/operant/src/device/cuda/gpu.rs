@@ -6,9 +6,10 @@
 
 use super::driver::{
     CAPABILITY_MAJOR, CAPABILITY_MINOR, Driver, Handle, L2_BYTES, LOCAL_BYTES, LaunchAttribute, LaunchConfig,
-    MOST_SHARED_BYTES, MOST_SHARED_OF_BLOCK, MULTIPROCESSORS, NON_BLOCKING, REGISTERS, driver,
+    MOST_SHARED_BYTES, MOST_SHARED_OF_BLOCK, MULTIPROCESSORS, NON_BLOCKING, OUT_OF_MEMORY, REGISTERS, driver,
 };
 use super::nvrtc::{self, nvrtc};
+use super::pool::{self, Piece, Pool};
 use super::{cache, report};
 use crate::error::{Error, Result};
 use crate::lanes::Math;
@@ -50,6 +51,8 @@ struct Context {
     handle: Handle,
     /// Kernels that are loaded, by all that decided their code.
     code: Mutex<HashMap<String, Arc<Mutex<Weak<Code>>>>>,
+    /// Memory of small buffers.
+    pool: Mutex<Pool>,
 }
 
 // SAFETY: as for `Gpu`.
@@ -74,7 +77,7 @@ impl Context {
         // SAFETY: the pointer is live; what is retained is released in `drop`.
         let status = unsafe { (driver.call.cuDevicePrimaryCtxRetain)(&mut handle, device) };
         driver.check("use the GPU", status)?;
-        let context = Arc::new(Self { driver, device, handle, code: Mutex::default() });
+        let context = Arc::new(Self { driver, device, handle, code: Mutex::default(), pool: Mutex::default() });
         open.push((device, Arc::downgrade(&context)));
         Ok(context)
     }
@@ -88,6 +91,13 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
+        let blocks = lock(&self.pool).drain();
+        if self.bind().is_ok() {
+            for block in blocks {
+                // SAFETY: it was allocated once, and the buffers in it, which keep this context, are gone.
+                let _ = unsafe { (self.driver.call.cuMemFree_v2)(block) };
+            }
+        }
         // SAFETY: it was retained once.
         let _ = unsafe { (self.driver.call.cuDevicePrimaryCtxRelease_v2)(self.device) };
     }
@@ -232,6 +242,66 @@ impl Gpu {
     /// Its stream as a number, for other libraries of this process.
     pub fn stream_address(&self) -> u64 {
         self.stream as u64
+    }
+
+    /// Zeroed memory of so many bytes, or the driver's word for why there is none.
+    pub(super) fn allocate(&self, bytes: usize) -> Result<u64, c_int> {
+        let own = |bytes: usize| -> Result<u64, c_int> {
+            let mut address = 0;
+            // SAFETY: the pointer is to a live u64.
+            match unsafe { (self.driver.call.cuMemAlloc_v2)(&mut address, bytes) } {
+                0 => Ok(address),
+                status => Err(status),
+            }
+        };
+        let zero = |at: u64, bytes: usize| -> Result<(), c_int> {
+            // SAFETY: so many bytes lie there.
+            match unsafe { (self.driver.call.cuMemsetD8Async)(at, 0, bytes, self.stream) } {
+                0 => Ok(()),
+                status => Err(status),
+            }
+        };
+        if bytes > pool::MOST {
+            let at = own(bytes)?;
+            return zero(at, bytes).map(|()| at);
+        }
+        let mut pool = lock(&self.context.pool);
+        let mut found = pool.take(bytes);
+        // SAFETY: the context is live and current. Where others record, it may refuse: then there is another block.
+        if found.is_none() && pool.waits() && unsafe { (self.driver.call.cuCtxSynchronize)() } == 0 {
+            pool.settle();
+            found = pool.take(bytes);
+        }
+        if found.is_none() {
+            let len = pool::BLOCK;
+            let (block, len) =
+                own(len).map(|block| (block, len)).or_else(|_| own(bytes).map(|block| (block, bytes)))?;
+            zero(block, len)?;
+            // Others use it in streams of their own.
+            // SAFETY: the stream is live.
+            match unsafe { (self.driver.call.cuStreamSynchronize)(self.stream) } {
+                0 => pool.add(block, len),
+                status => return Err(status),
+            }
+            found = pool.take(bytes);
+        }
+        match found {
+            Some(Piece { at, fresh: true }) => Ok(at),
+            Some(Piece { at, .. }) => zero(at, bytes).map(|()| at),
+            None => Err(OUT_OF_MEMORY),
+        }
+    }
+
+    /// Takes back what [`Self::allocate`] gave.
+    pub(super) fn free(&self, address: u64, bytes: usize) {
+        if bytes <= pool::MOST {
+            return lock(&self.context.pool).give(address, bytes);
+        }
+        if self.bind().is_ok() {
+            // Work that uses it may be under way; freeing waits for that.
+            // SAFETY: it was allocated once and is not used again.
+            let _ = unsafe { (self.driver.call.cuMemFree_v2)(address) };
+        }
     }
 
     /// Free and total memory, in bytes.

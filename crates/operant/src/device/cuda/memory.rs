@@ -1,4 +1,4 @@
-//! Memory of a GPU: allocated when things are built, freed when they are dropped.
+//! Memory of a GPU: taken when things are built, given back when they are dropped.
 #![allow(unsafe_code)]
 
 use super::driver::OUT_OF_MEMORY;
@@ -76,23 +76,22 @@ impl<T: Element> Buffer<T> {
         gpu.bind()?;
         // An empty buffer has an address too: kernels tell buffers from none by it.
         let bytes = len.saturating_mul(size_of::<T>()).max(1);
-        let mut address = 0;
-        // SAFETY: the pointer is to a live u64.
-        let status = unsafe { (gpu.driver.call.cuMemAlloc_v2)(&mut address, bytes) };
-        if status == OUT_OF_MEMORY {
+        let address = gpu.allocate(bytes).map_err(|status| {
+            if status != OUT_OF_MEMORY {
+                return gpu.driver.check(&format!("allocate {what}"), status).err().unwrap_or_else(|| {
+                    Error::Device(format!("cuda cannot allocate {what}: it says that nothing is wrong"))
+                });
+            }
             let (free, total) = gpu.memory().unwrap_or((0, gpu.info().memory_bytes));
-            return Err(Error::Device(format!(
+            Error::Device(format!(
                 "no GPU memory for {what}: asked for {}, {} of {} are free on {}; lower {setting}",
                 size(bytes),
                 size(free),
                 size(total),
                 gpu.info().name
-            )));
-        }
-        gpu.driver.check(&format!("allocate {what}"), status)?;
-        let buffer = Self { gpu: gpu.clone(), pointer: DevicePtr(address), len, of: PhantomData };
-        buffer.zero()?;
-        Ok(buffer)
+            ))
+        })?;
+        Ok(Self { gpu: gpu.clone(), pointer: DevicePtr(address), len, of: PhantomData })
     }
 
     /// How many elements.
@@ -180,11 +179,7 @@ impl<T: Element> Buffer<T> {
 
 impl<T> Drop for Buffer<T> {
     fn drop(&mut self) {
-        // Work that uses it may be under way; freeing waits for that.
-        if self.gpu.bind().is_ok() {
-            // SAFETY: it was allocated once and is not used again.
-            let _ = unsafe { (self.gpu.driver.call.cuMemFree_v2)(self.pointer.0) };
-        }
+        self.gpu.free(self.pointer.0, (self.len * size_of::<T>()).max(1));
     }
 }
 
@@ -201,14 +196,21 @@ pub struct HostBuffer<T> {
 unsafe impl<T: Send> Send for HostBuffer<T> {}
 
 impl<T: Element> HostBuffer<T> {
-    /// Zeroed memory for `len` elements; `what` it is is for the message if there is none.
+    /// Zeroed memory for `len` elements; `what` it is is for the message if there is none. All of these grow with `num_envs`.
     pub fn new(gpu: &Arc<Gpu>, len: usize, what: &str) -> Result<Self> {
         /// Kernels may use it.
         const MAPPED: u32 = 2;
         gpu.bind()?;
         let (mut host, mut address) = (std::ptr::null_mut(), 0);
+        let bytes = len.saturating_mul(size_of::<T>()).max(1);
         // SAFETY: the pointer is live.
-        let status = unsafe { (gpu.driver.call.cuMemHostAlloc)(&mut host, (len * size_of::<T>()).max(1), MAPPED) };
+        let status = unsafe { (gpu.driver.call.cuMemHostAlloc)(&mut host, bytes, MAPPED) };
+        if status == OUT_OF_MEMORY {
+            return Err(Error::Device(format!(
+                "no page-locked host memory for {what}: asked for {}; lower num_envs, or raise the limit (ulimit -l)",
+                size(bytes)
+            )));
+        }
         gpu.driver.check(&format!("allocate {what} in the host's memory"), status)?;
         let mut buffer = Self { gpu: gpu.clone(), host: host.cast(), pointer: DevicePtr::NONE, len };
         // SAFETY: the memory has that many elements, of which zeroed bits are a value.

@@ -20,6 +20,7 @@ mod graph;
 mod library;
 mod memory;
 mod nvrtc;
+mod pool;
 mod report;
 mod tensor_map;
 

@@ -96,7 +96,8 @@ fn check(gpu: &Arc<Gpu>, case: &Case, setting: &Setting, precision: Precision) -
     networks.values().upload(&[narrow(&halved), narrow(&setting.params)].concat())?;
     // The last group repeats the first.
     let groups = [(1usize, rows), (0, (rows - 1).max(1)), (1, rows)];
-    let setup = Setup { groups: groups.len(), max_rows: rows, parts: 0, precision, shared: &[], pixels: false };
+    let setup =
+        Setup { groups: groups.len(), max_rows: rows, parts: 0, precision, shared: &[], pixels: false, fuse: true };
     let plan = CudaPlan::new(&setting.graph, &setting.wanted(), &networks, &setup)?;
     plan.network_of().upload(&groups.map(|(network, _)| network as u32))?;
     plan.rows().upload(&groups.map(|(_, rows)| rows as u32))?;
@@ -108,8 +109,10 @@ fn check(gpu: &Arc<Gpu>, case: &Case, setting: &Setting, precision: Precision) -
         }
     }
     // Twice: nothing may be left over from a run.
-    plan.run(|_| true)?;
-    plan.run(|_| true)?;
+    for _ in 0..2 {
+        plan.draw_by(Options::default().seed)?;
+        plan.run(|_| true)?;
+    }
     let all: Vec<Found> = groups
         .iter()
         .enumerate()

@@ -5,11 +5,13 @@
 //! - `descent`: Adam over parameters of any layout
 //! - `mlp`: forward, backward and Adam over buffers made once
 //! - `twin`, `products`, `octets`, `recurrent`: kernels of the ops that plans run ([`CudaPlan`](super::CudaPlan)); their texts in `ops/`
+//! - `formula`: ops that go number by number, of which plans print their own kernels
 //!
 //! Several networks of the same hidden sizes (a policy and its value) go side by side as one. Sums have a fixed order: the same
 //! numbers give the same bits on the same GPU.
 
 mod descent;
+mod formula;
 mod layers;
 mod layout;
 mod mlp;
@@ -19,11 +21,15 @@ mod recurrent;
 mod twin;
 
 pub use descent::Descent;
+pub use formula::{Formula, Read};
+pub(in crate::nn) use formula::{literal, with_names};
 pub use layers::{Adam, Layers, NUMBERS, layers_source};
 pub use layout::{Layout, pitch_of};
 pub(crate) use mlp::operands_of;
 pub use mlp::{Mlp, Pass, Sums, Workspace};
 pub(in crate::nn) use products::Products;
 pub(in crate::nn) use recurrent::RecurrentLayer;
-pub(in crate::nn) use twin::{Args, COLLAPSE, PIXELS, THREADS, Tensor, act_number, collapse, column_sums, vector_twin};
+pub(in crate::nn) use twin::{
+    Args, COLLAPSE, PIXELS, THREADS, Tensor, act_number, activation, collapse, column_sums, vector_twin,
+};
 pub use twin::{Form, Launch, Text, Twin};

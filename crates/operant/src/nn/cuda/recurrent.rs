@@ -2,12 +2,21 @@
 
 use super::twin::{Launch, Text, Twin};
 
-/// Rows, terms and places of a block, and gates of a step: as in the text.
+/// Rows and terms of a block, as in `ops/mma.cu`.
 const TILE: usize = 128;
 const TERMS: usize = 32;
+/// Places (a row's step) whose share of a weight's gradient one block adds up, and its columns.
 const SPLIT: usize = 2048;
 const WEIGHT_COLUMNS: usize = 32;
 const GATES: usize = 4;
+
+/// Sizes that the text has too.
+pub(super) fn sizes() -> String {
+    format!(
+        "static_assert(TILE == {TILE} && TERMS == {TERMS}, \"nn/cuda/recurrent.rs has the same\");\n\
+         #define SPLIT {SPLIT}\n#define GATES {GATES}\n#define WEIGHT_COLUMNS {WEIGHT_COLUMNS}\n"
+    )
+}
 /// Blocks that give each multiprocessor of a large GPU something to do: where there would be fewer, each has fewer columns.
 const ENOUGH: usize = 128;
 

@@ -2,6 +2,7 @@
 //!
 //! Every kernel takes [`Args`], and its grid has the group as first axis: a group is one network on its own rows.
 
+use super::formula::{Formula, Read};
 use crate::device::cuda::{DevicePtr, Params};
 use crate::lanes::CUDA_PRELUDE;
 use crate::nn::op::{Act, MAX_INPUTS, MAX_OUTPUTS, Types};
@@ -22,8 +23,10 @@ const FEW: usize = 6;
 pub enum Text {
     /// What plans do between ops.
     Between,
-    /// Number by number.
+    /// Number by number, or nearly so.
     Elementwise,
+    /// What kernels that a plan prints have in common.
+    Chains,
     /// Over the places of a row.
     Places,
     /// Norms.
@@ -48,9 +51,10 @@ pub enum Text {
 
 impl Text {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Between,
         Self::Elementwise,
+        Self::Chains,
         Self::Places,
         Self::Norm,
         Self::Products,
@@ -68,6 +72,7 @@ impl Text {
         match self {
             Self::Between => "plan-between",
             Self::Elementwise => "plan-elementwise",
+            Self::Chains => "plan-chains",
             Self::Places => "plan-places",
             Self::Norm => "plan-norm",
             Self::Products => "plan-products",
@@ -85,9 +90,12 @@ impl Text {
     pub fn source(self, form: Form) -> String {
         let (vectors, tiles) = (include_str!("ops/vectors.cu"), include_str!("ops/tiles.cu"));
         let (mma, blending) = (include_str!("ops/mma.cu"), include_str!("ops/blending.cu"));
+        let layers = super::recurrent::sizes();
         let before = match self {
             Self::Elementwise => vec![blending],
-            Self::Products | Self::Recurrent => vec![mma],
+            Self::Chains => vec![vectors],
+            Self::Products => vec![mma],
+            Self::Recurrent => vec![mma, &layers],
             Self::Patches => vec![mma, tiles],
             Self::Octets => vec!["#define TILE 256\n", vectors, tiles],
             Self::Narrow => vec![vectors, blending],
@@ -96,6 +104,7 @@ impl Text {
         let body = match self {
             Self::Between => include_str!("ops/between.cu"),
             Self::Elementwise => include_str!("ops/elementwise.cu"),
+            Self::Chains => include_str!("ops/chain.cu"),
             Self::Places => include_str!("ops/places.cu"),
             Self::Norm => include_str!("ops/norm.cu"),
             Self::Products => include_str!("ops/products.cu"),
@@ -107,7 +116,9 @@ impl Text {
             Self::Recurrent => include_str!("ops/recurrent.cu"),
             Self::Policies => include_str!("ops/policies.cu"),
         };
-        let (bytes, exact, narrow) = (size_of::<Args>(), u8::from(form == Form::F32), u8::from(form == Form::Bf16));
+        // Printed kernels say of each tensor what it holds.
+        let narrow = u8::from(form == Form::Bf16 || self == Self::Chains);
+        let (bytes, exact) = (size_of::<Args>(), u8::from(form == Form::F32));
         let sizes = format!(
             "#define ARGS_BYTES {bytes}\n#define INPUTS {MAX_INPUTS}\n#define EXACT {exact}\n#define NARROW {narrow}\n"
         );
@@ -238,6 +249,8 @@ impl Launch {
 /// The kernels of an op.
 #[derive(Clone, Debug, Default)]
 pub struct Twin {
+    /// What is computed number by number; launches are for the rest.
+    pub(in crate::nn) formula: Option<Formula>,
     pub(in crate::nn) forward: Vec<Launch>,
     pub(in crate::nn) backward: Vec<Launch>,
     /// Numbers that a group's launches of one pass share.
@@ -259,6 +272,11 @@ impl Twin {
     pub fn new(forward: impl Into<Vec<Launch>>, backward: impl Into<Vec<Launch>>) -> Self {
         let (forward, backward) = (forward.into(), backward.into());
         Self { forward, backward, ..Self::default() }
+    }
+
+    /// Number by number, with launches backward for inputs whose gradients are not.
+    pub fn by_number(formula: Formula, backward: impl Into<Vec<Launch>>) -> Self {
+        Self { formula: Some(formula), backward: backward.into(), ..Self::default() }
     }
 
     /// With others for bf16, if there are any.
@@ -326,6 +344,20 @@ pub(in crate::nn) fn act_number(act: Act) -> usize {
     }
 }
 
+/// An activation number by number; `narrow` as exact as bf16 tells.
+pub(in crate::nn) fn activation(act: Act, narrow: bool) -> Formula {
+    let (value, slope) = match act {
+        Act::Identity => return Formula::new("x0").gradient("dy"),
+        Act::Relu => return Formula::new("relu(x0)").gradient("times(dy, y > 0.0f ? 1.0f : 0.0f)"),
+        Act::Tanh => ("tanhf(x0)", "fmaf(-y, y, 1.0f)"),
+        Act::Sigmoid => ("logistic(x0)", "times(y, minus(1.0f, y))"),
+        Act::Gelu if narrow => ("narrow_gelu(x0)", "narrow_gelu_slope(x0)"),
+        Act::Gelu => ("gelu(x0)", "gelu_slope(x0)"),
+        Act::Silu => ("silu(x0)", "silu_slope(x0)"),
+    };
+    Formula::new(value).gradient(format!("times(dy, {slope})"))
+}
+
 /// Places whose columns one block adds up.
 const CHUNK: usize = 512;
 
@@ -360,9 +392,10 @@ fn sums_of(launch: Launch, len: usize, [places, chunk]: [usize; 2], to: [usize; 
 /// A vector of each row at all of its places: kind 0 adds it, 1 multiplies by it.
 pub(in crate::nn) fn vector_twin(kind: usize, types: &Types, rows: usize) -> Twin {
     let (len, n) = (types.x[0].len(), types.x[1].len());
-    let mut twin = Twin::each("vector", rows * len, [kind, len, n, 0], [0.0]);
-    twin.backward[0].makes = 1;
+    let formula = match kind {
+        0 => Formula::new("plus(x0, x1)").gradient("dy"),
+        _ => Formula::new("times(x0, x1)").gradient("times(dy, x1)"),
+    };
     let vector = Launch::blocks(Text::Places, "vector_gradient", rows).numbers([len / n, n, kind]);
-    twin.backward.push(vector.makes(0b10));
-    twin
+    Twin::by_number(formula.reads([Read::Each, Read::Row(n)]), [vector.makes(0b10)])
 }

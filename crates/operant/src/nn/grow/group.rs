@@ -334,6 +334,7 @@ impl GrownGroup {
             precision: task.precision,
             shared: &[],
             pixels: true,
+            fuse: true,
         };
         let mut learning = graph.clone();
         let target = learning.input_ints("target", []);

@@ -1,6 +1,6 @@
 //! Activations as ops. Where one follows a layer that can apply it itself, planning fuses the two.
 
-use crate::nn::cuda::{Twin, act_number};
+use crate::nn::cuda::{Twin, activation};
 use super::super::check::{Case, Random, away_from_zero, rows};
 use super::super::elementwise::{activate, activation_gradient};
 use super::super::op::{Act, Backward, Forward, Kind, Needs, Op, Type, Types};
@@ -31,11 +31,9 @@ impl Op for Activation {
         Some(self.0)
     }
 
-    fn twin(&self, types: &Types, rows: usize) -> Option<Twin> {
-        let len = types.y[0].len();
-        let numbers = [act_number(self.0), len];
-        let narrow = Twin::octets("activation", rows, numbers);
-        Some(Twin::each("activation", rows * len, numbers, [0.0]).or_narrow(narrow))
+    fn twin(&self, _: &Types, _rows: usize) -> Option<Twin> {
+        let [plain, narrow] = [false, true].map(|narrow| Twin::by_number(activation(self.0, narrow), []));
+        Some(plain.or_narrow(Some(narrow)))
     }
 
     #[inline(always)]

@@ -1,6 +1,6 @@
 //! Sums, differences and products of tensors of one shape, and scaling by a number.
 
-use crate::nn::cuda::Twin;
+use crate::nn::cuda::{Formula, Twin, literal};
 use super::super::check::{Case, Random, rows};
 use super::super::elementwise::{Binary, Plus, Ternary, Unary, map, map2, map_in_place, update, update2};
 use super::super::op::{Act, Backward, Forward, Kind, Needs, Op, Type, Types};
@@ -106,10 +106,15 @@ impl Op for Arithmetic {
         (*self == Self::Add && act == Act::Relu).then_some(Self::AddRelu)
     }
 
-    fn twin(&self, types: &Types, rows: usize) -> Option<Twin> {
-        let len = types.y[0].len();
-        let narrow = Twin::octets("sum", rows, [0, len]).filter(|_| matches!(self, Self::Add));
-        Some(Twin::each("arithmetic", rows * len, [*self as usize, len], [0.0]).or_narrow(narrow))
+    fn twin(&self, _: &Types, _rows: usize) -> Option<Twin> {
+        let passed = "y <= 0.0f ? 0.0f : dy";
+        let (value, first, second) = match self {
+            Self::Add => ("plus(x0, x1)", "dy", "dy"),
+            Self::Sub => ("minus(x0, x1)", "dy", "-dy"),
+            Self::Mul => ("times(x0, x1)", "times(dy, x1)", "times(dy, x0)"),
+            Self::AddRelu => ("fmaxf(plus(x0, x1), 0.0f)", passed, passed),
+        };
+        Some(Twin::by_number(Formula::new(value).gradient(first).gradient(second), []))
     }
 
     #[inline(always)]
@@ -182,9 +187,9 @@ impl Op for Scale {
         Needs::default()
     }
 
-    fn twin(&self, types: &Types, rows: usize) -> Option<Twin> {
-        let len = types.y[0].len();
-        Some(Twin::each("scale", rows * len, [0, len], [self.0]))
+    fn twin(&self, _: &Types, _rows: usize) -> Option<Twin> {
+        let of = |x: &str| format!("times({x}, {})", literal(self.0));
+        Some(Twin::by_number(Formula::new(of("x0")).gradient(of("dy")), []))
     }
 
     #[inline(always)]

@@ -6,6 +6,7 @@ use crate::Result;
 use crate::lanes::Vectors;
 use crate::nn::channels::{self, Affine};
 use crate::nn::check::{Case, Random, Values, fixed, rows, whole, with};
+use crate::nn::cuda::{Launch, Text, Twin, act_number};
 use crate::nn::elementwise::with_activation;
 use crate::nn::op::{Act, Backward, Forward, Kind, Needs, Op, Type, Types};
 use crate::nn::real::{Compute, Real, Scratch};
@@ -41,6 +42,16 @@ fn check(x: &Type) -> Result<usize, String> {
     }
 }
 
+/// Places of all rows that a block adds up on a GPU.
+const CHUNK: usize = 512;
+
+/// A launch over parts of the batch, for 32 channels each, and the numbers that these leave.
+fn parts(types: &Types, rows: usize, kernel: &str) -> (Launch, usize) {
+    let (len, n) = (types.x[0].len(), channels_of(types));
+    let parts = (rows * len / n).div_ceil(CHUNK);
+    (Launch::blocks(Text::Norm, kernel, parts * n.div_ceil(32)), 2 * n * parts)
+}
+
 /// A row of a number per channel, repeated.
 fn fill<R: Real>(row: &mut [R], from: &[R]) {
     row[..from.len()].copy_from_slice(from);
@@ -61,6 +72,15 @@ impl Op for BatchStatistics {
 
     fn needs(&self, _: &Types) -> Needs {
         Needs { inputs: 1, outputs: 0 }
+    }
+
+    fn twin(&self, types: &Types, rows: usize) -> Option<Twin> {
+        let (len, n) = (types.x[0].len(), channels_of(types));
+        let with = |launch: Launch| launch.numbers([len / n, n, 0, 0, CHUNK]);
+        let (first, scratch) = parts(types, rows, "batch_statistics_parts");
+        let forward = [first, Launch::each(Text::Norm, "batch_statistics_forward", 2 * n)].map(with);
+        let backward = Launch::each(Text::Norm, "batch_statistics_backward", rows * len);
+        Some(Twin::new(forward, [with(backward)]).scratch(scratch))
     }
 
     fn scratch<R: Real>(&self, types: &Types, _: usize, _: Compute) -> Scratch {
@@ -162,6 +182,16 @@ impl Op for BatchNorm {
 
     fn needs(&self, _: &Types) -> Needs {
         Needs { inputs: 1, outputs: 0 }
+    }
+
+    fn twin(&self, types: &Types, rows: usize) -> Option<Twin> {
+        let (len, n) = (types.x[0].len(), channels_of(types));
+        let numbers = [len / n, n, usize::from(self.affine), act_number(self.act), CHUNK];
+        let with = |launch: Launch| launch.numbers(numbers).factors([self.eps]);
+        let (first, scratch) = parts(types, rows, "batch_norm_parts");
+        let backward = [first, Launch::each(Text::Norm, "batch_norm_backward", n)].map(with);
+        let forward = Launch::each(Text::Norm, "batch_norm_forward", rows * len);
+        Some(Twin::new([with(forward)], backward).scratch(scratch))
     }
 
     fn scratch<R: Real>(&self, types: &Types, _: usize, _: Compute) -> Scratch {

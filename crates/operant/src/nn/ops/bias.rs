@@ -1,6 +1,6 @@
 //! A learned vector added to every row, or given to every row.
 
-use crate::nn::cuda::{Launch, Text, Twin, column_sums};
+use crate::nn::cuda::{Formula, Read, Twin, column_sums};
 use super::super::check::{Case, Random, rows, whole};
 use super::super::elementwise::{Plus, add_columns, map2, update};
 use super::super::op::{Backward, Forward, Kind, Needs, Op, Type, Types};
@@ -38,11 +38,9 @@ impl Op for Bias {
 
     fn twin(&self, types: &Types, rows: usize) -> Option<Twin> {
         let (len, n) = (types.x[0].len(), types.x[1].len());
-        let mut twin = Twin::each("vector", rows * len, [0, len, n, 1], [0.0]);
-        twin.backward[0].makes = 1;
         let (sums, scratch) = column_sums(rows, len / n, n, 1);
-        twin.backward.extend(sums);
-        Some(twin.scratch(scratch))
+        let formula = Formula::new("plus(x0, x1)").gradient("dy").reads([Read::Each, Read::Shared(n)]);
+        Some(Twin::by_number(formula, sums).scratch(scratch))
     }
 
     #[inline(always)]
@@ -100,9 +98,8 @@ impl Op for Expand {
 
     fn twin(&self, types: &Types, rows: usize) -> Option<Twin> {
         let len = types.x[0].len();
-        let forward = Launch::each(Text::Elementwise, "expand_forward", rows * len).numbers([0, len]);
         let (sums, scratch) = column_sums(rows, 1, len, 0);
-        Some(Twin::new([forward], sums).scratch(scratch))
+        Some(Twin::by_number(Formula::new("x0").reads([Read::Shared(len)]), sums).scratch(scratch))
     }
 
     #[inline(always)]

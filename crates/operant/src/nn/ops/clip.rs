@@ -1,5 +1,6 @@
 //! Limits; no gradient beyond them.
 
+use crate::nn::cuda::{Formula, Twin, literal};
 use super::super::check::{Case, Random, rows};
 use super::super::elementwise::{Binary, Unary, map, map2};
 use super::super::op::{Backward, Forward, Kind, Needs, Op, Type, Types};
@@ -47,6 +48,12 @@ impl Op for Clip {
 
     fn needs(&self, _: &Types) -> Needs {
         Needs { inputs: 1, outputs: 0 }
+    }
+
+    fn twin(&self, _: &Types, _rows: usize) -> Option<Twin> {
+        let (low, high) = (literal(self.low), literal(self.high));
+        let formula = Formula::new(format!("fminf(fmaxf(x0, {low}), {high})"));
+        Some(Twin::by_number(formula.gradient(format!("x0 >= {low} && x0 <= {high} ? dy : 0.0f")), []))
     }
 
     #[inline(always)]

@@ -1,6 +1,7 @@
 //! Random zeros and Gaussian noise: functions of (seed, run, node, element), so that tiles and threads do not matter and the
 //! backward body draws the same numbers again.
 
+use crate::nn::cuda::{Formula, Twin, literal};
 use super::super::check::{Case, Random, rows};
 use super::super::elementwise::{Binary, map2};
 use super::super::op::{Backward, Draws, Forward, Kind, Needs, Op, Type, Types};
@@ -123,6 +124,14 @@ impl Op for Dropout {
         Needs::default()
     }
 
+    fn twin(&self, _: &Types, _rows: usize) -> Option<Twin> {
+        let Keep { p, scale } = self.keep();
+        let (p, scale) = (literal(p), literal(scale));
+        let of = |x: &str| format!("drawn(draws, node, number, 0) < {p} ? 0.0f : times({x}, {scale})");
+        let formula = Formula::new(if self.p == 0.0 { "x0".into() } else { of("x0") });
+        Some(Twin::by_number(formula.untrained("x0").gradient(of("dy")), []))
+    }
+
     fn scratch<R: Real>(&self, _: &Types, _: usize, _: Compute) -> Scratch {
         Scratch::real(BLOCK)
     }
@@ -194,6 +203,16 @@ impl Op for Noise {
 
     fn needs(&self, _: &Types) -> Needs {
         Needs::default()
+    }
+
+    fn twin(&self, _: &Types, _rows: usize) -> Option<Twin> {
+        let (normal, scale) = ("drawn(draws, node, number, 1)", literal(self.scale));
+        let multiplied = |x: &str| format!("times({x}, fmaf({normal}, {scale}, 1.0f))");
+        let formula = match self.multiply {
+            true => Formula::new(multiplied("x0")).gradient(multiplied("dy")),
+            false => Formula::new(format!("fmaf({normal}, {scale}, x0)")).gradient("dy"),
+        };
+        Some(Twin::by_number(if self.always { formula } else { formula.untrained("x0") }, []))
     }
 
     fn scratch<R: Real>(&self, _: &Types, _: usize, _: Compute) -> Scratch {

@@ -1,5 +1,6 @@
 //! Dueling heads: Q = V + A − mean A (Wang et al., "Dueling network architectures", arXiv:1511.06581, equation 9).
 
+use crate::nn::cuda::{Launch, Text, Twin};
 use super::super::check::{Case, Random, rows};
 use super::super::op::{Backward, Forward, Kind, Needs, Op, Type, Types};
 use super::super::real::Real;
@@ -29,6 +30,12 @@ impl Op for Dueling {
 
     fn needs(&self, _: &Types) -> Needs {
         Needs::default()
+    }
+
+    fn twin(&self, types: &Types, rows: usize) -> Option<Twin> {
+        let (k, row) = (types.x[0].len(), types.x[1].len());
+        let one = |kernel| Launch::each(Text::Rows, kernel, rows * k).numbers([k, row / k]);
+        Some(Twin::new([one("dueling_forward")], [one("dueling_backward")]))
     }
 
     #[inline(always)]

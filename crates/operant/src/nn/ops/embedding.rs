@@ -1,5 +1,6 @@
 //! Integers as learned vectors.
 
+use crate::nn::cuda::{Launch, Text, Twin};
 use super::super::check::{Case, Random, ints, whole};
 use super::super::elementwise::{Plus, update};
 use super::super::op::{Backward, Forward, Kind, Needs, Op, Type, Types};
@@ -32,6 +33,14 @@ impl Op for Embedding {
 
     fn needs(&self, _: &Types) -> Needs {
         Needs::default()
+    }
+
+    fn twin(&self, types: &Types, rows: usize) -> Option<Twin> {
+        let ([entries, features], count) = ([types.x[1].shape[0], types.x[1].shape[1]], types.x[0].len());
+        let with = |launch: Launch| launch.numbers([count, features, entries, 0, 0]);
+        let forward = Launch::each(Text::Elementwise, "embedding_forward", rows * count * features);
+        let backward = Launch::warps(Text::Elementwise, "embedding_backward", entries);
+        Some(Twin::new([with(forward)], [with(backward)]))
     }
 
     #[inline(always)]

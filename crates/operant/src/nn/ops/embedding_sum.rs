@@ -1,5 +1,6 @@
 //! Several integers as the sum of their learned vectors: a linear layer over one-hots that reads only the rows that count.
 
+use crate::nn::cuda::{Launch, Text, Twin};
 use super::super::check::{Case, Random, Values, fixed, ints, rows, whole, with};
 use super::super::elementwise::{Plus, update};
 use super::super::op::{Backward, Forward, Kind, Needs, Op, Type, Types};
@@ -29,6 +30,16 @@ impl Op for EmbeddingSum {
 
     fn needs(&self, types: &Types) -> Needs {
         Needs { inputs: u32::from(types.x[0].kind == Kind::Rows), outputs: 0 }
+    }
+
+    fn twin(&self, types: &Types, rows: usize) -> Option<Twin> {
+        let ([entries, features], count) = ([types.x[1].shape[0], types.x[1].shape[1]], types.x[0].len());
+        let real = usize::from(types.x[0].kind == Kind::Rows);
+        let with = |launch: Launch| launch.numbers([count, features, entries, real, 1]);
+        let forward = Launch::each(Text::Elementwise, "embedding_forward", rows * features);
+        let nothing = Launch::each(Text::Elementwise, "embedding_nothing", rows * count).makes(1);
+        let backward = Launch::warps(Text::Elementwise, "embedding_backward", entries).makes(0b10);
+        Some(Twin::new([with(forward)], [with(nothing), with(backward)]))
     }
 
     #[inline(always)]

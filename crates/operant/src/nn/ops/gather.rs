@@ -1,5 +1,6 @@
 //! Picking numbers of a row by integers: the value of the action taken.
 
+use crate::nn::cuda::{Launch, Text, Twin};
 use super::super::check::{Case, Random, ints, rows};
 use super::super::op::{Backward, Forward, Kind, Needs, Op, Type, Types};
 use super::super::real::Real;
@@ -36,6 +37,12 @@ impl Op for Gather {
 
     fn adds(&self) -> bool {
         true
+    }
+
+    fn twin(&self, types: &Types, rows: usize) -> Option<Twin> {
+        let numbers = [types.x[0].len(), types.x[1].len()];
+        let one = |kernel, len: usize| Launch::each(Text::Rows, kernel, rows * len).numbers(numbers);
+        Some(Twin::new([one("gather_forward", numbers[1])], [one("gather_backward", numbers[0])]))
     }
 
     #[inline(always)]

@@ -4,6 +4,7 @@
 //! Correlated noise is drawn by its Fourier modes: a white field seen in an orthonormal basis is white, so filtering it by
 //! exp(−k²l²/2) is drawing one normal per mode that the filter leaves, and a product with the basis on each axis.
 
+use crate::nn::cuda::{Launch, Text, Twin};
 use super::super::check::{Case, Random, fixed, ints, rows};
 use super::super::elementwise::{Binary, Unary, map_in_place, map2, update};
 use super::super::noise;
@@ -472,6 +473,14 @@ impl Op for KeyedDropout {
 
     fn needs(&self, _: &Types) -> Needs {
         Needs { inputs: 0b10, outputs: 0 }
+    }
+
+    fn twin(&self, types: &Types, rows: usize) -> Option<Twin> {
+        let (len, dropped) = (types.x[0].len(), self.dropped());
+        let numbers = [len, dropped as usize, self.layer as usize];
+        let scale = 65_536.0 / (65_536 - dropped) as f32;
+        let one = |kernel| Launch::each(Text::Elementwise, kernel, rows * len).numbers(numbers).factors([scale]);
+        Some(Twin::new([one("keyed_dropout_forward")], [one("keyed_dropout_backward")]))
     }
 
     #[inline(always)]

@@ -217,6 +217,12 @@ impl Op for KlDivergence {
         Needs { inputs: 3, outputs: 0 }
     }
 
+    fn twin(&self, types: &Types, rows: usize) -> Option<Twin> {
+        let (count, k) = (types.y[0].len(), *types.x[0].shape.last()?);
+        let one = |kernel| Launch::warps(Text::Rows, kernel, rows * count).numbers([count, k]);
+        Some(Twin::new([one("divergence_forward")], [one("divergence_backward")]))
+    }
+
     fn scratch<R: Real>(&self, types: &Types, _: usize, _: Compute) -> Scratch {
         Scratch::real(SCRATCH_ROWS * types.x[0].shape.last().expect("has a last axis"))
     }

@@ -1,5 +1,6 @@
 //! Losses that compare a prediction with a target number by number: squared error, Huber, binary cross-entropy.
 
+use crate::nn::cuda::{Launch, Text, Twin};
 use super::super::check::{Case, Random, Values, fixed, rows, with};
 use super::super::elementwise::{Binary, Ternary, map2, map3};
 use super::super::long_rows::lanes_below;
@@ -167,6 +168,19 @@ impl Op for PointwiseLoss {
 
     fn differentiable(&self, input: usize) -> bool {
         input == 0
+    }
+
+    fn twin(&self, types: &Types, rows: usize) -> Option<Twin> {
+        let (how, width) = match self.cost {
+            Cost::Squared => (0, 0.0),
+            Cost::Huber { delta } => (1, delta),
+            Cost::BinaryCrossEntropy => (2, 0.0),
+        };
+        let len = types.x[0].len();
+        let with = |launch: Launch| launch.numbers([how, len, usize::from(self.weighted)]).factors([width]);
+        let forward = Launch::warps(Text::Rows, "pointwise_forward", rows);
+        let backward = Launch::each(Text::Rows, "pointwise_backward", rows * len);
+        Some(Twin::new([with(forward)], [with(backward)]))
     }
 
     #[inline(always)]

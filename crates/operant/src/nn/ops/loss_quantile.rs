@@ -1,6 +1,7 @@
 //! Quantile regression of returns (Dabney et al., "Distributional reinforcement learning with quantile regression",
 //! arXiv:1710.10044; with given τ, "Implicit quantile networks", arXiv:1806.06923, equation 3).
 
+use crate::nn::cuda::{Launch, Text, Twin};
 use super::super::check::{Case, Random, Values, fixed, rows, with};
 use super::super::long_rows::{chunk, lanes_below};
 use super::super::op::{Backward, Forward, Kind, Needs, Op, Type, Types};
@@ -61,6 +62,14 @@ impl Op for QuantileLoss {
 
     fn differentiable(&self, input: usize) -> bool {
         input == 0
+    }
+
+    fn twin(&self, types: &Types, rows: usize) -> Option<Twin> {
+        let (n, m) = (types.x[0].len(), types.x[1].len());
+        let with = |launch: Launch| launch.numbers([n, m, usize::from(self.levels)]).factors([self.kappa]);
+        let forward = Launch::warps(Text::Rows, "quantile_forward", rows);
+        let backward = Launch::each(Text::Rows, "quantile_backward", rows * n);
+        Some(Twin::new([with(forward)], [with(backward)]))
     }
 
     #[inline(always)]

@@ -1,6 +1,6 @@
 //! Functions of one number.
 
-use crate::nn::cuda::Twin;
+use crate::nn::cuda::{Formula, Twin};
 use super::super::check::{Case, Random, Values, away_from_zero, rows, with};
 use super::super::elementwise::{Ternary, Unary, map, map3};
 use super::super::op::{Backward, Forward, Kind, Needs, Op, Type, Types};
@@ -113,9 +113,17 @@ impl Op for Function {
         }
     }
 
-    fn twin(&self, types: &Types, rows: usize) -> Option<Twin> {
-        let len = types.y[0].len();
-        Some(Twin::each("function", rows * len, [*self as usize, len], [0.0]))
+    fn twin(&self, _: &Types, _rows: usize) -> Option<Twin> {
+        let (value, slope) = match self {
+            Self::Exp => ("expf(x0)", "y"),
+            Self::Log => ("logf(x0)", "1.0f / x0"),
+            Self::Square => ("times(x0, x0)", "plus(x0, x0)"),
+            Self::Abs => ("fabsf(x0)", "sign(x0)"),
+            Self::Sqrt => ("sqrtf(x0)", "0.5f / y"),
+            Self::Neg => ("-x0", "-1.0f"),
+            Self::Softplus => ("softplus(x0)", "logistic(x0)"),
+        };
+        Some(Twin::by_number(Formula::new(value).gradient(format!("times(dy, {slope})")), []))
     }
 
     #[inline(always)]

@@ -4,6 +4,7 @@
 use crate::Result;
 use crate::lanes::Vectors;
 use crate::nn::check::{Case, Random, rows};
+use crate::nn::cuda::{Launch, Text, Twin};
 use crate::nn::op::{Backward, Forward, Kind, Needs, Op, Type, Types};
 use crate::nn::real::Real;
 use crate::nn::{Graph, Node};
@@ -75,6 +76,15 @@ impl Op for Upsample {
 
     fn needs(&self, _: &Types) -> Needs {
         Needs::default()
+    }
+
+    fn twin(&self, types: &Types, rows: usize) -> Option<Twin> {
+        let [h, w, n] = image(&types.x[0]);
+        let one = |kernel, len: usize| {
+            let numbers = [h, w, n, self.factor, usize::from(self.bilinear)];
+            Launch::each(Text::Elementwise, kernel, rows * len).numbers(numbers)
+        };
+        Some(Twin::new([one("upsample_forward", types.y[0].len())], [one("upsample_backward", types.x[0].len())]))
     }
 
     #[inline(always)]

@@ -129,6 +129,17 @@ pub(super) struct Merging<'a> {
     pub(super) towers: bool,
     /// Whether an op can add another tensor to its result.
     pub(super) takes_sum: &'a dyn Fn(&Planned) -> bool,
+    /// When steps run, where that is not one by one.
+    pub(super) timing: &'a dyn Fn(&Recipe) -> Option<Timing>,
+}
+
+/// When steps run, and what needs no memory.
+#[derive(Clone, Debug)]
+pub(super) struct Timing {
+    /// The first and the last step whose memory each step's must not be.
+    pub(super) at: Vec<(usize, usize)>,
+    /// Buffers that lie nowhere.
+    pub(super) nowhere: Vec<bool>,
 }
 
 /// Everything about a plan that does not change when it runs.
@@ -435,7 +446,8 @@ impl Recipe {
         };
         recipe.merge_sums(&keep, merging.takes_sum);
         recipe.sort_into_stages();
-        recipe.place(&keep, tile_rows);
+        let timing = (merging.timing)(&recipe);
+        recipe.place(&keep, timing.as_ref(), tile_rows);
         Ok(recipe)
     }
 
@@ -522,15 +534,17 @@ impl Recipe {
     }
 
     /// Gives every unplaced buffer its place: in the tile if one stage uses it, else in memory for the whole batch.
-    fn place(&mut self, keep: &[Buffer], tile_rows: impl FnOnce(usize, usize) -> usize) {
+    fn place(&mut self, keep: &[Buffer], timing: Option<&Timing>, tile_rows: impl FnOnce(usize, usize) -> usize) {
         let mut life: Vec<Option<(usize, usize)>> = vec![None; self.slots.len()];
         for (i, step) in self.steps.iter().enumerate() {
+            let (begins, ends) = timing.map_or((i, i), |timing| timing.at[i]);
             for buffer in step.reads().chain(step.writes()) {
-                let (first, last) = life[buffer].get_or_insert((i, i));
-                (*first, *last) = ((*first).min(i), (*last).max(i));
+                let (first, last) = life[buffer].get_or_insert((begins, ends));
+                (*first, *last) = ((*first).min(begins), (*last).max(ends));
             }
         }
-        let unplaced = |buffer: Buffer| self.slots[buffer].place == UNPLACED;
+        let nowhere = |buffer: Buffer| timing.is_some_and(|timing| timing.nowhere[buffer]);
+        let unplaced = |buffer: Buffer| self.slots[buffer].place == UNPLACED && !nowhere(buffer);
         let (mut tile, mut full) = (Vec::new(), Vec::new());
         for buffer in (0..self.slots.len()).filter(|&buffer| unplaced(buffer)) {
             let kept = keep.contains(&buffer);

@@ -6,13 +6,14 @@
 //! blocks of such groups end at once. Memory is planned and allocated once, a run launches and does nothing else, so that it can
 //! be recorded; sums have a fixed order, and so the same numbers give the same bits on the same GPU, alone or among others.
 
-use super::build::{Buffer, Merging, Place, Planned, Recipe, Slot, Step, Wanted, Work};
-use crate::device::cuda::{self, DevicePtr, Gpu, Kernel, Module};
+use super::build::{Buffer, Merging, Place, Planned, Recipe, Slot, Wanted, Work};
+use super::chains::Chains;
+use super::kernels::{Loader, chosen, form_of, missing, narrow_buffers, narrow_op, pixels_of, twins_of};
+use crate::device::cuda::{self, DevicePtr, Gpu, Kernel};
 use crate::error::{Error, Result};
-use crate::lanes::Math;
 use crate::nn::cuda::{Args, COLLAPSE, Form, Launch, PIXELS, Tensor, Text, Twin};
 use crate::nn::graph::{Graph, Node};
-use crate::nn::op::{Kind, MAX_INPUTS, MAX_OUTPUTS, Type};
+use crate::nn::op::{Kind, MAX_INPUTS, MAX_OUTPUTS};
 use crate::nn::params::Params;
 use crate::nn::precision::Precision;
 use std::sync::Arc;
@@ -81,6 +82,8 @@ pub struct Setup<'a> {
     pub shared: &'a [Shared],
     /// Whether images that are read as pixels of four bf16 numbers are written as such by the caller ([`CudaPlan::pixels`]).
     pub pixels: bool,
+    /// Whether ops that go number by number are one launch where they follow each other. No bit of a result depends on it.
+    pub fuse: bool,
 }
 
 /// One launch with its arguments.
@@ -131,6 +134,8 @@ pub struct CudaPlan {
     network_of: cuda::Buffer<u32>,
     samples_of: cuda::Buffer<u32>,
     absent: cuda::Buffer<u32>,
+    /// The seed's halves and the number of the run.
+    draws: cuda::Buffer<u32>,
     memory: Memory,
 }
 
@@ -149,7 +154,7 @@ const BY_GROUP: u32 = 0;
 const BY_NETWORK: u32 = 1;
 const BY_SAMPLES: u32 = 2;
 
-fn recipe_of(graph: &Graph, wanted: &Wanted, max_rows: usize, form: Form) -> Result<Recipe> {
+fn recipe_of(graph: &Graph, wanted: &Wanted, max_rows: usize, form: Form, fuse: bool) -> Result<Recipe> {
     if max_rows == 0 {
         return Err(Error::Invalid("a plan for 0 rows: wanted at least 1".into()));
     }
@@ -159,89 +164,44 @@ fn recipe_of(graph: &Graph, wanted: &Wanted, max_rows: usize, form: Form) -> Res
         let first = |twin: Twin| twin.forward.first().is_some_and(|launch| launch.text == Text::Octets);
         form == Form::Bf16 && narrow_op(node) && chosen(node, form, max_rows).is_some_and(first)
     };
-    let merging = Merging { towers: false, takes_sum: &takes_sum };
+    let timing = |recipe: &Recipe| Some(chains_of(recipe, form, fuse).into_timing());
+    let merging = Merging { towers: false, takes_sum: &takes_sum, timing: &timing };
     Recipe::new(graph, wanted, &offsets, params.len(), max_rows, &merging, |_, _| max_rows)
 }
 
-/// An op's launches.
-fn chosen(node: &Planned, form: Form, max_rows: usize) -> Option<Twin> {
-    let narrow = form == Form::Bf16 && narrow_op(node);
-    node.op.twin(&node.types, max_rows).map(|twin| twin.chosen(narrow, node.flag.is_some()))
-}
-
-/// Whether a tensor holds bf16 in a plan of that precision.
-fn several(ty: &Type) -> bool {
-    ty.kind == Kind::Rows && ty.shape.len() > 1
-}
-
-/// Whether an op has such tensors.
-fn narrow_op(node: &Planned) -> bool {
-    node.types.x.iter().chain(node.types.y.first()).any(several)
-}
-
-/// Which buffers hold bf16, or the op that takes one for f32: a view of something else, or what another op has beside its result.
-fn narrow_buffers(recipe: &Recipe) -> Result<Vec<bool>, String> {
-    let mut narrow: Vec<Option<bool>> = vec![None; recipe.slots.len()];
-    for step in &recipe.steps {
-        let (Work::Forward { call } | Work::Backward { call, .. }) = step.work else { continue };
-        let types = &recipe.nodes[call].types;
-        let x = types.x.iter().map(several);
-        let y = types.y.iter().enumerate().map(|(k, ty)| k == 0 && several(ty));
-        let inputs = step.x.iter().zip(x.clone()).chain(step.dx.iter().zip(x));
-        let outputs = step.y.iter().zip(y.clone()).chain(step.dy.iter().zip(y));
-        for (buffer, is) in inputs.chain(outputs) {
-            if buffer.is_some_and(|buffer| *narrow[buffer].get_or_insert(is) != is) {
-                return Err(step.name.clone());
-            }
-        }
-    }
-    Ok(narrow.into_iter().map(|is| is == Some(true)).collect())
-}
-
-/// Ops of a plan that have no kernels, by the names of their calls.
-fn missing(recipe: &Recipe, form: Form) -> Vec<String> {
-    let served = |twin: &Twin, form| twin.forward.iter().chain(&twin.backward).all(|launch| launch.text.serves(form));
-    let none = |step: &&Step| match step.work {
-        Work::Forward { call } => {
-            let node = &recipe.nodes[call];
-            let narrow = form == Form::Bf16 && narrow_op(node);
-            chosen(node, form, recipe.max_rows).is_none_or(|twin| narrow && !served(&twin, form))
-        }
-        _ => false,
-    };
-    let name = |step: &Step| match step.work {
-        Work::Forward { call } => format!("{} \"{}\"", recipe.nodes[call].op.name(), step.name),
-        _ => step.name.clone(),
-    };
-    recipe.steps.iter().filter(none).map(name).collect()
+fn chains_of(recipe: &Recipe, form: Form, fuse: bool) -> Chains {
+    let narrow = narrow_buffers(recipe, form).unwrap_or_else(|_| vec![false; recipe.slots.len()]);
+    Chains::find(recipe, &twins_of(recipe, form), &narrow, fuse)
 }
 
 impl CudaPlan {
+    /// Kernels that a plan of such a graph prints for itself, as a whole text. Needs no GPU.
+    pub fn printed(graph: &Graph, wanted: &Wanted, setup: &Setup) -> Result<String> {
+        let form = form_of(setup.precision);
+        let recipe = recipe_of(graph, wanted, setup.max_rows, form, setup.fuse)?;
+        Ok(Text::Chains.source(form) + &chains_of(&recipe, form, setup.fuse).text)
+    }
+
     /// Ops of a graph that have no kernels; where there are any, [`CudaPlan::new`] fails with their names. Needs no GPU.
     pub fn missing(graph: &Graph, wanted: &Wanted, precision: Precision) -> Result<Vec<String>> {
         let form = form_of(precision);
-        let recipe = recipe_of(graph, wanted, 1, form)?;
+        let recipe = recipe_of(graph, wanted, 1, form, false)?;
         let mut missing = missing(&recipe, form);
-        if form == Form::Bf16 {
-            missing.extend(narrow_buffers(&recipe).err());
-        }
+        missing.extend(narrow_buffers(&recipe, form).err());
         Ok(missing)
     }
 
     /// A plan of all that is wanted. Groups begin with all rows, network 0, samples 0 and every part.
     pub fn new(graph: &Graph, wanted: &Wanted, networks: &Arc<Networks>, setup: &Setup) -> Result<Self> {
         let form = form_of(setup.precision);
-        let recipe = recipe_of(graph, wanted, setup.max_rows, form)?;
+        let recipe = recipe_of(graph, wanted, setup.max_rows, form, setup.fuse)?;
         let missing = missing(&recipe, form);
         if !missing.is_empty() {
             let precision = setup.precision.name();
             return Err(Error::Invalid(format!("no CUDA kernels in {precision} for {}", missing.join(", "))));
         }
-        let narrow = match form {
-            Form::Bf16 => narrow_buffers(&recipe)
-                .map_err(|name| Error::Invalid(format!("\"{name}\" takes for f32 what is bf16: take tf32")))?,
-            _ => vec![false; recipe.slots.len()],
-        };
+        let narrow = narrow_buffers(&recipe, form)
+            .map_err(|name| Error::Invalid(format!("\"{name}\" takes for f32 what is bf16: take tf32")))?;
         let (gpu, groups) = (&networks.gpu, setup.groups);
         let longest = recipe.slots.iter().map(|slot| slot.len * setup.max_rows).max().unwrap_or(0);
         if longest > i32::MAX as usize || networks.len != recipe.params_len || groups == 0 {
@@ -266,8 +226,8 @@ impl CudaPlan {
             let own = shared(number).is_none();
             feeds.push(if own { Some(of(groups * rows * len, &format!("input {name}"))?) } else { None });
         }
-        let twins: Vec<Twin> =
-            recipe.nodes.iter().map(|node| chosen(node, form, setup.max_rows).unwrap_or_default()).collect();
+        let twins = twins_of(&recipe, form);
+        let chains = Chains::find(&recipe, &twins, &narrow, setup.fuse);
         // Kernels of bf16 read inputs of several axes from a copy; those that all readers can have as pixels, as such.
         let pixels: Vec<Option<usize>> = (0..recipe.feeds.len()).map(|feed| pixels_of(&recipe, &twins, feed)).collect();
         let (mut narrowed, mut given) = (Vec::new(), Vec::new());
@@ -315,6 +275,7 @@ impl CudaPlan {
         rows.upload(&vec![setup.max_rows as u32; groups])?;
         let (network_of, samples_of) = (ids(groups, "networks")?, ids(groups, "samples")?);
         let absent = ids(setup.parts * groups, "parts")?;
+        let draws = ids(3, "random numbers")?;
         let blank = Args {
             x: [Tensor::default(); MAX_INPUTS],
             y: [Tensor::default(); MAX_OUTPUTS],
@@ -352,7 +313,7 @@ impl CudaPlan {
                 Place::Sum(offset) => at(memory.sums.pointer(), offset, recipe.sums_len, BY_GROUP),
             }
         };
-        let mut loader = Loader::new(gpu);
+        let mut loader = Loader::new(gpu, &chains.text);
         let mut launches = Vec::new();
         // What has no tensor of bf16 has the accuracy of f32: it is little.
         let form_for = |narrow: bool| match form {
@@ -380,6 +341,11 @@ impl CudaPlan {
                 *to = buffer.map_or(Tensor::default(), tensor);
             }
         };
+        if chains.draws() {
+            let mut args = blank;
+            args.y[0] = Tensor { at: draws.pointer(), ..Tensor::default() };
+            start(&Launch::blocks(Text::Between, "plan_next_run", 1), false, None, args)?;
+        }
         if recipe.sums_len > 0 {
             let sums = Tensor { at: memory.sums.pointer(), stride: recipe.sums_len as u32, of: BY_GROUP };
             let mut args = blank;
@@ -400,11 +366,16 @@ impl CudaPlan {
             };
             start(&launch, true, None, args)?;
         }
-        // What adds gradients up belongs to the op whose gradients they are.
-        let mut part = None;
         let mut deferred: Vec<Deferred> = Vec::new();
-        let mut added: Vec<Buffer> = Vec::new();
         for (at, step) in recipe.steps.iter().enumerate() {
+            let part = chains.parts[at];
+            for chain in chains.list.iter().filter(|chain| chain.at == at) {
+                let mut args = blank;
+                args.scratch = Tensor { at: draws.pointer(), ..Tensor::default() };
+                args.x.iter_mut().zip(&chain.loads).for_each(|(to, from)| *to = tensor(*from));
+                args.dx.iter_mut().zip(&chain.stores).for_each(|(to, from)| *to = tensor(*from));
+                start(&chain.launch, true, part, args)?;
+            }
             let mut args = blank;
             fill(&mut args.x, &step.x);
             fill(&mut args.y, &step.y);
@@ -420,28 +391,22 @@ impl CudaPlan {
             match step.work {
                 Work::Forward { call } => {
                     for launch in &twins[call].forward {
-                        start(launch, narrow_op(&recipe.nodes[call]), recipe.nodes[call].flag, args)?;
+                        start(launch, narrow_op(&recipe.nodes[call]), part, args)?;
                     }
                 }
                 Work::Backward { call, add } => {
-                    part = recipe.nodes[call].flag;
                     args.add = add;
-                    // Kernels that can add do so at once.
-                    for (i, buffer) in step.dx.iter().enumerate().filter(|(i, _)| twins[call].adds >> i & 1 == 1) {
-                        let sum = recipe.steps[at + 1..].iter().take_while(|step| step.work == Work::Add);
-                        if let Some(sum) = sum.into_iter().find(|sum| buffer.is_some() && sum.x[0] == *buffer)
-                            && let Some(to) = sum.y[0]
-                        {
-                            args.dx[i] = tensor(to);
-                            args.add |= 1 << i;
-                            added.extend(sum.x[0]);
-                        }
+                    for sum in chains.direct.iter().filter(|sum| sum.of == at) {
+                        args.dx[sum.input] = tensor(sum.to);
+                        args.add |= 1 << sum.input;
                     }
                     if let Some(own) = own_scratch[call] {
                         args.scratch.at = args.scratch.at.offset(4 * own);
                     }
-                    let wanted =
-                        step.dx.iter().enumerate().fold(0u32, |bits, (i, dx)| bits | u32::from(dx.is_some()) << i);
+                    let printed =
+                        |i: usize| twins[call].formula.as_ref().is_some_and(|formula| formula.gradient_of(i).is_some());
+                    let launched = |(i, dx): (usize, &Option<Buffer>)| u32::from(dx.is_some() && !printed(i)) << i;
+                    let wanted = step.dx.iter().enumerate().map(launched).fold(0, std::ops::BitOr::bitor);
                     // No step reads gradients of parameters.
                     let last = |i: &i32| match step.dx[*i as usize].map(|buffer| recipe.slots[buffer].place) {
                         Some(Place::Sum(at)) => at < recipe.grads_len,
@@ -463,20 +428,7 @@ impl CudaPlan {
                         start(launch, narrow_op(&recipe.nodes[call]), part, args)?;
                     }
                 }
-                Work::Add if step.x[0].is_some_and(|buffer| added.contains(&buffer)) => {}
-                Work::Add => {
-                    let len = len(&step.x);
-                    let narrow = step.x[0].is_some_and(|buffer| narrow[buffer]);
-                    let launch = match narrow && len.is_multiple_of(8) {
-                        true => Launch::each(Text::Narrow, "add", setup.max_rows * len / 8),
-                        false => Launch::each(Text::Between, "plan_add", setup.max_rows * len),
-                    };
-                    start(&launch.numbers([len]), narrow, part, args)?;
-                }
-                Work::Seed { weight } => {
-                    let launch = Launch::each(Text::Between, "plan_seed", setup.max_rows).factors([weight]);
-                    start(&launch, false, None, args)?;
-                }
+                Work::Add | Work::Seed { .. } => {}
                 Work::Total => {
                     let len = len(&step.x);
                     let launch = Launch::blocks(Text::Between, "plan_total", len).numbers([len]);
@@ -512,6 +464,7 @@ impl CudaPlan {
             network_of,
             samples_of,
             absent,
+            draws,
             memory,
         })
     }
@@ -581,6 +534,11 @@ impl CudaPlan {
     /// Whether a part is left out of a group: `[parts, groups]`, not 0 where it is.
     pub fn absent(&self) -> &cuda::Buffer<u32> {
         &self.absent
+    }
+
+    /// Has dropout and noise draw by this seed from now on, as a plan on a CPU does that begins.
+    pub fn draw_by(&self, seed: u64) -> Result<()> {
+        self.draws.upload(&[seed as u32, (seed >> 32) as u32, 0])
     }
 
     /// Parts of its graph.
@@ -676,66 +634,5 @@ impl CudaPlan {
     /// Its GPU.
     pub fn gpu(&self) -> &Arc<Gpu> {
         &self.gpu
-    }
-}
-
-/// Channels of an input that all its readers can have as pixels of four numbers.
-fn pixels_of(recipe: &Recipe, twins: &[Twin], feed: usize) -> Option<usize> {
-    let is = |buffer: &Option<Buffer>| buffer.is_some_and(|buffer| recipe.slots[buffer].place == Place::Feed(feed));
-    let mut channels = None;
-    for step in recipe.steps.iter().filter(|step| step.x.iter().chain(&step.y).any(is)) {
-        let (Work::Forward { call } | Work::Backward { call, .. }) = step.work else { return None };
-        let first = recipe.nodes[call].types.x.first()?;
-        if !twins[call].pixels || step.x[1..].iter().any(is) || !several(first) {
-            return None;
-        }
-        channels = first.shape.last().copied();
-    }
-    channels
-}
-
-/// Kernels for a precision.
-fn form_of(precision: Precision) -> Form {
-    match precision {
-        Precision::F32 => Form::F32,
-        Precision::Bf16 => Form::Bf16,
-        Precision::Tf32 | Precision::F16 => Form::Tf32,
-    }
-}
-
-/// Compiles texts when a kernel of them is wanted for the first time.
-struct Loader<'a> {
-    gpu: &'a Arc<Gpu>,
-    modules: Vec<((Text, Form), Module)>,
-    /// With their bytes of shared memory.
-    names: Vec<((Text, Form), String, usize)>,
-    kernels: Vec<Kernel<Args>>,
-}
-
-impl<'a> Loader<'a> {
-    fn new(gpu: &'a Arc<Gpu>) -> Self {
-        Self { gpu, modules: Vec::new(), names: Vec::new(), kernels: Vec::new() }
-    }
-
-    fn kernel(&mut self, launch: &Launch, form: Form) -> Result<usize> {
-        let (text, name, shared) = (launch.text, &launch.kernel, launch.shared);
-        let same = |(of, known, bytes): &((Text, Form), String, usize)| {
-            *of == (text, form) && known == name && *bytes == shared
-        };
-        if let Some(found) = self.names.iter().position(same) {
-            return Ok(found);
-        }
-        if !self.modules.iter().any(|(known, _)| *known == (text, form)) {
-            let module = self.gpu.load(text.name(), &text.source(form), Math::Fast)?;
-            self.modules.push(((text, form), module));
-        }
-        let module = self.modules.iter().find(|(known, _)| *known == (text, form)).map(|(_, module)| module);
-        let mut kernel = module.ok_or_else(|| Error::Device(format!("no kernels {}", text.name())))?.kernel(name)?;
-        if shared > 0 {
-            kernel = kernel.with_shared(shared)?;
-        }
-        self.names.push(((text, form), name.clone(), shared));
-        self.kernels.push(kernel);
-        Ok(self.kernels.len() - 1)
     }
 }

@@ -5,7 +5,9 @@
 //! a later step reads them. Results do not depend on the number of threads.
 
 mod build;
+mod chains;
 mod cuda;
+mod kernels;
 mod memory;
 mod print;
 #[cfg(test)]
@@ -126,7 +128,7 @@ impl<R: Real> Plan<R> {
         let params_len = params.len();
         let chosen = |per_row, least| tile_rows(per_row, size_of::<R>()).max(least);
         let choose = |per_row, least| options.tile_rows.unwrap_or_else(|| chosen(per_row, least));
-        let merging = Merging { towers: true, takes_sum: &|_| false };
+        let merging = Merging { towers: true, takes_sum: &|_| false, timing: &|_| None };
         let recipe = Recipe::new(graph, wanted, &offsets, params_len, max_rows, &merging, choose)?;
         let (precision, note) = options.precision.served();
         let compute = Compute { backend: options.backend, precision };

@@ -103,7 +103,7 @@ impl Normaliser {
         }
         let rows = f64::from(steps) * self.num_envs as f64;
         let args = MergeArgs { normaliser: self.pointers(), rows, warps: self.warps as u32, unused: 0 };
-        self.merge.launch(1, 32 * (self.obs as u32 + 1), &args)
+        self.merge.launch(self.obs as u32 + 1, 32, &args)
     }
 
     /// Statistics of observations, if they are normalised.

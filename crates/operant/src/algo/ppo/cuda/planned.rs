@@ -21,9 +21,7 @@ const THREADS: usize = 128;
 /// Words of `Now` before its orders.
 const NOW_WORDS: usize = 12;
 /// Most parts of a state.
-const STATES: usize = 2;
-/// Numbers of an observation whose running statistics one block has threads for.
-const MOST_NORMALISED: usize = 31;
+const MOST_STATES: usize = 2;
 
 /// What the plans are of.
 pub(super) struct PlannedShape {
@@ -73,19 +71,14 @@ impl PlannedShape {
             return Err(unserved("a network that is not an actor and a critic"));
         }
         if settings.overlap {
-            return Err(unserved(
-                "ppo.overlap = true with a network that plans run (a memory, convolutions, several choices)",
+            return Err(Error::Invalid(
+                "ppo.overlap = true with a network that plans run (a memory, convolutions, several choices): wanted false".into(),
             ));
         }
         if HeadWatch::new(spec).is_some() {
             return Err(unserved("an action of choices that do not always matter"));
         }
-        let (obs, normalised) = (spec.observation.len(), settings.normalize_obs || settings.normalize_reward);
-        if normalised && obs > MOST_NORMALISED {
-            return Err(unserved(&format!(
-                "ppo.normalize_obs or normalize_reward beside observations of {obs} numbers, more than {MOST_NORMALISED},"
-            )));
-        }
+        let obs = spec.observation.len();
         // Tensors of bf16 would round logits and values that are compared with those of the rollout.
         let precision = if precision == Precision::F32 { Precision::F32 } else { Precision::Tf32 };
         let (architecture, head) = (architecture.clone(), Head::new(spec));
@@ -93,6 +86,7 @@ impl PlannedShape {
         let graphs = shape.graphs(settings)?;
         let mut missing = CudaPlan::missing(&graphs.net.graph, &graphs.acting(), precision)?;
         missing.extend(CudaPlan::missing(&graphs.learns.graph, &graphs.learning(), precision)?);
+        missing.sort();
         missing.dedup();
         if missing.is_empty() { Ok(shape) } else { Err(unserved(&format!("op {}", missing.join(", ")))) }
     }
@@ -129,7 +123,10 @@ impl PlannedShape {
             Head::Gaussian(_) => vec![],
         };
         let outputs = if self.head.continuous() { self.head.dims() } else { heads.iter().sum() };
-        let log_std = params.specs().iter().find(|spec| spec.name == "log_std").map_or(0, |spec| spec.offset);
+        let log_std = params.specs().iter().find(|spec| spec.name == "log_std").map(|spec| spec.offset);
+        if self.head.continuous() && log_std.is_none() {
+            return Err(Error::Invalid("a network without log_std".into()));
+        }
         let numbers = [
             ("COLLECTING", 1),
             ("LEARNING", 2),
@@ -137,7 +134,7 @@ impl PlannedShape {
             ("OUT", outputs),
             ("HEADS", heads.len()),
             ("CONTINUOUS", usize::from(self.head.continuous())),
-            ("LOG_STD", log_std),
+            ("LOG_STD", log_std.unwrap_or(0)),
             ("STATES", states),
             ("HIDDEN", hidden),
             ("THREADS", THREADS),
@@ -218,9 +215,9 @@ struct ActArgs {
 struct RememberArgs {
     rollout: RolloutPointers,
     cut_slot: DevicePtr,
-    state: [DevicePtr; STATES],
-    after: [DevicePtr; STATES],
-    cut: [DevicePtr; STATES],
+    state: [DevicePtr; MOST_STATES],
+    after: [DevicePtr; MOST_STATES],
+    cut: [DevicePtr; MOST_STATES],
     envs: u32,
     first: u32,
     rows: u32,
@@ -255,8 +252,8 @@ struct BatchArgs {
     rollout: RolloutPointers,
     now: DevicePtr,
     scales: DevicePtr,
-    before: [DevicePtr; STATES],
-    state: [DevicePtr; STATES],
+    before: [DevicePtr; MOST_STATES],
+    state: [DevicePtr; MOST_STATES],
     obs: DevicePtr,
     resets: DevicePtr,
     log_prob: DevicePtr,
@@ -299,7 +296,7 @@ struct Player {
     ends: Option<(CudaPlan, DevicePtr)>,
     outputs: DevicePtr,
     values: DevicePtr,
-    after: [DevicePtr; STATES],
+    after: [DevicePtr; MOST_STATES],
 }
 
 /// States of a memory: each part `[N, H]` as it is now and before the rollout, and `[slots, N, H]` where episodes were cut short.
@@ -311,7 +308,7 @@ struct Memory {
 }
 
 /// A pointer for each part of a state, or none.
-fn parts_of(buffers: &[Buffer<f32>]) -> [DevicePtr; STATES] {
+fn parts_of(buffers: &[Buffer<f32>]) -> [DevicePtr; MOST_STATES] {
     std::array::from_fn(|part| buffers.get(part).map_or(DevicePtr::NONE, Buffer::pointer))
 }
 
@@ -342,7 +339,7 @@ pub(super) struct Planned {
     learner: CudaPlan,
     /// Where sums of the statistics lie.
     statistics: DevicePtr,
-    /// Inputs of the learner, in order.
+    /// Whether the learner has masks among its inputs.
     masked: bool,
     memory: Memory,
     remember: Kernel<RememberArgs>,
@@ -405,6 +402,7 @@ impl Planned {
                     precision: shape.precision,
                     shared: &shared,
                     pixels: false,
+                    fuse: true,
                 };
                 CudaPlan::new(&graphs.net.graph, &wanted, &networks, &setup)
             };
@@ -419,7 +417,7 @@ impl Planned {
                     Some((ends, values))
                 }
             };
-            let mut after = [DevicePtr::NONE; STATES];
+            let mut after = [DevicePtr::NONE; MOST_STATES];
             for (to, node) in after.iter_mut().zip(graphs.after()) {
                 *to = output(&plan, *node)?;
             }
@@ -433,6 +431,7 @@ impl Planned {
             precision: shape.precision,
             shared: &[],
             pixels: false,
+            fuse: true,
         };
         let learner = CudaPlan::new(&graphs.learns.graph, &graphs.learning(), &networks, &setup)?;
         let statistics = learner.metric_place(graphs.learns.statistics);
@@ -691,7 +690,7 @@ impl Planned {
         let (params, how) = (self.networks.values().pointer(), self.now.pointer());
         for update in 0..updates {
             args.update = update;
-            self.gather.launch((32 * args.of_minibatch).div_ceil(THREADS as u32), THREADS as u32, &args)?;
+            self.gather.launch(args.of_minibatch.div_ceil(THREADS as u32 / 32), THREADS as u32, &args)?;
             self.learner.run(|_| true)?;
             self.descent.step(params, self.learner.sums().pointer(), how, now.report.offset(4 * 6), update)?;
         }

@@ -1,95 +1,4 @@
-/* Ops that go number by number. n[0] says which of a family, n[1] how many numbers a row has. */
-
-KERNEL(activation_forward) {
-    BEGIN;
-    const real *x = RX(0);
-    real *y = RY(0);
-    EACH(i, rows * a.n[1]) y[i] = activated(a.n[0], x[i]);
-}
-KERNEL(activation_backward) {
-    BEGIN;
-    const real *x = RX(0), *y = RY(0), *dy = RDY(0);
-    real *dx = RDX(0);
-    EACH(i, rows * a.n[1]) dx[i] = dy[i] * slope(a.n[0], x ? x[i] : 0.0f, y ? y[i] : 0.0f);
-}
-
-/* 0 a + b, 1 a − b, 2 a·b, 3 max(a + b, 0). */
-KERNEL(arithmetic_forward) {
-    BEGIN;
-    const real *x0 = RX(0), *x1 = RX(1);
-    real *y = RY(0);
-    EACH(i, rows * a.n[1]) {
-        const float p = x0[i], q = x1[i];
-        y[i] = a.n[0] == 0 ? p + q : a.n[0] == 1 ? p - q : a.n[0] == 2 ? p * q : fmaxf(p + q, 0.0f);
-    }
-}
-KERNEL(arithmetic_backward) {
-    BEGIN;
-    const real *x[2] = {RX(0), RX(1)}, *y = RY(0), *dy = RDY(0);
-    real *dx[2] = {RDX(0), RDX(1)};
-    EACH(i, rows * a.n[1]) {
-#pragma unroll
-        for (int k = 0; k < 2; ++k) {
-            if (!dx[k]) continue;
-            float d = dy[i];
-            if (a.n[0] == 1 && k == 1) d = -d;
-            if (a.n[0] == 2) d *= x[1 - k][i];
-            if (a.n[0] == 3 && y[i] <= 0.0f) d = 0.0f;
-            dx[k][i] = a.add >> k & 1 ? dx[k][i] + d : d;
-        }
-    }
-}
-
-/* x·f[0]: both ways. */
-KERNEL(scale_forward) {
-    BEGIN;
-    const real *x = RX(0);
-    real *y = RY(0);
-    EACH(i, rows * a.n[1]) y[i] = x[i] * a.f[0];
-}
-KERNEL(scale_backward) {
-    BEGIN;
-    const real *dy = RDY(0);
-    real *dx = RDX(0);
-    EACH(i, rows * a.n[1]) dx[i] = dy[i] * a.f[0];
-}
-
-/* 0 exp, 1 log, 2 square, 3 abs, 4 sqrt, 5 −x, 6 ln(1 + eˣ). */
-KERNEL(function_forward) {
-    BEGIN;
-    const real *x = RX(0);
-    real *y = RY(0);
-    EACH(i, rows * a.n[1]) {
-        const float v = x[i];
-        switch (a.n[0]) {
-        case 0: y[i] = expf(v); break;
-        case 1: y[i] = logf(v); break;
-        case 2: y[i] = v * v; break;
-        case 3: y[i] = fabsf(v); break;
-        case 4: y[i] = sqrtf(v); break;
-        case 5: y[i] = -v; break;
-        default: y[i] = fmaxf(v, 0.0f) + log1pf(expf(-fabsf(v)));
-        }
-    }
-}
-KERNEL(function_backward) {
-    BEGIN;
-    const real *x = RX(0), *y = RY(0), *dy = RDY(0);
-    real *dx = RDX(0);
-    EACH(i, rows * a.n[1]) {
-        float d = -1.0f;
-        switch (a.n[0]) {
-        case 0: d = y[i]; break;
-        case 1: d = 1.0f / x[i]; break;
-        case 2: d = 2.0f * x[i]; break;
-        case 3: d = x[i] > 0.0f ? 1.0f : x[i] < 0.0f ? -1.0f : 0.0f; break;
-        case 4: d = 0.5f / y[i]; break;
-        case 5: break;
-        default: d = sigmoid(x[i]);
-        }
-        dx[i] = dy[i] * d;
-    }
-}
+/* Ops that go nearly number by number: what is so alone has a formula (chain.cu). */
 
 /* Runs of n[1] numbers in the output, of which input n[3] fills n[2] from n[4] on; n[0] runs a row. */
 KERNEL(concat_forward) {
@@ -124,36 +33,6 @@ KERNEL(slice_backward) {
         const float d = at >= 0 && at < a.n[2] ? dy[(size_t)(i / a.n[1]) * a.n[2] + at] : 0.0f;
         dx[i] = a.add & 1 ? dx[i] + d : d;
     }
-}
-
-/* Rows of n[1] numbers with a vector of n[2] at every place: n[0] is 0 for a sum, 1 for a product; n[3] whether all rows share
-   the vector. */
-KERNEL(vector_forward) {
-    BEGIN;
-    const real *x = RX(0);
-    const float *v = X(1);
-    real *y = RY(0);
-    EACH(i, rows * a.n[1]) {
-        const uint32_t c = i % a.n[2];
-        const float w = v[a.n[3] ? c : i / a.n[1] * a.n[2] + c];
-        y[i] = a.n[0] == 0 ? x[i] + w : x[i] * w;
-    }
-}
-KERNEL(vector_backward) {
-    BEGIN;
-    const float *v = X(1);
-    const real *dy = RDY(0);
-    real *dx = RDX(0);
-    EACH(i, rows * a.n[1]) {
-        const float d = a.n[0] == 0 ? dy[i] : dy[i] * v[i / a.n[1] * a.n[2] + i % a.n[2]];
-        dx[i] = a.add & 1 ? dx[i] + d : d;
-    }
-}
-KERNEL(expand_forward) {
-    BEGIN;
-    const float *x = X(0);
-    real *y = RY(0);
-    EACH(i, rows * a.n[1]) y[i] = x[i % a.n[1]];
 }
 
 /* A seed blended into its host: see blend.rs. n[0] is 0 for sums, 1 for products, 2 for a gate; α is the last input. */
@@ -321,4 +200,124 @@ KERNEL(valve_backward) {
     real *dx = RDX(0);
     if (a.add & 1 && open == 0.0f) return;
     EACH(i, rows * a.n[1]) dx[i] = a.add & 1 ? dx[i] + dy[i] * open : dy[i] * open;
+}
+
+/* Entries of a table of n2 entries of n1 numbers, by the n0 integers of a row, which n3 says are real numbers; with n4 their sum. */
+FN int entry(const Args &a, const float *index, uint32_t i) { return a.n[3] ? (int)index[i] : __float_as_int(index[i]); }
+KERNEL(embedding_forward) {
+    BEGIN;
+    const float *index = X(0), *table = X(1);
+    real *y = RY(0);
+    if (!a.n[4]) {
+        EACH(i, rows * a.n[0] * a.n[1]) y[i] = table[(size_t)entry(a, index, i / a.n[1]) * a.n[1] + i % a.n[1]];
+        return;
+    }
+    EACH(i, rows * a.n[1]) {
+        float sum = 0.0f;
+        for (int k = 0; k < a.n[0]; ++k) sum += table[(size_t)entry(a, index, i / a.n[1] * a.n[0] + k) * a.n[1] + i % a.n[1]];
+        y[i] = sum;
+    }
+}
+/* A warp per entry looks through all integers, and adds up in their order. */
+KERNEL(embedding_backward) {
+    BEGIN;
+    const uint32_t mine = block * (THREADS / 32) + threadIdx.x / 32, lane = threadIdx.x % 32, count = rows * a.n[0];
+    if (mine >= a.n[2]) return;
+    const float *index = X(0);
+    const real *dy = RDY(0);
+    float *table = DX(1) + (size_t)mine * a.n[1];
+    for (uint32_t column = lane; column < a.n[1] + lane; column += 128) {
+        float sums[4] = {};
+        for (uint32_t first = 0; first < count; first += 32) {
+            uint32_t found = __ballot_sync(FULL, first + lane < count && entry(a, index, first + lane) == (int)mine);
+            for (; found; found &= found - 1) {
+                const uint32_t at = first + __ffs(found) - 1, row = a.n[4] ? at / a.n[0] : at;
+#pragma unroll
+                for (int k = 0; k < 4; ++k)
+                    if (column + 32 * k < a.n[1]) sums[k] += dy[(size_t)row * a.n[1] + column + 32 * k];
+            }
+        }
+#pragma unroll
+        for (int k = 0; k < 4; ++k)
+            if (column + 32 * k < a.n[1]) table[column + 32 * k] += sums[k];
+    }
+}
+/* Real numbers of entries have no gradient: zeros, n0 a row. */
+KERNEL(embedding_nothing) {
+    BEGIN;
+    float *dx = DX(0);
+    EACH(i, rows * a.n[0]) dx[i] = 0.0f;
+}
+
+/* Images of n0 lines, n1 columns and n2 channels, n3 times as large; with n4 bilinear between pixels' centres. */
+struct Between {
+    int first, second;
+    float share;
+};
+FN Between between(const Args &a, int i, int size) {
+    if (!a.n[4]) return {i / a.n[3], i / a.n[3], 0.0f};
+    const float place = fmaxf(((float)i + 0.5f) / (float)a.n[3] - 0.5f, 0.0f);
+    const int first = min((int)place, size - 1);
+    return {first, min(first + 1, size - 1), place - (float)first};
+}
+KERNEL(upsample_forward) {
+    BEGIN;
+    const real *x = RX(0);
+    real *y = RY(0);
+    const uint32_t columns = a.n[1] * a.n[3], lines = a.n[0] * a.n[3], c = a.n[2];
+    EACH(i, rows * lines * columns * c) {
+        const uint32_t pixel = i / c, line = pixel / columns;
+        const Between down = between(a, line % lines, a.n[0]), across = between(a, pixel % columns, a.n[1]);
+        const real *image = x + (size_t)(line / lines) * a.n[0] * a.n[1] * c + i % c;
+        const float upper = fmaf(across.share, image[(down.first * a.n[1] + across.second) * c], (1.0f - across.share) * image[(down.first * a.n[1] + across.first) * c]);
+        const float lower = fmaf(across.share, image[(down.second * a.n[1] + across.second) * c], (1.0f - across.share) * image[(down.second * a.n[1] + across.first) * c]);
+        y[i] = fmaf(down.share, lower, (1.0f - down.share) * upper);
+    }
+}
+FN float part_of_pixel(const Between &b, int i) { return (b.first == i ? 1.0f - b.share : 0.0f) + (b.second == i ? b.share : 0.0f); }
+KERNEL(upsample_backward) {
+    BEGIN;
+    const real *dy = RDY(0);
+    real *dx = RDX(0);
+    const int columns = a.n[1] * a.n[3], lines = a.n[0] * a.n[3], c = a.n[2];
+    EACH(i, rows * a.n[0] * a.n[1] * c) {
+        const uint32_t pixel = i / c;
+        const int column = pixel % a.n[1], line = pixel / a.n[1] % a.n[0];
+        const real *image = dy + (size_t)(pixel / (a.n[0] * a.n[1])) * lines * columns * c + i % c;
+        float sum = 0.0f;
+        for (int v = max(0, (line - 1) * a.n[3]); v < min(lines, (line + 2) * a.n[3]); ++v) {
+            const float down = part_of_pixel(between(a, v, a.n[0]), line);
+            for (int u = max(0, (column - 1) * a.n[3]); u < min(columns, (column + 2) * a.n[3]); ++u)
+                sum = fmaf(down * part_of_pixel(between(a, u, a.n[1]), column), image[(v * columns + u) * c], sum);
+        }
+        dx[i] = sum;
+    }
+}
+
+/* n0 numbers a row, of which each is 0 with probability n1 / 65,536 by the row's own key: see keyed_noise.rs. n2 is the layer; f0 is what
+   others grow by. */
+FN float kept(const Args &a, const float *keys, uint32_t i) {
+    const uint32_t e = i % a.n[0], *key = (const uint32_t *)keys + (size_t)(i / a.n[0]) * 4;
+    uint32_t c[4] = {e / 128 * 16 + e % 16, key[2], key[3], (uint32_t)a.n[2]}, k0 = key[0], k1 = key[1];
+#pragma unroll
+    for (int round = 0; round < 10; ++round) {
+        const uint32_t high0 = __umulhi(c[0], 0xD2511F53u), low0 = c[0] * 0xD2511F53u, high1 = __umulhi(c[2], 0xCD9E8D57u), low1 = c[2] * 0xCD9E8D57u;
+        c[0] = high1 ^ c[1] ^ k0, c[1] = low1, c[2] = high0 ^ c[3] ^ k1, c[3] = low0;
+        k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;
+    }
+    const uint32_t which = e / 32 % 4, word = which == 0 ? c[0] : which == 1 ? c[1] : which == 2 ? c[2] : c[3];
+    return (e / 16 % 2 ? word >> 16 : word & 0xFFFFu) >= (uint32_t)a.n[1] ? a.f[0] : 0.0f;
+}
+KERNEL(keyed_dropout_forward) {
+    BEGIN;
+    const real *x = RX(0);
+    real *y = RY(0);
+    EACH(i, rows * a.n[0]) y[i] = x[i] * kept(a, X(1), i);
+}
+KERNEL(keyed_dropout_backward) {
+    BEGIN;
+    const real *dy = RDY(0);
+    real *dx = RDX(0);
+    if (!dx) return;
+    EACH(i, rows * a.n[0]) dx[i] = dy[i] * kept(a, X(1), i);
 }

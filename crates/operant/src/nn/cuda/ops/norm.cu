@@ -164,3 +164,109 @@ KERNEL(layer_norm_weight) {
         }
     }
 }
+
+/* Batch norm: n0 places of n1 channels a row, n2 a weight and a bias, n3 the activation, n4 places of all rows that a block adds up; f0 is
+   eps. Inputs are x, sums over the batch (or none: running statistics), running mean and variance, weight, bias. */
+struct Channel {
+    float mean, rstd, weight, bias;
+};
+FN Channel channel_of(const Args &a, uint32_t group, uint32_t rows, uint32_t c) {
+    const float *sums = X(1), *mean = X(2);
+    const float weight = a.n[2] ? X(4)[c] : 1.0f, bias = a.n[2] ? X(5)[c] : 0.0f;
+    if (!sums) return {mean[c], 1.0f / sqrtf(X(3)[c] + a.f[0]), weight, bias};
+    const float scale = 1.0f / ((float)rows * (float)a.n[0]), offset = sums[c] * scale;
+    const float variance = fmaxf(sums[a.n[1] + c] * scale - offset * offset, 0.0f);
+    return {mean[c] + offset, 1.0f / sqrtf(variance + a.f[0]), weight, bias};
+}
+KERNEL(batch_norm_forward) {
+    BEGIN;
+    const real *x = RX(0);
+    real *y = RY(0);
+    EACH(i, rows * a.n[0] * a.n[1]) {
+        const Channel c = channel_of(a, group, rows, i % a.n[1]);
+        y[i] = activated(a.n[3], fmaf((x[i] - c.mean) * c.rstd, c.weight, c.bias));
+    }
+}
+/* A block has 32 channels and n4 places: [parts][2][channels] of the scratch, which another adds up. */
+#define SIDES (THREADS / 32)
+FN void part_of_sums(const Args &a, float *scratch, uint32_t part, uint32_t c, float first, float second) {
+    __shared__ float sums[2][SIDES][33];
+    const uint32_t side = threadIdx.x / 32, lane = threadIdx.x % 32;
+    sums[0][side][lane] = first, sums[1][side][lane] = second;
+    __syncthreads();
+    if (side > 1 || c >= a.n[1]) return;
+    float sum = 0.0f;
+    for (int other = 0; other < SIDES; ++other) sum += sums[side][other][lane];
+    scratch[((size_t)part * 2 + side) * a.n[1] + c] = sum;
+}
+FN float sum_of_parts(const Args &a, const float *scratch, uint32_t rows, uint32_t j) {
+    const uint32_t parts = (rows * a.n[0] + a.n[4] - 1) / a.n[4];
+    float sum = 0.0f;
+    for (uint32_t part = 0; part < parts; ++part) sum += scratch[(size_t)part * 2 * a.n[1] + j];
+    return sum;
+}
+#define PART_OF_BATCH                                                                                                   \
+    const uint32_t wide = (a.n[1] + 31) / 32, chunk = block / wide, c = block % wide * 32 + threadIdx.x % 32;            \
+    const uint32_t places = rows * a.n[0], end = min(places, (chunk + 1) * a.n[4]);                                      \
+    if (chunk * a.n[4] >= places) return
+KERNEL(batch_statistics_parts) {
+    BEGIN;
+    PART_OF_BATCH;
+    const real *x = RX(0);
+    const float shift = c < a.n[1] ? X(1)[c] : 0.0f;
+    float sum = 0.0f, squares = 0.0f;
+    if (c < a.n[1])
+        for (uint32_t place = chunk * a.n[4] + threadIdx.x / 32; place < end; place += SIDES) {
+            const float d = x[(size_t)place * a.n[1] + c] - shift;
+            sum += d, squares = fmaf(d, d, squares);
+        }
+    part_of_sums(a, SCRATCH, chunk, c, sum, squares);
+}
+KERNEL(batch_statistics_forward) {
+    BEGIN;
+    float *y = Y(0);
+    EACH(j, 2 * a.n[1]) y[j] += sum_of_parts(a, SCRATCH, rows, j);
+}
+KERNEL(batch_statistics_backward) {
+    BEGIN;
+    const real *x = RX(0);
+    const float *shift = X(1), *dy = DY(0);
+    real *dx = RDX(0);
+    EACH(i, rows * a.n[0] * a.n[1]) {
+        const uint32_t c = i % a.n[1];
+        const float d = fmaf(2.0f * dy[a.n[1] + c], x[i] - shift[c], dy[c]);
+        dx[i] = a.add & 1 ? dx[i] + d : d;
+    }
+}
+KERNEL(batch_norm_parts) {
+    BEGIN;
+    PART_OF_BATCH;
+    const real *x = RX(0), *dy = RDY(0);
+    real *dx = RDX(0);
+    const Channel k = channel_of(a, group, rows, min(c, a.n[1] - 1));
+    float sum = 0.0f, products = 0.0f;
+    if (c < a.n[1])
+        for (uint32_t place = chunk * a.n[4] + threadIdx.x / 32; place < end; place += SIDES) {
+            const size_t i = (size_t)place * a.n[1] + c;
+            const float normal = (x[i] - k.mean) * k.rstd, before = fmaf(normal, k.weight, k.bias);
+            const float d = dy[i] * slope(a.n[3], before, activated(a.n[3], before));
+            if (dx) dx[i] = d * k.weight * k.rstd;
+            sum += d, products = fmaf(d, normal, products);
+        }
+    part_of_sums(a, SCRATCH, chunk, c, sum, products);
+}
+KERNEL(batch_norm_backward) {
+    BEGIN;
+    float *sums = DX(1), *weight = a.n[2] ? DX(4) : nullptr, *bias = a.n[2] ? DX(5) : nullptr;
+    EACH(c, a.n[1]) {
+        const float sum = sum_of_parts(a, SCRATCH, rows, c), products = sum_of_parts(a, SCRATCH, rows, a.n[1] + c);
+        if (weight) weight[c] += products;
+        if (bias) bias[c] += sum;
+        if (!sums) continue;
+        /* mean = shift + S/n and variance = Q/n − (S/n)², of the sums S and Q. */
+        const Channel k = channel_of(a, group, rows, c);
+        const float scale = 1.0f / ((float)rows * (float)a.n[0]), variance = -0.5f * k.weight * k.rstd * k.rstd * products;
+        sums[a.n[1] + c] += variance * scale;
+        sums[c] += (-k.weight * k.rstd * sum - 2.0f * (k.mean - X(2)[c]) * variance) * scale;
+    }
+}

@@ -6,8 +6,6 @@
    What the way back reads lies step by step: gates [T, rows, 4·H], then h and c before each step and after the last, [T + 1, rows, H]
    each. The way back leaves gradients of the sums in the place of the gates. Without a way back h and c of two steps take turns in the
    scratch memory. */
-#define SPLIT 2048 /* places (a row's step) whose share of a weight's gradient one block adds up */
-#define GATES 4
 
 struct Layer {
     uint32_t steps, features, hidden, gru, rows;
@@ -238,7 +236,7 @@ template <int COLUMNS> FN void layer_input(const Args &a) {
    scratch gets [splits][terms][4·H] behind [most rows, H]. */
 KERNEL(layer_weight) {
     BEGIN;
-    constexpr int COLUMNS = 32, WIDTH = 40;
+    constexpr int COLUMNS = WEIGHT_COLUMNS, WIDTH = COLUMNS + 8;
     __shared__ float left[TILE * PITCH], right[TILE * WIDTH];
     const Layer l = layer_of(a, group, rows);
     const uint32_t hidden = l.hidden, features = l.features, terms = features + hidden + 1, gates = GATES * hidden, count = rows * l.steps;
