@@ -8,6 +8,7 @@ use crate::device::{CpuPool, Device};
 use crate::env::{ActionSpace, Channel};
 use crate::nn::{Feed, Gradients, Options, Wanted};
 
+/// Three rollouts end in the middle of the probes' episodes, which have four steps.
 const STEPS: usize = 22;
 const ENVS: usize = 160;
 
@@ -64,19 +65,18 @@ fn planned_gradients_agree_with_the_cpu() {
         ("probe_memory", of(MemoryName::Mingru, Act::Relu), Precision::F32, 1e-3),
         ("pendulum", of(MemoryName::Lstm, Act::Silu), Precision::F32, 1e-3),
         ("probe_masked", of(MemoryName::Mingru, Act::Tanh), Precision::F32, 1e-3),
-        ("cartpole", of(MemoryName::Lstm, Act::Tanh), Precision::Bf16, 1e-2),
+        ("cartpole", of(MemoryName::Lstm, Act::Tanh), Precision::Bf16, 2e-2),
         ("pendulum", of(MemoryName::None, Act::Gelu), Precision::F32, 1e-3),
     ] {
         let remembers = network.memory != MemoryName::None;
         let mut ppo = build(name, network, precision);
         // A step or two away from the first weights, ratios leave 1, values their old ones and states 0.
-        for _ in 0..2 {
+        for _ in 0..3 {
             ppo.run(1e-3, [1.0; 2]).unwrap();
             ppo.iteration += 1;
         }
         let (before, states) = (ppo.fetched_params().unwrap(), ppo.learner.memory().unwrap());
-        // Episodes of the masked probe may all end with a rollout.
-        assert!(!remembers || name == "probe_masked" || states.iter().any(|x| *x != 0.0), "{name}");
+        assert!(!remembers || states.iter().any(|x| *x != 0.0), "{name}");
         // Means of gradients after one step whose past counts for nothing, with weights that stay: the gradient.
         ppo.run_with(0.0, [1.0; 2], 0.0).unwrap();
         let len = ppo.params.len();
