@@ -1,7 +1,10 @@
 //! Checkpoints of a run that goes on from an older one, cut off at any moment.
 
 use operant::algo::Parts;
-use operant::run::{Checkpoints, Mark};
+use operant::config;
+use operant::env::{Actions, Canvas, Param, Row, Seeds, Spec, VecEnv};
+use operant::lanes::Column;
+use operant::run::{Checkpoints, Config, Mark, Run, Start, build_env, build_pool};
 use std::fs;
 use std::path::PathBuf;
 
@@ -103,4 +106,86 @@ fn one_part_is_read_without_the_others() {
     fs::write(checkpoints.path(&name).join("run.json"), "[]").unwrap();
     assert!(checkpoints.load_part(&name, "run.json").unwrap_err().to_string().contains("another checksum"));
     fs::remove_dir_all(run).unwrap();
+}
+
+/// Envs whose device fails.
+struct Failing {
+    envs: Box<dyn VecEnv>,
+    /// Steps that it still does.
+    left: usize,
+}
+
+impl VecEnv for Failing {
+    fn spec(&self) -> &Spec {
+        self.envs.spec()
+    }
+    fn num_envs(&self) -> usize {
+        self.envs.num_envs()
+    }
+    fn reset(&mut self, seeds: Seeds<'_>, which: Option<&[u8]>, out: Row<'_>) {
+        self.envs.reset(seeds, which, out);
+    }
+    fn step(&mut self, actions: Actions<'_>, out: Row<'_>) {
+        self.left = self.left.saturating_sub(1);
+        self.envs.step(actions, out);
+    }
+    fn failure(&self) -> Option<String> {
+        (self.left == 0).then(|| "cuda cannot finish its work: an illegal memory access".into())
+    }
+    fn observe(&self, out: Row<'_>) {
+        self.envs.observe(out);
+    }
+    fn columns(&self) -> &[Column] {
+        self.envs.columns()
+    }
+    fn read(&self, column: usize, out: &mut [i32]) {
+        self.envs.read(column, out);
+    }
+    fn write(&mut self, columns: &[(usize, &[i32])]) -> operant::Result<()> {
+        self.envs.write(columns)
+    }
+    fn save(&self) -> Vec<u8> {
+        self.envs.save()
+    }
+    fn load(&mut self, bytes: &[u8]) -> operant::Result<()> {
+        self.envs.load(bytes)
+    }
+    fn draw(&self, env: usize) -> Option<Canvas> {
+        self.envs.draw(env)
+    }
+    fn params(&self) -> Vec<Param> {
+        self.envs.params()
+    }
+    fn set_param(&mut self, name: &str, value: f64) -> operant::Result<()> {
+        self.envs.set_param(name, value)
+    }
+}
+
+#[test]
+fn a_fault_says_what_is_kept_and_how_to_go_on() {
+    let over = config::parse("steps = 1024\ndevice = \"cpu\"", "test").unwrap();
+    let settings = Config::resolve("ppo", "cartpole", over).unwrap();
+    // Steps of one iteration.
+    let iteration = 16;
+    for (left, comes_to_one) in [(iteration / 2, false), (iteration + iteration / 2, true)] {
+        let run = folder(&format!("fault-{left}"));
+        let start = || Start { folder: run.clone(), sinks: vec![], started: std::time::Instant::now(), at_once: 1 };
+        let pool = build_pool(&settings);
+        let envs = Failing { envs: build_env(&settings, &pool).unwrap(), left };
+        let mut stopped = Run::start_with(settings.clone(), Box::new(envs), pool, start()).unwrap();
+        let message = stopped.go(|| false).unwrap_err().to_string();
+        drop(stopped);
+        let fault = "cuda cannot finish its work: an illegal memory access; ";
+        if !comes_to_one {
+            assert_eq!(message, format!("{fault}the run came to no checkpoint: start it again"));
+            fs::remove_dir_all(run).unwrap();
+            continue;
+        }
+        let kept = run.join("ckpt").join(&names(&[256])[0]);
+        let next = format!("{} is kept: operant train --resume {} goes on from there", kept.display(), run.display());
+        assert_eq!(message, format!("{fault}{next}"));
+        // And it does.
+        Run::resume(None, start()).unwrap().go(|| false).unwrap();
+        fs::remove_dir_all(run).unwrap();
+    }
 }
