@@ -160,6 +160,12 @@ impl Verdict {
     }
 }
 
+/// Says at once what was measured: the rows take minutes.
+fn told(verdict: Verdict) -> Verdict {
+    println!("{}", verdict.line());
+    verdict
+}
+
 /// Three digits that matter.
 fn number(x: f64) -> String {
     let (scaled, unit) = match x.abs() {
@@ -237,12 +243,12 @@ pub(crate) fn run(words: &[String]) -> Result<(), Failure> {
         None => println!("Python's tests are left out: name an interpreter that has NumPy and pytest with --python"),
     }
     let seconds = if asked.quick { "0.5" } else { "2" };
-    let mut verdicts: Vec<Verdict> = SPEEDS.iter().map(|speed| measure(&operant, speed, seconds)).collect();
+    let mut verdicts: Vec<Verdict> = SPEEDS.iter().map(|speed| told(measure(&operant, speed, seconds))).collect();
     let scratch = std::env::temp_dir().join(format!("operant-gpu-{}", std::process::id()));
-    verdicts.extend(start_up(&operant, &scratch));
-    verdicts.push(side_by_side(&operant, &scratch));
-    verdicts.extend(LEARNING.iter().map(|&(env, words, goal)| learn(&operant, &scratch, env, words, goal)));
-    verdicts.extend(python.and_then(|python| beside_torch(&folder, &python)));
+    verdicts.extend(start_up(&operant, &scratch).map(told));
+    verdicts.push(told(side_by_side(&operant, &scratch)));
+    verdicts.extend(LEARNING.iter().map(|&(env, words, goal)| told(learn(&operant, &scratch, env, words, goal))));
+    verdicts.extend(python.and_then(|python| beside_torch(&folder, &python)).map(told));
     let _ = std::fs::remove_dir_all(&scratch);
     println!("\n| | target | measured | |\n|---|---|---|---|");
     verdicts.iter().for_each(|verdict| println!("{}", verdict.line()));
