@@ -238,14 +238,11 @@ pub fn cuda_source(
     let architecture = network.architecture(&spec, None)?;
     let params = architecture.build()?.graph.params(0)?;
     match part {
-        Part::Wide => {
-            let text = env_source(entry)?;
+        Part::Wide | Part::Hosted => {
+            let hosted = part == Part::Hosted;
+            let text = if hosted { emit::hosted_source(&spec) } else { env_source(entry)? };
             let shape = WideShape::new(&architecture, &spec, precision).map_err(|what| unserved(&what))?;
-            Ok(shape.source(&text, false, &shape.layout(&params)?, settings))
-        }
-        Part::Hosted => {
-            let shape = WideShape::new(&architecture, &spec, precision).map_err(|what| unserved(&what))?;
-            Ok(shape.source(&emit::hosted_source(&spec), true, &shape.layout(&params)?, settings))
+            Ok(shape.source(&text, hosted, &shape.layout(&params)?, settings))
         }
         part => {
             let text = env_source(entry)?;

@@ -465,7 +465,7 @@ impl Planned {
         let mut args = self.batch_args(now);
         let updates = now.settings.update_epochs * args.batch.minibatches;
         self.scale.launch(updates, 1024, &args)?;
-        let (params, how) = (self.networks.values().pointer(), args.batch.now);
+        let (params, how) = ([self.networks.values().pointer(), DevicePtr::NONE], args.batch.now);
         for update in 0..updates {
             args.batch.update = update;
             self.gather.launch(args.batch.of_minibatch.div_ceil(THREADS as u32 / 32), THREADS as u32, &args)?;
