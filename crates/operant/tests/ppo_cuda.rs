@@ -2,13 +2,15 @@
 //! --ignored --test-threads 1`, or this file's program carried there): it learns, repeats its bits, and goes on from its own checkpoints and
 //! from those of the CPU.
 
+mod trained;
+
 use operant::algo::{Algorithm, NetworkSettings, Report, ppo};
-use operant::config;
 use operant::device::cuda;
 use operant::env;
 use operant::lanes::Math;
 use operant::nn::{Act, Precision};
-use operant::run::{Config, Play, SHIPPED, Until, build_algorithm, build_env_among, build_pool, evaluate};
+use operant::run::{Config, Play, SHIPPED, Until, evaluate};
+use trained::{algorithm_on, built_among, evaluated, resolved, run, weights};
 
 const SERVED: [&str; 5] = ["cartpole", "mountaincar", "mountaincar_continuous", "pendulum", "acrobot"];
 
@@ -119,42 +121,18 @@ fn algorithm(over: &str) -> Box<dyn Algorithm> {
     algorithm_on("cartpole", over)
 }
 
-fn algorithm_on(env: &str, over: &str) -> Box<dyn Algorithm> {
-    built(&resolved(env, over))
-}
-
-fn resolved(env: &str, over: &str) -> Config {
-    Config::resolve("ppo", env, config::parse(over, "test").unwrap()).unwrap()
-}
-
 fn built(config: &Config) -> Box<dyn Algorithm> {
     built_among(config, 1)
 }
 
-/// One of so many that use the GPU at once.
-fn built_among(config: &Config, at_once: usize) -> Box<dyn Algorithm> {
-    let pool = build_pool(config);
-    build_algorithm(config, build_env_among(config, &pool, at_once).unwrap(), pool).unwrap()
-}
-
-/// The mean return of 100 episodes with the most probable actions, on the CPU.
-fn evaluated(algorithm: &dyn Algorithm, env: &str, seed: u64) -> f64 {
-    let play = Play { episodes: 100, seed, deterministic: true, ..Play::default() };
-    evaluate(&algorithm.policy().unwrap(), env, &[], &play, None).unwrap().mean()
-}
-
-fn weights(algorithm: &dyn Algorithm) -> Vec<f32> {
-    algorithm.policy().unwrap().params.values().to_vec()
-}
-
-fn run(algorithm: &mut dyn Algorithm, iterations: usize) -> Report {
-    let mut report = Report::new(algorithm.metrics().len());
-    for _ in 0..iterations {
-        report.begin();
-        algorithm.iterate(&mut report);
-        assert!(report.failed.is_none() && report.diverged.is_none(), "{:?} {:?}", report.failed, report.diverged);
-    }
-    report
+/// Adam's means of gradients.
+fn means(algorithm: &dyn Algorithm) -> Vec<f32> {
+    let params = algorithm.policy().unwrap().params;
+    let (method, backend) = (operant::nn::Method::default(), operant::lanes::Backend::fast());
+    let mut optimizer = operant::nn::Optimizer::new(method, &params, None, backend).unwrap();
+    let parts = algorithm.save().unwrap();
+    optimizer.from_bytes(operant::algo::part(&parts, "optimizer.safetensors").unwrap()).unwrap();
+    optimizer.moments()[0].to_vec()
 }
 
 const WIDE: &str = "device = \"cuda\"\nsteps = 8_000_000\n[network]\nhidden = [512, 512, 512]\n[ppo]\nlearning_rate = 5e-4\nanneal_lr = true\n";
@@ -178,11 +156,10 @@ fn a_wide_network_learns_repeats_and_goes_on() {
         run(&mut *twin, 8);
         assert!(at_eight == weights(&*twin), "seed {seed}: other bits in a second run");
         run(&mut *ppo, 115);
-        let play = Play { episodes: 100, seed, deterministic: true, ..Play::default() };
-        let policy = ppo.policy().unwrap();
-        let played = evaluate(&policy, "cartpole", &[], &play, None).unwrap().mean();
+        let played = evaluated(&*ppo, "cartpole", seed);
         let device = operant::device::Device::named("cuda").unwrap();
-        let there = evaluate(&policy, "cartpole", &[], &Play { device, ..play }, None).unwrap().mean();
+        let play = Play { episodes: 100, seed, deterministic: true, device, ..Play::default() };
+        let there = evaluate(&ppo.policy().unwrap(), "cartpole", &[], &play, None).unwrap().mean();
         eprintln!("wide {seed}: evaluation {played:.1} on the CPU, {there:.1} on the GPU, {} steps", ppo.steps());
         assert!(played == 500.0 && there == 500.0, "seed {seed}: {played} {there}");
     }
@@ -225,17 +202,10 @@ fn layer_by_layer_has_the_gradients_of_the_small_kernels() {
             }
         }
         wide.adopt(&to).unwrap();
-        let means = |algorithm: &mut dyn Algorithm| {
-            run(algorithm, 1);
-            let params = algorithm.policy().unwrap().params;
-            let backend = operant::lanes::Backend::fast();
-            let mut optimizer =
-                operant::nn::Optimizer::new(operant::nn::Method::default(), &params, None, backend).unwrap();
-            let parts = algorithm.save().unwrap();
-            optimizer.from_bytes(operant::algo::part(&parts, "optimizer.safetensors").unwrap()).unwrap();
-            optimizer.moments()[0].to_vec()
-        };
-        let (wanted, got) = (means(&mut *small), means(&mut *wide));
+        let [wanted, got] = [&mut small, &mut wide].map(|ppo| {
+            run(&mut **ppo, 1);
+            means(&**ppo)
+        });
         let whole = wanted.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>().sqrt();
         assert!(whole > 0.0);
         let mut counted = 0.0;
@@ -282,14 +252,8 @@ fn staged_envs_have_the_gradients_of_those_on_the_gpu() {
             let before = weights(&*ppo);
             let report = run(&mut *ppo, 1);
             let change: Vec<f32> = weights(&*ppo).iter().zip(&before).map(|(x, y)| x - y).collect();
-            let parts = ppo.save().unwrap();
-            let params = ppo.policy().unwrap().params;
-            let backend = operant::lanes::Backend::fast();
-            let method = operant::nn::Method::default();
-            let mut optimizer = operant::nn::Optimizer::new(method, &params, None, backend).unwrap();
-            optimizer.from_bytes(operant::algo::part(&parts, "optimizer.safetensors").unwrap()).unwrap();
             assert!(change.iter().any(|x| *x != 0.0));
-            (optimizer.moments()[0].to_vec(), report.episodes.count())
+            (means(&*ppo), report.episodes.count())
         });
         let norm = |x: &mut dyn Iterator<Item = f32>| x.map(|x| f64::from(x).powi(2)).sum::<f64>().sqrt();
         let error = norm(&mut there.0.iter().zip(&here.0).map(|(x, y)| x - y)) / norm(&mut there.0.iter().copied());
@@ -503,8 +467,7 @@ fn shipped_settings_solve_their_envs_on_a_gpu() {
                 assert!(report.failed.is_none() && report.diverged.is_none(), "{name}: {report:?}");
                 assert!(start.elapsed().as_secs() < 20, "{name} {seed}: {}", report.episodes.mean_return());
             }
-            let play = Play { episodes: 100, seed, deterministic: true, ..Play::default() };
-            let played = evaluate(&ppo.policy().unwrap(), name, &[], &play, None).unwrap().mean();
+            let played = evaluated(&*ppo, name, seed);
             let (steps, seconds) = (ppo.steps(), start.elapsed().as_secs_f64());
             eprintln!("{name} {seed}: {steps} steps, {seconds:.3} s, evaluation {played:.1}");
             assert!(played >= goal, "{name} {seed}: evaluation {played}");

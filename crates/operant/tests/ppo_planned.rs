@@ -2,7 +2,9 @@
 //! compile, and what is not served is said. On one (`--ignored --test-threads 1`): what needs a memory or eyes is learned, bits repeat,
 //! and checkpoints go from device to device.
 
-use operant::algo::{self, Algorithm, Build, MemoryName, NetworkSettings, Report, ppo};
+mod trained;
+
+use operant::algo::{self, Build, MemoryName, NetworkSettings, ppo};
 use operant::config;
 use operant::device::cuda;
 use operant::device::{CpuPool, Device};
@@ -11,8 +13,8 @@ use operant::lanes::rng::HostRng;
 use operant::lanes::{Column, Math};
 use operant::nn::nets::Image;
 use operant::nn::{Act, Precision};
-use operant::run::{Config, Play, build_algorithm, build_env, build_pool, evaluate};
 use std::sync::Arc;
+use trained::{algorithm_on, evaluated, run, weights};
 
 fn with_memory(memory: MemoryName) -> NetworkSettings {
     NetworkSettings { memory, memory_size: 48, ..NetworkSettings::default() }
@@ -59,35 +61,6 @@ fn what_is_served_and_what_is_not_is_said() {
     checked(&NetworkSettings { hidden: vec![16; 20], ..NetworkSettings::default() }, "", false).unwrap();
 }
 
-fn resolved(env: &str, over: &str) -> Config {
-    Config::resolve("ppo", env, config::parse(over, "test").unwrap()).unwrap()
-}
-
-fn algorithm(env: &str, over: &str) -> Box<dyn Algorithm> {
-    let config = resolved(env, over);
-    let pool = build_pool(&config);
-    build_algorithm(&config, build_env(&config, &pool).unwrap(), pool).unwrap()
-}
-
-fn run(algorithm: &mut dyn Algorithm, iterations: usize) -> Report {
-    let mut report = Report::new(algorithm.metrics().len());
-    for _ in 0..iterations {
-        report.begin();
-        algorithm.iterate(&mut report);
-        assert!(report.failed.is_none() && report.diverged.is_none(), "{:?} {:?}", report.failed, report.diverged);
-    }
-    report
-}
-
-fn weights(algorithm: &dyn Algorithm) -> Vec<f32> {
-    algorithm.policy().unwrap().params.values().to_vec()
-}
-
-fn evaluated(algorithm: &dyn Algorithm, env: &str) -> f64 {
-    let play = Play { episodes: 100, seed: 1, deterministic: true, ..Play::default() };
-    evaluate(&algorithm.policy().unwrap(), env, &[], &play, None).unwrap().mean()
-}
-
 /// A cue that is asked for later is remembered, by envs on the GPU and by those that the CPU steps.
 #[test]
 #[ignore = "needs a GPU"]
@@ -98,9 +71,9 @@ fn a_memory_is_learned_on_a_gpu() {
                 "device = \"cuda\"\nenv_device = \"{stepped}\"\nnum_envs = 64\n[network]\nmemory = \"{memory}\"\n\
                  [ppo]\nminibatch_size = 256\n"
             );
-            let mut ppo = algorithm("probe_memory", &over);
+            let mut ppo = algorithm_on("probe_memory", &over);
             run(&mut *ppo, 150);
-            let played = evaluated(&*ppo, "probe_memory");
+            let played = evaluated(&*ppo, "probe_memory", 1);
             eprintln!("{memory}, envs on {stepped}: evaluation {played:.3}, {} steps", ppo.steps());
             assert!(played > 0.95, "{memory} {stepped}: {played}");
         }
@@ -118,7 +91,7 @@ fn episodes_cut_short_go_on_from_their_last_observation() {
                 "device = \"cuda\"\nenv_device = \"{stepped}\"\nnum_envs = 16\nnetwork.memory = \"{memory}\"\n[ppo]\ngamma = 0.9\n\
                  num_steps = 32\nminibatch_size = 128\nanneal_lr = false\nclip_vloss = false\nlearning_rate = 3e-3\nmax_grad_norm = 0.0\n"
             );
-            let mut ppo = algorithm("probe_truncation", &over);
+            let mut ppo = algorithm_on("probe_truncation", &over);
             run(&mut *ppo, 300);
             let policy = ppo.policy().unwrap();
             let mut actor = policy.actor(1, &Default::default()).unwrap();
@@ -141,11 +114,11 @@ fn runs_repeat_and_resume_to_the_bit() {
         ("cartpole", "network.activation = \"gelu\""),
     ] {
         let over = format!("device = \"cuda\"\nnum_envs = 64\nppo.num_steps = 32\nppo.minibatch_size = 512\n{over}");
-        let mut whole = algorithm(env, &over);
+        let mut whole = algorithm_on(env, &over);
         run(&mut *whole, 6);
-        let mut half = algorithm(env, &over);
+        let mut half = algorithm_on(env, &over);
         run(&mut *half, 3);
-        let mut resumed = algorithm(env, &over);
+        let mut resumed = algorithm_on(env, &over);
         resumed.load(&half.save().unwrap()).unwrap();
         run(&mut *resumed, 3);
         assert!(weights(&*whole) == weights(&*resumed), "{env} {over}: weights after a resume");
@@ -162,7 +135,7 @@ fn checkpoints_go_from_device_to_device() {
                 "device = \"{device}\"\nprecision = \"f32\"\nnum_envs = 64\nnetwork.memory = \"{memory}\"\nppo.num_steps = 32\n\
                  ppo.minibatch_size = 512\nppo.learning_rate = 1e-3"
             );
-            algorithm("cartpole", &over)
+            algorithm_on("cartpole", &over)
         };
         let (mut gpu, mut cpu) = (on("cuda"), on("cpu"));
         run(&mut *cpu, 3);
@@ -187,9 +160,9 @@ fn an_lstm_solves_cartpole_on_a_gpu() {
             "device = \"cuda\"\nseed = {seed}\nnum_envs = 512\nsteps = 3_000_000\nnetwork.memory = \"lstm\"\n\
              ppo.num_steps = 32\nppo.minibatch_size = 4096\nppo.learning_rate = 1e-3\nppo.anneal_lr = true"
         );
-        let mut ppo = algorithm("cartpole", &over);
+        let mut ppo = algorithm_on("cartpole", &over);
         run(&mut *ppo, 180);
-        let played = evaluated(&*ppo, "cartpole");
+        let played = evaluated(&*ppo, "cartpole", 1);
         eprintln!("cartpole lstm {seed}: evaluation {played:.1}, {} steps", ppo.steps());
         assert!(played > 475.0, "seed {seed}: {played}");
     }

@@ -9,6 +9,7 @@ mod buffers;
 mod fused;
 mod normalise;
 mod planned;
+mod playing;
 mod shape;
 mod staged;
 mod wide;
@@ -18,8 +19,8 @@ pub use shape::Part;
 
 use super::super::policy::{Head, Policy};
 use super::super::{Algorithm, Build, Ended, Parts, Report, part};
-use super::{METRICS, OptimizerName, Reported, Settings, State, from_bits, not_finite, read, to_bits};
-use crate::algo::{Curiosity, NetworkSettings};
+use super::{METRICS, OptimizerName, REWARD_LIMIT, Reported, Settings, State, from_bits, not_finite, read, to_bits};
+use crate::algo::{Curiosity, NetworkSettings, OBS_LIMIT};
 use crate::config::Table;
 use crate::data::{Running, Shuffle};
 use crate::device::cuda::{Blas, Buffer, DevicePtr, Event, Gpu, Kernel, Module, Params as KernelParams};
@@ -74,6 +75,24 @@ struct TellArgs {
     told: DevicePtr,
     turn: u32,
     unused: u32,
+}
+
+/// What texts of all networks are compiled for, as `#define`s.
+fn defines(settings: &Settings) -> [(&'static str, usize); 12] {
+    [
+        ("COLLECTING", Part::Collecting as usize),
+        ("LEARNING", Part::Learning as usize),
+        ("TOLD", TOLD),
+        ("STATISTICS", STATISTICS),
+        ("MAX_EPOCHS", MAX_EPOCHS),
+        ("ESTIMATE_BYTES", size_of::<EstimateArgs>()),
+        ("TELL_BYTES", size_of::<TellArgs>()),
+        ("MERGE_BYTES", size_of::<normalise::MergeArgs>()),
+        ("NORMALISE_OBS", usize::from(settings.normalize_obs)),
+        ("NORMALISE_REWARD", usize::from(settings.normalize_reward)),
+        ("OBS_LIMIT", OBS_LIMIT as usize),
+        ("REWARD_LIMIT", REWARD_LIMIT as usize),
+    ]
 }
 
 impl KernelParams for EstimateArgs {}
@@ -219,14 +238,11 @@ pub fn cuda_source(
     let architecture = network.architecture(&spec, None)?;
     let params = architecture.build()?.graph.params(0)?;
     match part {
-        Part::Wide => {
-            let text = env_source(entry)?;
+        Part::Wide | Part::Hosted => {
+            let hosted = part == Part::Hosted;
+            let text = if hosted { emit::hosted_source(&spec) } else { env_source(entry)? };
             let shape = WideShape::new(&architecture, &spec, precision).map_err(|what| unserved(&what))?;
-            shape.source(&text, false, &shape.layout(&params)?, settings)
-        }
-        Part::Hosted => {
-            let shape = WideShape::new(&architecture, &spec, precision).map_err(|what| unserved(&what))?;
-            shape.source(&emit::hosted_source(&spec), true, &shape.layout(&params)?, settings)
+            Ok(shape.source(&text, hosted, &shape.layout(&params)?, settings))
         }
         part => {
             let text = env_source(entry)?;

@@ -280,12 +280,6 @@ FN void sum_advantages(const LearnArgs &a, const Order *orders, uint32_t of_mini
     }
 }
 
-FN float warp_sum(float x) {
-#pragma unroll
-    for (int other = 16; other > 0; other /= 2) x += __shfl_xor_sync(0xFFFFFFFFu, x, other);
-    return x;
-}
-
 #define LEARN_THREADS (32 * LEARN_WARPS)
 /* The slices of a block. With one, all that follows from its number is known before the first minibatch: a loop in its place
    costs 4 % of an iteration. */

@@ -3,6 +3,13 @@
    Defined before this text: PART (COLLECTING or LEARNING), NORMALISE_OBS, NORMALISE_REWARD, OBS_LIMIT, REWARD_LIMIT. */
 #define SEEN (OBS + 1) /* columns: an observation's, then the discounted return */
 
+/* The sum over a warp, which each of its threads gets. */
+template <typename T> FN T warp_sum(T x) {
+#pragma unroll
+    for (int other = 16; other > 0; other /= 2) x += __shfl_xor_sync(0xFFFFFFFFu, x, other);
+    return x;
+}
+
 struct View {
     float shift[SEEN], factor[SEEN];
 };
@@ -30,9 +37,7 @@ FN float through(const View &view, int column, float x, float limit) {
 FN void store_sums(const Normaliser &normaliser, uint32_t warp, int lane, int counts, const Sums &sums) {
 #pragma unroll
     for (int k = 0; k < 2 * SEEN; k++) {
-        double x = counts ? (double)(k < SEEN ? sums.sum[k % SEEN] : sums.squares[k % SEEN]) : 0.0;
-#pragma unroll
-        for (int other = 16; other > 0; other /= 2) x += __shfl_xor_sync(0xFFFFFFFFu, x, other);
+        const double x = warp_sum(counts ? (double)(k < SEEN ? sums.sum[k % SEEN] : sums.squares[k % SEEN]) : 0.0);
         if (lane == 0) normaliser.sums[(size_t)warp * 2 * SEEN + k] = x;
     }
 }
@@ -52,11 +57,7 @@ extern "C" __global__ void __launch_bounds__(32) merge(const MergeArgs a) {
         sum += a.normaliser.sums[(size_t)w * 2 * SEEN + column];
         squares += a.normaliser.sums[(size_t)w * 2 * SEEN + SEEN + column];
     }
-#pragma unroll
-    for (int other = 16; other > 0; other /= 2) {
-        sum += __shfl_xor_sync(0xFFFFFFFFu, sum, other);
-        squares += __shfl_xor_sync(0xFFFFFFFFu, squares, other);
-    }
+    sum = warp_sum(sum), squares = warp_sum(squares);
     if (lane != 0) return;
     double *running = a.normaliser.running + 3 * column;
     if (a.rows > 0.0) {

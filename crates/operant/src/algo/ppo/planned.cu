@@ -1,36 +1,15 @@
-/* PPO around networks that plans run (nn/plan/cuda.rs): after rollout.cu and scales.cu. A step is a run of the plan that acts, `act` and,
-   for a network with a memory, `remember`; a minibatch is `gather`, a run of the plan that learns, and a step of Adam. Defined before this
-   text, beside what rollout.cu asks for: CONTINUOUS, HEADS and HEAD_SIZES (choices of an action), LOG_STD (a place among the parameters),
-   SLOTS (episodes that an env may truncate in a rollout), STATES and HIDDEN (parts of a state, and numbers of each), THREADS (of a block),
-   MAX_EPOCHS, HOSTED (whether the host steps the envs).
+/* PPO around networks that plans run (nn/plan/cuda.rs): after playing.cu. A step is a run of the plan that acts, `act` and, for a network
+   with a memory, `remember`; a minibatch is `gather`, a run of the plan that learns, and a step of Adam. Defined before this text, beside
+   what playing.cu asks for: CONTINUOUS, HEADS and HEAD_SIZES (choices of an action), LOG_STD (a place among the parameters), STATES and
+   HIDDEN (parts of a state, and numbers of each).
    Plans read observations where the rollout has them: `row` tells them which of its rows. */
-
-/* What the host decides before an iteration. */
-struct Now {
-    uint32_t adam[7];
-    uint32_t first_step;
-    float factors[2]; /* of clip and entropy */
-    uint32_t unused[2];
-    Order orders[MAX_EPOCHS];
-};
 
 /* ---- Collecting ---- */
 
-struct ActArgs {
-    Envs envs;
-    Rollout rollout;
-    Finished finished;
-    Normaliser normaliser;
-    const Now *now;
-    const float *params, *outputs, *values; /* outputs: [rows, OUT] logits or means */
+struct ActArgs : Play {
     float *cut_obs;     /* [SLOTS, N, OBS]: last observations of truncated episodes */
-    uint32_t *cut_at;   /* [SLOTS, N]: the row of each, plus 1; 0 for none */
-    uint32_t *cuts;     /* [N]: how many */
-    uint32_t *cut_slot; /* [N]: of the last step, plus 1; 0 for none */
+    uint32_t *cut_slot; /* [N]: the place among these of what was truncated in the last step, plus 1; 0 for none */
     uint32_t *row;
-    uint64_t seed;
-    uint32_t t;
-    float gamma;
 };
 
 /* A choice among those that are legal, by logits; adds its log-probability. */
@@ -74,180 +53,75 @@ FN void decide(const ActArgs &a, uint32_t from, int owner, uint32_t row, const u
     if (!owner) return;
     for (int k = 0; k < ACTIONS; k++) ((int32_t *)a.rollout.action)[at * ACTIONS + k] = action[k];
     for (int k = 0; k < CHOICES; k++) a.rollout.legal[at * CHOICES + k] = legal[k];
+    a.cut_slot[from] = 0;
     a.rollout.value[at] = a.values[row];
     a.rollout.log_prob[at] = log_prob;
 }
 
-FN void begin_env(const ActArgs &a, uint32_t i) {
-    a.cuts[i] = 0;
-    for (int slot = 0; slot < SLOTS; slot++) a.cut_at[(size_t)slot * a.envs.count + i] = 0;
+FN void show(const ActArgs &a, uint32_t from, uint32_t t, const float *) {
+    if (from == 0) *a.row = t;
 }
-/* Takes a slot for what the last observation of an episode was worth. */
-FN size_t cut_slot_of(const ActArgs &a, uint32_t from) {
-    const uint32_t slot = min(a.cuts[from], (uint32_t)max(SLOTS - 1, 0));
-    const size_t at = (size_t)slot * a.envs.count + from;
-    a.cuts[from] += 1;
-    a.cut_slot[from] = slot + 1;
-    a.cut_at[at] = a.t + 1;
-    return at;
-}
-/* The reward as it is learned from; `seen` gets how far the discounted return lies from the mean of such. */
-FN float learned_reward(const ActArgs &a, uint32_t from, int owner, float reward, int done, float &seen) {
-#if NORMALISE_REWARD
-    const float discounted = a.normaliser.discounted[from] * a.gamma + reward;
-    seen = discounted - a.normaliser.view->shift[OBS];
-    if (owner) a.normaliser.discounted[from] = done ? 0.0f : discounted;
-    return fminf(fmaxf(reward * a.normaliser.view->factor[OBS], -REWARD_LIMIT), REWARD_LIMIT);
-#else
-    seen = 0.0f;
-    return reward;
-#endif
+FN void show_last(const ActArgs &a, uint32_t from, size_t at, const float *last) {
+#pragma unroll
+    for (int k = 0; k < OBS; k++) a.cut_obs[at * OBS + k] = last[k];
+    a.cut_slot[from] = (uint32_t)at + 1;
 }
 
 #if HOSTED
-/* Envs `first` to `first + count`, which the host steps: what it wrote of their last step, and where it finds their actions, in its own
-   memory, which kernels reach. Observations may be images: a warp has an env. */
-struct Staged {
-    const float *obs, *reward, *final_obs, *episode_return;
-    const int32_t *episode_length;
-    const uint8_t *terminated, *truncated, *legal;
-    int32_t *action;
-    uint32_t first, count, warp, unused;
-};
-struct StageArgs {
-    ActArgs act;
-    Staged staged;
-};
+/* Observations may be images: a warp has an env. */
+typedef Stage<ActArgs> StageArgs;
 FN float shown(const ActArgs &a, int k, float x) { return NORMALISE_OBS ? through(*a.normaliser.view, k, x, OBS_LIMIT) : x; }
 
 /* The rollout's first row, from what the host showed last. */
 extern "C" __global__ void __launch_bounds__(THREADS) begin(const StageArgs a) {
     const uint32_t i = (blockIdx.x * THREADS + threadIdx.x) / 32, lane = threadIdx.x % 32, env = a.staged.first + i;
     if (i >= a.staged.count) return;
-    for (int k = lane; k < OBS; k += 32) a.act.rollout.obs[(size_t)env * OBS + k] = shown(a.act, k, a.staged.obs[(size_t)i * OBS + k]);
+    for (int k = lane; k < OBS; k += 32) a.rollout.obs[(size_t)env * OBS + k] = shown(a, k, a.staged.obs[(size_t)i * OBS + k]);
     if (lane) return;
-    begin_env(a.act, env);
-    if (i == 0) *a.act.row = 0;
+    begin_env(a, env);
+    if (i == 0) *a.row = 0;
 }
 
-/* Actions of step t, for the host. */
-extern "C" __global__ void __launch_bounds__(THREADS) sample(const StageArgs a) {
-    const uint32_t i = blockIdx.x * THREADS + threadIdx.x;
-    if (i >= a.staged.count) return;
-    int32_t action[ACTIONS];
-    decide(a.act, a.staged.first + i, 1, i, a.staged.legal + (size_t)i * CHOICES, action);
-    for (int k = 0; k < ACTIONS; k++) a.staged.action[(size_t)i * ACTIONS + k] = action[k];
-}
+extern "C" __global__ void __launch_bounds__(THREADS) sample(const StageArgs a) { sample_env(a); }
 
 /* What the host's step t gave. */
 extern "C" __global__ void __launch_bounds__(THREADS) take(const StageArgs a) {
     const uint32_t i = (blockIdx.x * THREADS + threadIdx.x) / 32, lane = threadIdx.x % 32, env = a.staged.first + i;
     if (i >= a.staged.count) return;
     const int terminated = a.staged.terminated[i], done = terminated | a.staged.truncated[i], cut = done && !terminated;
-    const size_t at = (size_t)a.act.t * a.act.envs.count + env;
-    float *next = a.act.rollout.obs + (at + a.act.envs.count) * OBS;
-    size_t slot = 0;
+    const size_t at = (size_t)a.t * a.envs.count + env;
+    float *next = a.rollout.obs + (at + a.envs.count) * OBS;
+    size_t place = 0;
     if (lane == 0) {
         float seen;
-        a.act.cut_slot[env] = 0;
-        if (cut) slot = cut_slot_of(a.act, env);
-        a.act.rollout.reward[at] = learned_reward(a.act, env, 1, a.staged.reward[i], done, seen);
-        a.act.rollout.done[at] = (uint8_t)done;
-        if (i == 0) *a.act.row = a.act.t + 1;
-        if (done) {
-            Ended ended = {0, 0, 0};
-            count_end(ended, a.staged.episode_length[i], a.staged.episode_return[i]);
-            add_totals(a.act.envs, ended);
-            a.act.finished.returned[env] = a.staged.episode_return[i];
-            a.act.finished.length[env] = a.staged.episode_length[i];
-            a.act.finished.episodes[env] += 1;
+        if (cut) {
+            place = cut_place(a, env);
+            a.cut_slot[env] = (uint32_t)place + 1;
         }
+        a.rollout.reward[at] = learned_reward(a, env, 1, a.staged.reward[i], done, seen);
+        a.rollout.done[at] = (uint8_t)done;
+        if (i == 0) *a.row = a.t + 1;
+        if (done) note_end(a, a.staged, i, env);
 #if NORMALISE_OBS || NORMALISE_REWARD
-        double *sums = a.act.normaliser.sums + (size_t)env * 2 * SEEN;
+        double *sums = a.normaliser.sums + (size_t)env * 2 * SEEN;
         sums[OBS] = seen, sums[SEEN + OBS] = (double)(seen * seen);
 #endif
     }
-    slot = __shfl_sync(0xFFFFFFFFu, slot, 0);
+    place = __shfl_sync(0xFFFFFFFFu, place, 0);
     for (int k = lane; k < OBS; k += 32) {
         const float x = a.staged.obs[(size_t)i * OBS + k];
-        next[k] = shown(a.act, k, x);
-        if (cut) a.act.cut_obs[slot * OBS + k] = shown(a.act, k, a.staged.final_obs[(size_t)i * OBS + k]);
+        next[k] = shown(a, k, x);
+        if (cut) a.cut_obs[place * OBS + k] = shown(a, k, a.staged.final_obs[(size_t)i * OBS + k]);
 #if NORMALISE_OBS || NORMALISE_REWARD
-        double *sums = a.act.normaliser.sums + (size_t)env * 2 * SEEN;
-        const float distance = x - a.act.normaliser.view->shift[k];
+        double *sums = a.normaliser.sums + (size_t)env * 2 * SEEN;
+        const float distance = x - a.normaliser.view->shift[k];
         sums[k] = distance, sums[SEEN + k] = (double)(distance * distance);
 #endif
     }
 }
-static_assert(sizeof(StageArgs) == STAGE_BYTES, "algo/ppo/cuda/staged.rs has the same structs");
 #else
-/* The rollout's first row. */
-extern "C" __global__ void __launch_bounds__(THREADS) observe(const ActArgs a) {
-    const uint32_t i = blockIdx.x * THREADS + threadIdx.x;
-    if (i >= a.envs.count) return;
-    int32_t s[STATE];
-    float obs[OBS];
-    load_state(a.envs, i, s);
-    ENV_OBSERVE(s, obs);
-#pragma unroll
-    for (int k = 0; k < OBS; k++) a.rollout.obs[(size_t)i * OBS + k] = NORMALISE_OBS ? through(*a.normaliser.view, k, obs[k], OBS_LIMIT) : obs[k];
-    begin_env(a, i);
-    if (i == 0) *a.row = 0;
-}
-
-/* Step t of all envs, by outputs of the networks for its row. */
-extern "C" __global__ void __launch_bounds__(THREADS) act(const ActArgs a) {
-    const uint32_t i = blockIdx.x * THREADS + threadIdx.x, n = a.envs.count;
-    /* Whole warps go on: they add up what they see. */
-    if (i - i % 32 >= n) return;
-    const int owner = i < n;
-    const uint32_t from = owner ? i : n - 1, env = a.envs.first_env + from;
-    const size_t at = (size_t)a.t * n + from;
-    int32_t s[STATE], action[ACTIONS];
-    float last[OBS], obs[OBS];
-    Own own;
-    Ended ended = {0, 0, 0};
-    load_state(a.envs, from, s);
-    load_episode(a.envs, from, own);
-    uint8_t legal[CHOICES + 1];
-#if CHOICES > 0
-    ENV_LEGAL(s, legal);
-#endif
-    decide(a, from, owner, from, legal, action);
-    int resets, done;
-    const Step taken = take_step(a.envs, env, s, own, action, resets, done);
-    const int cut = SLOTS > 0 && taken.truncated && !taken.terminated;
-    if (cut) ENV_OBSERVE(s, last);
-    if (done) end_episode(a.finished, i, owner, env, s, own, ended);
-    ENV_OBSERVE(s, obs);
-    float seen;
-    const float reward = learned_reward(a, from, owner, taken.reward, done, seen);
-    if (owner) {
-        store_state(a.envs, i, s);
-        store_episode(a.envs, i, own);
-        if (ended.episodes != 0) add_totals(a.envs, ended);
-        a.rollout.reward[at] = reward;
-        a.rollout.done[at] = (uint8_t)done;
-        a.cut_slot[from] = 0;
-        if (cut) {
-            float *to = a.cut_obs + cut_slot_of(a, from) * OBS;
-#pragma unroll
-            for (int k = 0; k < OBS; k++) to[k] = NORMALISE_OBS ? through(*a.normaliser.view, k, last[k], OBS_LIMIT) : last[k];
-        }
-        if (i == 0) *a.row = a.t + 1;
-    }
-#if NORMALISE_OBS || NORMALISE_REWARD
-    Sums sums = {};
-#pragma unroll
-    for (int k = 0; k < OBS; k++) see(sums, *a.normaliser.view, k, obs[k]);
-    sums.sum[OBS] = seen, sums.squares[OBS] = seen * seen;
-    store_sums(a.normaliser, i / 32, threadIdx.x % 32, owner, sums);
-#endif
-    float *next = a.rollout.obs + (at + n) * OBS;
-#pragma unroll
-    for (int k = 0; k < OBS; k++)
-        if (owner) next[k] = NORMALISE_OBS ? through(*a.normaliser.view, k, obs[k], OBS_LIMIT) : obs[k];
-}
+extern "C" __global__ void __launch_bounds__(THREADS) observe(const ActArgs a) { observe_env(a); }
+extern "C" __global__ void __launch_bounds__(THREADS) act(const ActArgs a) { act_env(a); }
 #endif
 
 /* A pointer for each part of a state. */
@@ -265,11 +139,11 @@ extern "C" __global__ void __launch_bounds__(THREADS) remember(const RememberArg
     const uint32_t i = blockIdx.x * THREADS + threadIdx.x, env = a.first + i / max(HIDDEN, 1), k = i % max(HIDDEN, 1);
     if (i >= a.rows * HIDDEN) return;
     const int done = a.rollout.done[(size_t)a.t * a.envs + env];
-    const uint32_t slot = a.cut_slot[env];
+    const uint32_t place = a.cut_slot[env];
 #pragma unroll
     for (int part = 0; part < STATES; part++) {
         const float x = a.after.of[part][i];
-        if (slot) a.cut.of[part][((size_t)(slot - 1) * a.envs + env) * HIDDEN + k] = x;
+        if (place) a.cut.of[part][(size_t)(place - 1) * HIDDEN + k] = x;
         a.state.of[part][(size_t)env * HIDDEN + k] = done ? 0.0f : x;
     }
 }
@@ -280,55 +154,25 @@ struct PointArgs {
 };
 extern "C" __global__ void point(const PointArgs a) { *a.row = a.value; }
 
-struct SettleArgs {
-    Rollout rollout;
-    const float *values;
-    uint32_t *cut_at; /* [N] of a slot, or null: the values are of the rollout's last row */
-    uint32_t envs, steps, first, rows; /* values are of `rows` envs from `first` on */
-    float gamma;
-    uint32_t unused;
-};
-/* The value of the last row, or what truncated episodes would have gone on to be worth. */
-extern "C" __global__ void __launch_bounds__(THREADS) settle(const SettleArgs a) {
-    const uint32_t i = blockIdx.x * THREADS + threadIdx.x, env = a.first + i;
-    if (i >= a.rows) return;
-    if (a.cut_at == nullptr) {
-        a.rollout.value[(size_t)a.steps * a.envs + env] = a.values[i];
-    } else if (a.cut_at[env] > 0) {
-        a.rollout.reward[(size_t)(a.cut_at[env] - 1) * a.envs + env] += a.gamma * a.values[i];
-        a.cut_at[env] = 0;
-    }
-}
-
 /* ---- Learning ---- */
 
-struct BatchArgs {
-    Rollout rollout;
-    const Now *now;
-    float2 *scales; /* [updates]: mean and 1 / deviation of advantages */
+struct BatchArgs : Minibatch {
     States before, state; /* [N, HIDDEN] before the rollout; [sequences, HIDDEN] of the minibatch */
     float *obs, *resets, *log_prob, *advantage, *returns, *value, *legal, *factors; /* inputs of the plan, `of_minibatch` places each */
     int32_t *action;
-    uint32_t update, minibatches, of_minibatch, envs, steps, normalise;
+    uint32_t envs, steps;
 };
 
+#if STATES > 0
 /* The env of sequence number `row` of a minibatch. */
 FN uint32_t env_at(const BatchArgs &a, uint32_t row) {
-    return index_at(a.now->orders[a.update / a.minibatches], a.update % a.minibatches * (a.of_minibatch / a.steps) + row);
+    return index_at(order_of(a), a.update % a.minibatches * (a.of_minibatch / a.steps) + row);
 }
-/* Where sample number `place` of a minibatch lies in the rollout: whole sequences where there is a memory, else blocks of 16. */
-FN size_t sample_at(const BatchArgs &a, uint32_t place) {
-    if (STATES > 0) return (size_t)(place % a.steps) * a.envs + env_at(a, place / a.steps);
-    const uint32_t at = a.update % a.minibatches * a.of_minibatch + place;
-    return (size_t)index_at(a.now->orders[a.update / a.minibatches], at / 16) * 16 + at % 16;
-}
+/* Where sample number `place` of whole sequences lies in the rollout. */
+FN size_t sample_at(const BatchArgs &a, uint32_t place) { return (size_t)(place % a.steps) * a.envs + env_at(a, place / a.steps); }
+#endif
 
-/* Of every minibatch, a block each. */
-extern "C" __global__ void __launch_bounds__(1024) scale(BatchArgs a) {
-    a.update = blockIdx.x;
-    const float2 found = scale_of(a.rollout.advantage, a.of_minibatch, a.normalise, [&](uint32_t place) { return sample_at(a, place); });
-    if (threadIdx.x == 0) a.scales[a.update] = found;
-}
+extern "C" __global__ void __launch_bounds__(1024) scale(const BatchArgs a) { scale_batch(a); }
 
 /* A warp for each place. */
 extern "C" __global__ void __launch_bounds__(THREADS) gather(const BatchArgs a) {
@@ -354,7 +198,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) gather(const BatchArgs a) 
     a.advantage[place] = (advantage - scale.x) * scale.y;
     a.returns[place] = advantage + value;
     a.value[place] = value;
-    if (place == 0) a.factors[0] = a.now->factors[0], a.factors[1] = a.now->factors[1];
+    if (place == 0) a.factors[0] = a.now->clip, a.factors[1] = a.now->entropy;
 }
 
 struct SumUpArgs {
@@ -371,6 +215,6 @@ extern "C" __global__ void sum_up(const SumUpArgs a) {
     a.report[threadIdx.x] = sum * a.share;
 }
 
-static_assert(sizeof(Now) == NOW_BYTES && sizeof(ActArgs) == ACT_BYTES && sizeof(RememberArgs) == REMEMBER_BYTES &&
-                  sizeof(SettleArgs) == SETTLE_BYTES && sizeof(BatchArgs) == BATCH_BYTES && sizeof(SumUpArgs) == SUM_UP_BYTES,
+static_assert(sizeof(ActArgs) == ACT_BYTES && sizeof(RememberArgs) == REMEMBER_BYTES && sizeof(BatchArgs) == BATCH_BYTES &&
+                  sizeof(SumUpArgs) == SUM_UP_BYTES,
               "algo/ppo/cuda/planned.rs has the same structs");

@@ -151,9 +151,7 @@ extern "C" __global__ void __launch_bounds__(64) estimate(const EstimateArgs a) 
     take_turn();
     const bool ended = i < n && a.finished.episodes[i] > 0;
     const uint32_t envs = __popc(__ballot_sync(0xFFFFFFFFu, ended));
-    int64_t returned = ended ? __float2ll_rn(a.finished.returned[i] * 1048576.0f) : 0;
-#pragma unroll
-    for (int other = 16; other > 0; other /= 2) returned += __shfl_xor_sync(0xFFFFFFFFu, returned, other);
+    const int64_t returned = warp_sum(ended ? (int64_t)__float2ll_rn(a.finished.returned[i] * 1048576.0f) : 0);
     if (threadIdx.x % 32 == 0) {
         Standing *slot = a.standing + (blockIdx.x * 2 + threadIdx.x / 32) % STANDING_SLOTS;
         atomicAdd((uint64_t *)&slot->returned, (uint64_t)returned);
@@ -217,11 +215,7 @@ extern "C" __global__ void __launch_bounds__(TOLD) tell(const TellArgs a) {
             returned += a.standing[slot].returned, envs += a.standing[slot].envs;
             a.standing[slot] = {0, 0};
         }
-#pragma unroll
-        for (int other = 16; other > 0; other /= 2) {
-            returned += __shfl_xor_sync(0xFFFFFFFFu, returned, other);
-            envs += __shfl_xor_sync(0xFFFFFFFFu, envs, other);
-        }
+        returned = warp_sum(returned), envs = warp_sum(envs);
         if (i == 0) told[3 * TOLD + 1] = from_bits((int32_t)envs);
         if (i == 0) told[3 * TOLD + 2] = envs > 0 ? (float)((double)returned / 1048576.0 / (double)envs) : 0.0f;
     }

@@ -4,7 +4,7 @@ use super::run::{Found, Setting, close, run_f64};
 use super::{Case, Random};
 use crate::device::cuda::Gpu;
 use crate::nn::op::Op;
-use crate::nn::plan::{CudaPlan, Networks, Options, Plan, Setup};
+use crate::nn::plan::{CudaPlan, Networks, Options, Plan, Setup, Wanted};
 use crate::nn::precision::Precision;
 use std::sync::Arc;
 
@@ -42,8 +42,8 @@ pub fn op<O: Op>(gpu: &Arc<Gpu>) -> Result<(), String> {
 }
 
 /// What the CPU finds in f64.
-fn reference(setting: &Setting, rows: usize, params: &[f64]) -> crate::Result<Found> {
-    let mut plan = Plan::<f64>::new(&setting.graph, &setting.wanted(), rows, &Options::default())?;
+fn reference(setting: &Setting, wanted: &Wanted, rows: usize, params: &[f64]) -> crate::Result<Found> {
+    let mut plan = Plan::<f64>::new(&setting.graph, wanted, rows, &Options::default())?;
     run_f64(&mut plan, setting, rows, params, &setting.reals);
     let name = |node| setting.graph.name(node).to_owned();
     let mut found: Found = setting.outputs.iter().map(|&node| (name(node), plan.output(node).to_vec())).collect();
@@ -56,8 +56,8 @@ fn reference(setting: &Setting, rows: usize, params: &[f64]) -> crate::Result<Fo
     Ok(found)
 }
 
-/// What a group of the GPU's plan found.
-fn found(setting: &Setting, plan: &CudaPlan, group: usize, rows: usize) -> crate::Result<Found> {
+/// What a group of the GPU's plan found, with gradients if it trains.
+fn found(setting: &Setting, plan: &CudaPlan, group: usize, rows: usize, trains: bool) -> crate::Result<Found> {
     let wide = |x: Vec<f32>| x.into_iter().map(f64::from).collect::<Vec<f64>>();
     let name = |node| setting.graph.name(node).to_owned();
     let mut found = Found::new();
@@ -67,7 +67,9 @@ fn found(setting: &Setting, plan: &CudaPlan, group: usize, rows: usize) -> crate
     for &node in &setting.inputs {
         found.extend(plan.read(node, true, group, rows)?.map(|x| (format!("gradient of {}", name(node)), wide(x))));
     }
-    found.push(("gradients of parameters".into(), wide(plan.read_gradients(group)?)));
+    if trains {
+        found.push(("gradients of parameters".into(), wide(plan.read_gradients(group)?)));
+    }
     Ok(found)
 }
 
@@ -76,19 +78,30 @@ const NARROW_TOLERANCE: f64 = 2e-2;
 
 fn case(gpu: &Arc<Gpu>, case: &Case, precision: Precision) -> Result<(), String> {
     let mut setting = Setting::new(case).map_err(|error| error.to_string())?;
-    let missing = CudaPlan::missing(&setting.graph, &setting.wanted(), precision).map_err(|error| error.to_string())?;
-    if !missing.is_empty() {
-        return Ok(());
-    }
     if precision == Precision::Bf16 {
         // Numbers that bf16 has: what is largest stays so.
         let round = |x: &mut f64| *x = f64::from(f32::from_bits((*x as f32).to_bits() & 0xFFFF_0000));
         setting.reals.iter_mut().flatten().chain(&mut setting.params).for_each(round);
     }
-    check(gpu, case, &setting, precision).map_err(|error| error.to_string())?
+    // With a way back, and without, where ops may keep less of the way forward.
+    let forward = Wanted { outputs: setting.outputs.clone(), ..Wanted::default() };
+    for (way, wanted) in [("both ways", setting.wanted()), ("forward", forward)] {
+        let missing = CudaPlan::missing(&setting.graph, &wanted, precision).map_err(|error| error.to_string())?;
+        if missing.is_empty() {
+            let checked = check(gpu, case, &setting, &wanted, precision).map_err(|error| error.to_string());
+            checked.and_then(|done| done).map_err(|error| format!("{way}: {error}"))?;
+        }
+    }
+    Ok(())
 }
 
-fn check(gpu: &Arc<Gpu>, case: &Case, setting: &Setting, precision: Precision) -> crate::Result<Result<(), String>> {
+fn check(
+    gpu: &Arc<Gpu>,
+    case: &Case,
+    setting: &Setting,
+    wanted: &Wanted,
+    precision: Precision,
+) -> crate::Result<Result<(), String>> {
     let rows = case.rows;
     let halved: Vec<f64> = setting.params.iter().map(|x| 0.5 * x).collect();
     let networks = Networks::new(gpu, &setting.graph, 2)?;
@@ -98,7 +111,7 @@ fn check(gpu: &Arc<Gpu>, case: &Case, setting: &Setting, precision: Precision) -
     let groups = [(1usize, rows), (0, (rows - 1).max(1)), (1, rows)];
     let setup =
         Setup { groups: groups.len(), max_rows: rows, parts: 0, precision, shared: &[], pixels: false, fuse: true };
-    let plan = CudaPlan::new(&setting.graph, &setting.wanted(), &networks, &setup)?;
+    let plan = CudaPlan::new(&setting.graph, wanted, &networks, &setup)?;
     plan.network_of().upload(&groups.map(|(network, _)| network as u32))?;
     plan.rows().upload(&groups.map(|(_, rows)| rows as u32))?;
     for (input, (reals, ints)) in setting.reals.iter().zip(&setting.ints).enumerate() {
@@ -116,11 +129,11 @@ fn check(gpu: &Arc<Gpu>, case: &Case, setting: &Setting, precision: Precision) -
     let all: Vec<Found> = groups
         .iter()
         .enumerate()
-        .map(|(group, (_, rows))| found(setting, &plan, group, *rows))
+        .map(|(group, (_, rows))| found(setting, &plan, group, *rows, !wanted.losses.is_empty()))
         .collect::<crate::Result<_>>()?;
     for (group, (params, got)) in [&setting.params, &halved].into_iter().zip(&all).enumerate() {
-        let wanted = reference(setting, groups[group].1, params)?;
-        for ((what, got), (_, wanted)) in got.iter().zip(&wanted) {
+        let reference = reference(setting, wanted, groups[group].1, params)?;
+        for ((what, got), (_, wanted)) in got.iter().zip(&reference) {
             // Functions of the GPU may be off by a few of the last bits.
             let tolerance = if precision == Precision::Bf16 { NARROW_TOLERANCE } else { 4.0 * case.tolerance };
             if let Err(error) = close(what, got, wanted, tolerance) {

@@ -9,29 +9,35 @@ use std::sync::Arc;
 /// Moments of a network's parameters, and the kernels that step them.
 #[derive(Debug)]
 pub struct Descent {
-    layers: Layers,
-    mean: Buffer<f32>,
-    square: Buffer<f32>,
+    pub(super) layers: Layers,
+    pub(super) mean: Buffer<f32>,
+    pub(super) square: Buffer<f32>,
     squares: Buffer<f32>,
 }
 
 impl Descent {
     /// For so many parameters, padding included; moments begin as 0.
     pub fn new(gpu: &Arc<Gpu>, len: usize) -> Result<Self> {
-        let buffer = |len, what| Buffer::new(gpu, len, what, "network.hidden or network.memory_size");
+        Self::with(gpu, Layers::new(gpu, Operands::F32, Act::Tanh)?, len, "network.hidden or network.memory_size")
+    }
+
+    /// The same by the kernels of these layers; `lower` is what to lower where memory is short.
+    pub(super) fn with(gpu: &Arc<Gpu>, layers: Layers, len: usize, lower: &str) -> Result<Self> {
+        let buffer = |len, what| Buffer::new(gpu, len, what, lower);
         Ok(Self {
-            layers: Layers::new(gpu, Operands::F32, Act::Tanh)?,
-            mean: buffer(len, "moments")?,
-            square: buffer(len, "moments")?,
+            layers,
+            mean: buffer(len, "Adam's means")?,
+            square: buffer(len, "Adam's squares")?,
             squares: buffer(NORM_BLOCKS, "squares of gradients")?,
         })
     }
 
     /// Steps `params` along `gradients`, which have as many numbers, as `how` (an [`Adam`](super::Adam) in the GPU's memory) says;
-    /// `update` steps of this `how` came before. The gradient's norm goes to `norm`.
+    /// `update` steps of this `how` came before. The gradient's norm goes to `norm`, the parameters as products read them to `image` if
+    /// that is not as they are.
     pub fn step(
         &self,
-        params: DevicePtr,
+        [params, image]: [DevicePtr; 2],
         gradients: DevicePtr,
         how: DevicePtr,
         norm: DevicePtr,
@@ -47,7 +53,7 @@ impl Descent {
             params,
             mean: self.mean.pointer(),
             square: self.square.pointer(),
-            image: DevicePtr::NONE,
+            image,
             norm,
             len: len as u64,
             update,

@@ -1,8 +1,9 @@
 //! Stacks of linear layers on a GPU: forward, backward and Adam, queued and never waited for.
 
+use super::descent::Descent;
 use super::layers::{
-    ActivateArgs, AdamArgs, CollapseArgs, EncodeArgs, ErrorArgs, Layers, MAX_SEGMENTS, NORM_BLOCKS, NormArgs,
-    OutputsArgs, STRIP, Segment, SlopesArgs, THREADS,
+    ActivateArgs, CollapseArgs, EncodeArgs, ErrorArgs, Layers, MAX_SEGMENTS, OutputsArgs, STRIP, Segment, SlopesArgs,
+    THREADS,
 };
 use super::layout::{Layer, Layout, pitch_of};
 use crate::device::cuda::{Blas, Buffer, DevicePtr, Gemm, Gpu, Matrix, Operands, Product};
@@ -15,16 +16,13 @@ use std::sync::Arc;
 pub struct Mlp {
     gpu: Arc<Gpu>,
     blas: Arc<Blas>,
-    layers: Layers,
+    descent: Descent,
     layout: Layout,
     operands: Operands,
     params: Buffer<f32>,
     /// The parameters as products read them, if that is not as they are.
     image: Option<Buffer<u8>>,
-    mean: Buffer<f32>,
-    square: Buffer<f32>,
     gradients: Buffer<f32>,
-    squares: Buffer<f32>,
 }
 
 /// What lies between layers, for up to so many rows: `[nets, rows, pitch]` each, where rows are those of a pass.
@@ -98,17 +96,14 @@ impl Mlp {
         let buffer = |what| Buffer::new(gpu, len, what, lower);
         Ok(Self {
             params: buffer("parameters")?,
-            mean: buffer("Adam's means")?,
-            square: buffer("Adam's squares")?,
             gradients: buffer("gradients")?,
-            squares: Buffer::new(gpu, NORM_BLOCKS, "norms", lower)?,
             image: match operands.bytes() {
                 2 => Some(Buffer::new(gpu, 2 * len, "weights", lower)?),
                 _ => None,
             },
             gpu: Arc::clone(gpu),
             blas,
-            layers,
+            descent: Descent::with(gpu, layers, len, lower)?,
             layout,
             operands,
         })
@@ -208,7 +203,7 @@ impl Mlp {
     fn launch_encode(&self, from: DevicePtr, to: DevicePtr, rows: usize, width: usize) -> Result<()> {
         let pitch = pitch_of(width);
         let args = EncodeArgs { from, to, rows: rows as u32, width: width as u32, pitch: pitch as u32, unused: 0 };
-        self.layers.encode.launch((rows * pitch).div_ceil(THREADS) as u32, THREADS as u32, &args)
+        self.descent.layers.encode.launch((rows * pitch).div_ceil(THREADS) as u32, THREADS as u32, &args)
     }
 
     /// All networks on an input as products read it, `[rows, pitch]`. [`Workspace::output`] then has sums without the last bias.
@@ -230,7 +225,7 @@ impl Mlp {
                     unused: 0,
                 };
                 let blocks = self.layout.nets * pass.rows.div_ceil(STRIP);
-                self.layers.activate.launch(blocks as u32, THREADS as u32, &args)?;
+                self.descent.layers.activate.launch(blocks as u32, THREADS as u32, &args)?;
             }
             x = y;
         }
@@ -253,7 +248,7 @@ impl Mlp {
             pitch: pitch as u32,
             unused: 0,
         };
-        self.layers.outputs.launch((pass.rows * width).div_ceil(THREADS) as u32, THREADS as u32, &args)
+        self.descent.layers.outputs.launch((pass.rows * width).div_ceil(THREADS) as u32, THREADS as u32, &args)
     }
 
     /// Gradients of squared errors of one network's outputs, of their sum over rows and mean over columns, for [`backward`](Self::backward).
@@ -277,7 +272,7 @@ impl Mlp {
             pitch: pitch as u32,
             unused: 0,
         };
-        self.layers.squared_error.launch((rows * pitch).div_ceil(THREADS) as u32, THREADS as u32, &args)
+        self.descent.layers.squared_error.launch((rows * pitch).div_ceil(THREADS) as u32, THREADS as u32, &args)
     }
 
     /// The matrix products of the largest layers in a pass that learns, without what surrounds them, and how many floating-point
@@ -321,7 +316,7 @@ impl Mlp {
                 adds: u32::from(adds),
             };
             let blocks = self.layout.nets * rows.div_ceil(STRIP) * (pitch / 8).div_ceil(THREADS);
-            self.layers.slopes.launch(blocks as u32, THREADS as u32, &slopes)?;
+            self.descent.layers.slopes.launch(blocks as u32, THREADS as u32, &slopes)?;
             let x = if i == 0 { input } else { workspace.hidden[i - 1].pointer() };
             pass.weights[i].launch(d, x, self.gradients.pointer().offset(4 * layer.weight), adds)?;
             if i > 0 {
@@ -369,31 +364,14 @@ impl Mlp {
             args.count += 1;
             blocks += sums.columns.div_ceil(32) as u32;
         }
-        self.layers.collapse.launch(blocks, THREADS as u32, &args)?;
-        let (gradients, squares, len) = (self.gradients.pointer(), self.squares.pointer(), self.layout.len());
-        let args = NormArgs { gradients, squares, len: len as u64 };
-        self.layers.norm.launch(NORM_BLOCKS as u32, THREADS as u32, &args)?;
-        let args = AdamArgs {
-            how,
-            gradients,
-            squares,
-            params: self.params.pointer(),
-            mean: self.mean.pointer(),
-            square: self.square.pointer(),
-            image: self.image(),
-            norm,
-            len: len as u64,
-            update,
-            unused: 0,
-        };
-        self.layers.adam.launch((len / 4).div_ceil(THREADS) as u32, THREADS as u32, &args)
+        self.descent.layers.collapse.launch(blocks, THREADS as u32, &args)?;
+        self.descent.step([self.params.pointer(), self.image()], self.gradients.pointer(), how, norm, update)
     }
 
     /// Sets parameters and moments, in the order of [`Params::values`](crate::nn::Params::values).
     pub fn send(&self, params: &[f32], moments: [&[f32]; 2]) -> Result<()> {
         self.params.upload(&self.layout.padded(params))?;
-        self.mean.upload(&self.layout.padded(moments[0]))?;
-        self.square.upload(&self.layout.padded(moments[1]))?;
+        self.descent.send([&self.layout.padded(moments[0]), &self.layout.padded(moments[1])])?;
         match &self.image {
             Some(image) => self.launch_encode(self.params.pointer(), image.pointer(), self.layout.len() / 64, 64),
             None => Ok(()),
@@ -416,8 +394,8 @@ impl Mlp {
 
     /// Adam's moments likewise.
     pub fn fetch_moments(&self, [mean, square]: [&mut [f32]; 2]) -> Result<()> {
-        self.fetch(&self.mean, mean)?;
-        self.fetch(&self.square, square)
+        self.fetch(&self.descent.mean, mean)?;
+        self.fetch(&self.descent.square, square)
     }
 
     fn fetch(&self, from: &Buffer<f32>, to: &mut [f32]) -> Result<()> {

@@ -2,8 +2,7 @@
 //!
 //! They are merged per launch of `collect`, not per step; as numbers of a checkpoint they are the CPU's.
 
-use super::super::{REWARD_LIMIT, Settings};
-use crate::algo::OBS_LIMIT;
+use super::super::Settings;
 use crate::data::{ReturnScale, Running};
 use crate::device::cuda::{Buffer, DevicePtr, Gpu, Kernel, Module, Params};
 use crate::error::{Error, Result};
@@ -29,16 +28,6 @@ pub(super) struct MergeArgs {
 }
 
 impl Params for MergeArgs {}
-
-/// What the kernels are compiled for, as `#define`s.
-pub(super) fn defines(settings: &Settings) -> [(&'static str, usize); 4] {
-    [
-        ("NORMALISE_OBS", usize::from(settings.normalize_obs)),
-        ("NORMALISE_REWARD", usize::from(settings.normalize_reward)),
-        ("OBS_LIMIT", OBS_LIMIT as usize),
-        ("REWARD_LIMIT", REWARD_LIMIT as usize),
-    ]
-}
 
 /// Statistics of observations and of discounted returns.
 pub(super) struct Normaliser {

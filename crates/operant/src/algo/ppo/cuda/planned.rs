@@ -5,21 +5,16 @@
 //! memory lie beside the rollout, are forgotten where episodes end, and are those of the CPU in a checkpoint. The first iteration
 //! launches kernel by kernel, the second is recorded, as in `wide.rs`.
 
-use super::staged::{StageArgs, Staging};
-use super::wide::{Half, WideShape};
+use super::playing::{self, Half, MinibatchArgs, Network, PlayArgs, Playing, Resident, THREADS, Values};
+use super::staged::Staging;
 use super::*;
 use crate::algo::ppo::heads::HeadWatch;
 use crate::algo::ppo::{Loss, loss_graph, row_steps};
-use crate::nn::cuda::{Adam, Descent};
+use crate::nn::cuda::Descent;
 use crate::nn::nets::Net;
 use crate::nn::ops::PPO_STATISTICS;
 use crate::nn::{CudaPlan, Networks, Node, Setup, Shared, Wanted};
-use std::fmt::Write as _;
 
-/// Threads of a block.
-const THREADS: usize = 128;
-/// Words of `Now` before its orders.
-const NOW_WORDS: usize = 12;
 /// Most parts of a state.
 const MOST_STATES: usize = 2;
 
@@ -128,49 +123,20 @@ impl PlannedShape {
             return Err(Error::Invalid("a network without log_std".into()));
         }
         let numbers = [
-            ("COLLECTING", 1),
-            ("LEARNING", 2),
-            ("PART", Part::Wide as usize),
             ("OUT", outputs),
             ("HEADS", heads.len()),
             ("CONTINUOUS", usize::from(self.head.continuous())),
             ("LOG_STD", log_std.unwrap_or(0)),
             ("STATES", states),
             ("HIDDEN", hidden),
-            ("THREADS", THREADS),
-            ("TOLD", TOLD),
-            ("STATISTICS", STATISTICS),
-            ("MAX_EPOCHS", MAX_EPOCHS),
-            ("HOSTED", usize::from(self.hosted)),
-            ("ESTIMATE_BYTES", size_of::<EstimateArgs>()),
-            ("TELL_BYTES", size_of::<TellArgs>()),
-            ("MERGE_BYTES", size_of::<normalise::MergeArgs>()),
-            ("NOW_BYTES", 4 * (NOW_WORDS + 12 * MAX_EPOCHS)),
             ("ACT_BYTES", size_of::<ActArgs>()),
-            ("STAGE_BYTES", size_of::<StageArgs<ActArgs>>()),
             ("REMEMBER_BYTES", size_of::<RememberArgs>()),
-            ("SETTLE_BYTES", size_of::<SettleArgs>()),
             ("BATCH_BYTES", size_of::<BatchArgs>()),
             ("SUM_UP_BYTES", size_of::<SumUpArgs>()),
         ];
-        let mut text = format!("#define FUNCTIONS_ONLY\n{env}");
-        for (name, value) in numbers.into_iter().chain(normalise::defines(settings)) {
-            let _ = writeln!(text, "#define {name} {value}");
-        }
         let sizes: Vec<String> = heads.iter().map(usize::to_string).collect();
-        let _ = writeln!(text, "#define HEAD_SIZES {{{}}}", sizes.join(", "));
-        // LIMIT is the env's time limit, 0 for none. What the host's envs cut short is valued at once.
-        let slots = format!("(LIMIT > 0 ? ({} + LIMIT - 1) / LIMIT : 0)", settings.num_steps);
-        let _ = writeln!(text, "#define SLOTS {}", if self.hosted { "1" } else { &slots });
-        for part in [
-            include_str!("../normalise.cu"),
-            include_str!("../rollout.cu"),
-            include_str!("../scales.cu"),
-            include_str!("../planned.cu"),
-        ] {
-            text.push_str(part);
-        }
-        Ok(text)
+        let sizes = format!("#define HEAD_SIZES {{{}}}\n", sizes.join(", "));
+        Ok(playing::source(env, self.hosted, settings, &numbers, &[&sizes, include_str!("../planned.cu")]))
     }
 }
 
@@ -192,22 +158,10 @@ pub fn planned_source(
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct ActArgs {
-    envs: EnvsPointers,
-    rollout: RolloutPointers,
-    finished: FinishedPointers,
-    normaliser: NormaliserPointers,
-    now: DevicePtr,
-    params: DevicePtr,
-    outputs: DevicePtr,
-    values: DevicePtr,
+    play: PlayArgs,
     cut_obs: DevicePtr,
-    cut_at: DevicePtr,
-    cuts: DevicePtr,
     cut_slot: DevicePtr,
     row: DevicePtr,
-    seed: u64,
-    t: u32,
-    gamma: f32,
 }
 
 #[derive(Clone, Copy)]
@@ -234,24 +188,8 @@ struct PointArgs {
 
 #[derive(Clone, Copy)]
 #[repr(C)]
-struct SettleArgs {
-    rollout: RolloutPointers,
-    values: DevicePtr,
-    cut_at: DevicePtr,
-    envs: u32,
-    steps: u32,
-    first: u32,
-    rows: u32,
-    gamma: f32,
-    unused: u32,
-}
-
-#[derive(Clone, Copy)]
-#[repr(C)]
 struct BatchArgs {
-    rollout: RolloutPointers,
-    now: DevicePtr,
-    scales: DevicePtr,
+    batch: MinibatchArgs,
     before: [DevicePtr; MOST_STATES],
     state: [DevicePtr; MOST_STATES],
     obs: DevicePtr,
@@ -263,12 +201,8 @@ struct BatchArgs {
     legal: DevicePtr,
     factors: DevicePtr,
     action: DevicePtr,
-    update: u32,
-    minibatches: u32,
-    of_minibatch: u32,
     envs: u32,
     steps: u32,
-    normalise: u32,
 }
 
 #[derive(Clone, Copy)]
@@ -283,7 +217,6 @@ struct SumUpArgs {
 impl KernelParams for ActArgs {}
 impl KernelParams for RememberArgs {}
 impl KernelParams for PointArgs {}
-impl KernelParams for SettleArgs {}
 impl KernelParams for BatchArgs {}
 impl KernelParams for SumUpArgs {}
 
@@ -334,7 +267,7 @@ pub(super) struct Planned {
     networks: Arc<Networks>,
     descent: Descent,
     /// One of the two: kernels step the envs, or the host does.
-    resident: Option<(Player, Kernel<ActArgs>, Kernel<ActArgs>)>,
+    resident: Option<Resident<ActArgs, Player>>,
     staging: Option<Staging<ActArgs, Player>>,
     learner: CudaPlan,
     /// Where sums of the statistics lie.
@@ -344,19 +277,12 @@ pub(super) struct Planned {
     memory: Memory,
     remember: Kernel<RememberArgs>,
     point: Kernel<PointArgs>,
-    settle: Kernel<SettleArgs>,
     scale: Kernel<BatchArgs>,
     gather: Kernel<BatchArgs>,
     sum_up: Kernel<SumUpArgs>,
-    /// `Now` of `planned.cu`.
-    now: Buffer<u32>,
-    slots: usize,
+    playing: Playing,
     cut_obs: Buffer<f32>,
-    cut_at: Buffer<u32>,
-    cuts: Buffer<u32>,
     cut_slot: Buffer<u32>,
-    /// `[updates, 2]`
-    scales: Buffer<f32>,
     collecting: Half,
     updating: Half,
 }
@@ -372,21 +298,18 @@ impl Planned {
         buffers: &Buffers,
     ) -> Result<(Self, Module)> {
         let (n, spec, obs) = (env.num_envs(), env.spec().clone(), shape.obs);
-        let text = env.on_gpu().map(|envs| envs.source());
-        let source = shape.source(&text.unwrap_or_else(|| emit::hosted_source(&spec)), params, settings)?;
+        let source = shape.source(&playing::text_of(env).0, params, settings)?;
         let module = gpu.load(&format!("planned-{}", spec.name), &source, Math::Fast)?;
         env.on_gpu().map_or(Ok(()), |envs| envs.prepare())?;
         let graphs = shape.graphs(settings)?;
         let networks = Networks::new(gpu, &graphs.net.graph, 1)?;
-        let slots = if shape.hosted { 1 } else { WideShape::slots(spec.time_limit, settings.num_steps) };
+        let slots = playing::slots(shape.hosted, spec.time_limit, settings.num_steps);
         let memory = Memory::new(gpu, PlannedShape::memory(&graphs.net), n, slots)?;
         let rows = "num_envs or ppo.num_steps";
         let cut_obs: Buffer<f32> = Buffer::new(gpu, slots * n * obs, "last observations", rows)?;
-        let words = |len, what| Buffer::<u32>::new(gpu, len, what, "num_envs");
         let observed = buffers.rollout(0).obs.pointer();
         let player = |first: usize, count: usize| -> Result<Player> {
-            let wanted = graphs.acting();
-            let plan_of = |seen: DevicePtr, states: &[Buffer<f32>], stride: usize| {
+            let plan_of = |wanted: &Wanted, seen: DevicePtr, states: &[Buffer<f32>], stride: usize| {
                 let shared = |input: usize, at: DevicePtr, width: usize, stride: usize| Shared {
                     input,
                     at: at.offset(4 * first * width),
@@ -404,15 +327,16 @@ impl Planned {
                     pixels: false,
                     fuse: true,
                 };
-                CudaPlan::new(&graphs.net.graph, &wanted, &networks, &setup)
+                CudaPlan::new(&graphs.net.graph, wanted, &networks, &setup)
             };
             // States stay where they are; those of episodes that were cut short lie slot by slot.
-            let plan = plan_of(observed, &memory.state, 0)?;
+            let plan = plan_of(&graphs.acting(), observed, &memory.state, 0)?;
             let [outputs, value] = [graphs.net.outputs[0].1, graphs.net.outputs[1].1];
             let ends = match slots {
                 0 => None,
                 _ => {
-                    let ends = plan_of(cut_obs.pointer(), &memory.cut, n * memory.size)?;
+                    let wanted = Wanted { outputs: vec![value], ..Wanted::default() };
+                    let ends = plan_of(&wanted, cut_obs.pointer(), &memory.cut, n * memory.size)?;
                     let values = output(&ends, value)?;
                     Some((ends, values))
                 }
@@ -444,23 +368,18 @@ impl Planned {
             },
             resident: match shape.hosted {
                 true => None,
-                false => Some((player(0, n)?, module.kernel("observe")?, module.kernel("act")?)),
+                false => Some(Resident::new(&module, player(0, n)?, slots)?),
             },
             statistics: learner.sums().pointer().offset(4 * statistics),
             learner,
             masked: shape.masked,
             remember: module.kernel("remember")?,
             point: module.kernel("point")?,
-            settle: module.kernel("settle")?,
             scale: module.kernel("scale")?,
             gather: module.kernel("gather")?,
             sum_up: module.kernel("sum_up")?,
-            now: Buffer::new(gpu, NOW_WORDS + 12 * MAX_EPOCHS, "settings", "num_envs")?,
-            slots,
-            cut_at: words(slots * n, "ends of episodes")?,
-            cuts: words(n, "ends of episodes")?,
-            cut_slot: words(n, "ends of episodes")?,
-            scales: Buffer::new(gpu, 2 * MAX_UPDATES, "scales of advantages", "num_envs")?,
+            playing: Playing::new(gpu, &module, n, slots)?,
+            cut_slot: Buffer::new(gpu, n, "ends of episodes", "num_envs")?,
             cut_obs,
             descent: Descent::new(gpu, networks.len())?,
             networks,
@@ -485,57 +404,102 @@ impl Planned {
 
     /// Tells the GPU what differs in this iteration.
     fn tell(&self, now: &Now<'_>) -> Result<()> {
-        let settings = now.settings;
-        let adam = Adam {
-            learning_rate: now.learning_rate,
-            beta1: now.beta1,
-            beta2: BETA2,
-            eps: settings.adam_eps as f32,
-            max_norm: settings.max_grad_norm as f32,
-            share: 1.0,
-            step: now.adam_step(),
-        };
-        let mut words = [0; NOW_WORDS + 12 * MAX_EPOCHS];
-        words[..Adam::WORDS].copy_from_slice(&adam.words());
-        words[7] = now.iteration.wrapping_mul(settings.num_steps as u32);
-        words[8..10].copy_from_slice(&now.factors.map(f32::to_bits));
         let mut orders = now.orders();
         if self.has_memory() {
             // Of envs, as on the CPU.
-            for (epoch, order) in orders.iter_mut().enumerate().take(settings.update_epochs as usize) {
+            for (epoch, order) in orders.iter_mut().enumerate().take(now.settings.update_epochs as usize) {
                 *order = Shuffle::new(now.num_envs, now.seed, now.iteration, epoch as u32).words();
             }
         }
-        words[NOW_WORDS..].chunks_mut(12).zip(orders).for_each(|(to, from)| to.copy_from_slice(&from));
-        self.now.upload(&words)
+        now.tell(&self.playing.now, 1.0, now.factors, &orders)
     }
 
     fn has_memory(&self) -> bool {
         !self.memory.state.is_empty()
     }
 
-    fn act_args(&self, now: &Now<'_>, player: &Player, t: usize) -> ActArgs {
-        ActArgs {
-            envs: now.envs,
-            rollout: now.rollout,
-            finished: now.finished,
-            normaliser: now.normaliser.pointers(),
-            now: self.now.pointer(),
-            params: self.networks.values().pointer(),
-            outputs: player.outputs,
-            values: player.values,
-            cut_obs: self.cut_obs.pointer(),
-            cut_at: self.cut_at.pointer(),
-            cuts: self.cuts.pointer(),
-            cut_slot: self.cut_slot.pointer(),
-            row: player.plan.samples_of().pointer(),
-            seed: now.seed,
-            t: t as u32,
-            gamma: now.settings.gamma as f32,
+    /// Settles values of a player's envs.
+    fn settle_values(&self, now: &Now<'_>, player: &Player, at: DevicePtr, slot: Option<usize>) -> Result<()> {
+        let values = Values { at, stride: 1, bias: DevicePtr::NONE, first: player.first, rows: player.count };
+        self.playing.settle(now, &values, slot)
+    }
+
+    /// Keeps the states that the rollout begins with.
+    fn keep_states(&self) -> Result<()> {
+        self.memory.before.iter().zip(&self.memory.state).try_for_each(|(to, from)| to.copy_from(from))
+    }
+
+    fn batch_args(&self, now: &Now<'_>) -> BatchArgs {
+        let settings = now.settings;
+        let mut inputs = 0;
+        let mut next = || {
+            inputs += 1;
+            self.learner.feed(inputs - 1).map_or(DevicePtr::NONE, Buffer::pointer)
+        };
+        let none = DevicePtr::NONE;
+        let obs = next();
+        let state = std::array::from_fn(|part| if part < self.memory.state.len() { next() } else { none });
+        let resets = if self.has_memory() { next() } else { none };
+        let [action, log_prob, advantage, returns, value] = std::array::from_fn(|_| next());
+        let legal = if self.masked { next() } else { none };
+        let factors = next();
+        BatchArgs {
+            batch: self.playing.minibatch(now, settings.norm_adv && settings.minibatch_size > 1),
+            before: parts_of(&self.memory.before),
+            state,
+            obs,
+            resets,
+            log_prob,
+            advantage,
+            returns,
+            value,
+            legal,
+            factors,
+            action,
+            envs: now.num_envs as u32,
+            steps: settings.num_steps as u32,
         }
     }
 
-    /// Takes over the state that step t led to.
+    fn launch_learning(&self, now: &Now<'_>) -> Result<()> {
+        let mut args = self.batch_args(now);
+        let updates = now.settings.update_epochs * args.batch.minibatches;
+        self.scale.launch(updates, 1024, &args)?;
+        let (params, how) = ([self.networks.values().pointer(), DevicePtr::NONE], args.batch.now);
+        for update in 0..updates {
+            args.batch.update = update;
+            self.gather.launch(args.batch.of_minibatch.div_ceil(THREADS as u32 / 32), THREADS as u32, &args)?;
+            self.learner.run(|_| true)?;
+            self.descent.step(params, self.learner.sums().pointer(), how, now.report.offset(4 * 6), update)?;
+        }
+        let sums = SumUpArgs {
+            sums: self.statistics,
+            report: now.report,
+            steps: self.row_steps as u32,
+            share: 1.0 / now.settings.minibatch_size as f32,
+        };
+        self.sum_up.launch(1, 32, &sums)
+    }
+}
+
+// `sum_up` has a thread for each.
+const _: () = assert!(PPO_STATISTICS == 6 && PPO_STATISTICS < STATISTICS);
+
+impl Network<ActArgs, Player> for Planned {
+    fn args(&self, now: &Now<'_>, player: &Player, t: usize) -> ActArgs {
+        let net = [self.networks.values().pointer(), player.outputs, player.values];
+        ActArgs {
+            play: self.playing.args(now, &self.playing.now, net, t),
+            cut_obs: self.cut_obs.pointer(),
+            cut_slot: self.cut_slot.pointer(),
+            row: player.plan.samples_of().pointer(),
+        }
+    }
+
+    fn forward(&self, player: &Player) -> Result<()> {
+        player.plan.run(|_| true)
+    }
+
     fn remember(&self, now: &Now<'_>, player: &Player, t: usize) -> Result<()> {
         if !self.has_memory() {
             return Ok(());
@@ -554,158 +518,20 @@ impl Planned {
         self.remember.launch((player.count * self.memory.size).div_ceil(THREADS) as u32, THREADS as u32, &args)
     }
 
-    /// Settles values of a player's envs: of their row after the last, or, with a place in `cut_at`, of what was cut short.
-    fn settle(&self, now: &Now<'_>, player: &Player, values: DevicePtr, cut_at: DevicePtr) -> Result<()> {
-        let args = SettleArgs {
-            rollout: now.rollout,
-            values,
-            cut_at,
-            envs: now.num_envs as u32,
-            steps: now.settings.num_steps as u32,
-            first: player.first as u32,
-            rows: player.count as u32,
-            gamma: now.settings.gamma as f32,
-            unused: 0,
-        };
-        self.settle.launch(player.count.div_ceil(THREADS) as u32, THREADS as u32, &args)
+    fn settle(&self, now: &Now<'_>, player: &Player) -> Result<()> {
+        self.settle_values(now, player, player.values, None)
     }
 
-    /// Values what was cut short, of a slot.
-    fn settle_ends(&self, now: &Now<'_>, player: &Player, slot: usize) -> Result<()> {
+    fn settle_cut(&self, now: &Now<'_>, player: &Player, slot: usize) -> Result<()> {
         let Some((ends, values)) = &player.ends else { return Ok(()) };
-        if self.slots > 1 {
+        if self.playing.slots > 1 {
             let args = PointArgs { row: ends.samples_of().pointer(), value: slot as u32, unused: 0 };
             self.point.launch(1, 1, &args)?;
         }
         ends.run(|_| true)?;
-        self.settle(now, player, *values, self.cut_at.pointer().offset(4 * slot * now.num_envs))
-    }
-
-    /// Keeps the states that the rollout begins with.
-    fn keep_states(&self) -> Result<()> {
-        self.memory.before.iter().zip(&self.memory.state).try_for_each(|(to, from)| to.copy_from(from))
-    }
-
-    fn launch_collecting(&self, now: &Now<'_>) -> Result<()> {
-        let Some((player, observe, act)) = &self.resident else { return Ok(()) };
-        let (blocks, threads) = ((now.num_envs as u32).div_ceil(THREADS as u32), THREADS as u32);
-        self.keep_states()?;
-        observe.launch(blocks, threads, &self.act_args(now, player, 0))?;
-        for t in 0..now.settings.num_steps {
-            player.plan.run(|_| true)?;
-            act.launch(blocks, threads, &self.act_args(now, player, t))?;
-            self.remember(now, player, t)?;
-            now.normaliser.merge(1)?;
-        }
-        player.plan.run(|_| true)?;
-        self.settle(now, player, player.values, DevicePtr::NONE)?;
-        (0..self.slots).try_for_each(|slot| self.settle_ends(now, player, slot))
-    }
-
-    /// Plays T steps of the host's envs, part by part: while one part steps, the GPU is at work for the other.
-    fn collect_hosted(
-        &self,
-        staging: &mut Staging<ActArgs, Player>,
-        now: &Now<'_>,
-        env: &mut dyn VecEnv,
-    ) -> Result<()> {
-        if env.failure().is_some() {
-            self.memory.state.iter().try_for_each(Buffer::zero)?;
-        }
-        self.keep_states()?;
-        staging.begin(env, |player| self.act_args(now, player, 0))?;
-        let decide = |staging: &Staging<ActArgs, Player>, part: usize, t: usize| {
-            let player = staging.pass(part);
-            player.plan.run(|_| true)?;
-            staging.sample(part, &self.act_args(now, player, t))
-        };
-        (0..staging.parts()).try_for_each(|part| decide(staging, part, 0))?;
-        let steps = now.settings.num_steps;
-        for t in 0..steps {
-            for part in 0..staging.parts() {
-                let args = self.act_args(now, staging.pass(part), t);
-                let cut = staging.step(part, env, &args)?;
-                self.remember(now, staging.pass(part), t)?;
-                if cut {
-                    self.settle_ends(now, staging.pass(part), 0)?;
-                }
-                if part + 1 == staging.parts() {
-                    now.normaliser.merge(1)?;
-                }
-                if t + 1 < steps {
-                    decide(staging, part, t + 1)?;
-                }
-            }
-        }
-        for part in 0..staging.parts() {
-            let player = staging.pass(part);
-            player.plan.run(|_| true)?;
-            self.settle(now, player, player.values, DevicePtr::NONE)?;
-        }
-        Ok(())
-    }
-
-    fn batch_args(&self, now: &Now<'_>) -> BatchArgs {
-        let settings = now.settings;
-        let mut inputs = 0;
-        let mut next = || {
-            inputs += 1;
-            self.learner.feed(inputs - 1).map_or(DevicePtr::NONE, Buffer::pointer)
-        };
-        let none = DevicePtr::NONE;
-        let obs = next();
-        let state = std::array::from_fn(|part| if part < self.memory.state.len() { next() } else { none });
-        let resets = if self.has_memory() { next() } else { none };
-        let [action, log_prob, advantage, returns, value] = std::array::from_fn(|_| next());
-        let legal = if self.masked { next() } else { none };
-        let factors = next();
-        BatchArgs {
-            rollout: now.rollout,
-            now: self.now.pointer(),
-            scales: self.scales.pointer(),
-            before: parts_of(&self.memory.before),
-            state,
-            obs,
-            resets,
-            log_prob,
-            advantage,
-            returns,
-            value,
-            legal,
-            factors,
-            action,
-            update: 0,
-            minibatches: now.minibatches() as u32,
-            of_minibatch: settings.minibatch_size as u32,
-            envs: now.num_envs as u32,
-            steps: settings.num_steps as u32,
-            normalise: u32::from(settings.norm_adv && settings.minibatch_size > 1),
-        }
-    }
-
-    fn launch_learning(&self, now: &Now<'_>) -> Result<()> {
-        let mut args = self.batch_args(now);
-        let updates = now.settings.update_epochs * args.minibatches;
-        self.scale.launch(updates, 1024, &args)?;
-        let (params, how) = (self.networks.values().pointer(), self.now.pointer());
-        for update in 0..updates {
-            args.update = update;
-            self.gather.launch(args.of_minibatch.div_ceil(THREADS as u32 / 32), THREADS as u32, &args)?;
-            self.learner.run(|_| true)?;
-            self.descent.step(params, self.learner.sums().pointer(), how, now.report.offset(4 * 6), update)?;
-        }
-        let sums = SumUpArgs {
-            sums: self.statistics,
-            report: now.report,
-            steps: self.row_steps as u32,
-            share: 1.0 / now.settings.minibatch_size as f32,
-        };
-        self.sum_up.launch(1, 32, &sums)
+        self.settle_values(now, player, *values, Some(slot))
     }
 }
-
-// `sum_up` has a thread for each.
-const _: () = assert!(PPO_STATISTICS == 6 && PPO_STATISTICS < STATISTICS);
 
 impl Learner for Planned {
     fn send(&mut self, params: &[f32], moments: [&[f32]; 2]) -> Result<()> {
@@ -723,13 +549,19 @@ impl Learner for Planned {
 
     fn collect(&mut self, now: &Now<'_>, env: &mut dyn VecEnv) -> Result<()> {
         self.tell(now)?;
-        let Some(mut staging) = self.staging.take() else {
-            let mut half = std::mem::take(&mut self.collecting);
-            let result = half.launch(&self.gpu, 0, || self.launch_collecting(now));
-            self.collecting = half;
-            return result;
-        };
-        let result = self.collect_hosted(&mut staging, now, env);
+        let network = &*self;
+        if let Some(resident) = &network.resident {
+            return network.collecting.launch(&network.gpu, 0, || {
+                network.keep_states()?;
+                resident.play(network, now)
+            });
+        }
+        if env.failure().is_some() {
+            self.memory.state.iter().try_for_each(Buffer::zero)?;
+        }
+        self.keep_states()?;
+        let Some(mut staging) = self.staging.take() else { return Ok(()) };
+        let result = staging.play(&*self, now, env);
         self.staging = Some(staging);
         result
     }
@@ -739,10 +571,7 @@ impl Learner for Planned {
     }
 
     fn learn(&mut self, now: &Now<'_>) -> Result<()> {
-        let mut half = std::mem::take(&mut self.updating);
-        let result = half.launch(&self.gpu, 0, || self.launch_learning(now));
-        self.updating = half;
-        result
+        self.updating.launch(&self.gpu, 0, || self.launch_learning(now))
     }
 
     fn memory(&self) -> Result<Vec<f32>> {

@@ -174,18 +174,15 @@ impl Shape {
         let mut text = format!("#define FUNCTIONS_ONLY\n{env}");
         let several = part == Part::LearningShared;
         let compiled = if several { Part::Learning } else { part };
-        let _ = writeln!(text, "#define COLLECTING 1\n#define LEARNING 2\n#define PART {}", compiled as u32);
         let numbers = [
+            ("PART", compiled as usize),
             ("HID", self.hidden),
             ("OUT", self.outputs),
             ("CONTINUOUS", usize::from(self.continuous)),
             ("RELU", usize::from(self.relu)),
             ("TILES", self.tiles),
             ("WARPS", self.warps),
-            ("TOLD", TOLD),
             ("LEARN_WARPS", LEARN_WARPS),
-            ("STATISTICS", STATISTICS),
-            ("MAX_EPOCHS", MAX_EPOCHS),
             ("MAX_UPDATES", MAX_UPDATES),
             ("SEVERAL_SLICES", usize::from(several)),
             ("FORWARD_BYTES", self.forward_bytes()),
@@ -194,13 +191,10 @@ impl Shape {
             ("GROUP_COUNT", self.groups()),
             ("COLLECT_BYTES", size_of::<CollectArgs>()),
             ("EVALUATE_BYTES", size_of::<EvaluateArgs>()),
-            ("ESTIMATE_BYTES", size_of::<EstimateArgs>()),
             ("LEARN_BYTES", size_of::<LearnArgs>()),
-            ("TELL_BYTES", size_of::<TellArgs>()),
             ("PREPARE_BYTES", size_of::<PrepareArgs>()),
-            ("MERGE_BYTES", size_of::<normalise::MergeArgs>()),
         ];
-        for (name, value) in numbers.into_iter().chain(normalise::defines(settings)) {
+        for (name, value) in numbers.into_iter().chain(defines(settings)) {
             let _ = writeln!(text, "#define {name} {value}");
         }
         let offset = |name: &str| {

@@ -1,17 +1,15 @@
 //! Envs that the host steps for networks on the GPU, in two parts where the envs allow it: while the host steps one, the GPU decides for
 //! the other. Rows and actions lie in memory of the host that kernels reach, so nothing is copied twice.
 
+use super::playing::{Network, THREADS};
 use super::*;
 use crate::device::cuda::HostBuffer;
 use crate::env::{Actions, Row};
 
-/// Threads of a block.
-const THREADS: u32 = 128;
-
-/// `Staged` of `wide.cu` and `planned.cu`.
+/// `Staged` of `playing.cu`.
 #[derive(Clone, Copy)]
 #[repr(C)]
-struct StagedPointers {
+pub(super) struct StagedPointers {
     obs: DevicePtr,
     reward: DevicePtr,
     final_obs: DevicePtr,
@@ -30,7 +28,7 @@ struct StagedPointers {
 /// `A` is what kernels are told beside.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub(super) struct StageArgs<A> {
+struct StageArgs<A> {
     act: A,
     staged: StagedPointers,
 }
@@ -163,18 +161,6 @@ impl<A: Copy, P> Staging<A, P> {
         })
     }
 
-    pub(super) fn parts(&self) -> usize {
-        self.parts.len()
-    }
-
-    pub(super) fn first(&self, part: usize) -> usize {
-        self.parts[part].first
-    }
-
-    pub(super) fn pass(&self, part: usize) -> &P {
-        &self.parts[part].pass
-    }
-
     fn args(&self, part: usize, act: &A) -> StageArgs<A> {
         let (Part { first, count, warp, .. }, rows) = (&self.parts[part], &self.rows);
         let (first, count, warp) = (*first, *count, *warp);
@@ -200,12 +186,43 @@ impl<A: Copy, P> Staging<A, P> {
     }
 
     fn launch(&self, kernel: &Kernel<StageArgs<A>>, part: usize, act: &A, threads: usize) -> Result<()> {
-        let blocks = ((self.parts[part].count * threads) as u32).div_ceil(THREADS);
-        kernel.launch(blocks, THREADS, &self.args(part, act))
+        let blocks = (self.parts[part].count * threads).div_ceil(THREADS) as u32;
+        kernel.launch(blocks, THREADS as u32, &self.args(part, act))
     }
 
-    /// Shows the envs as they are in the rollout's first row, to each part as `act` says. Envs that failed begin anew.
-    pub(super) fn begin(&mut self, env: &mut dyn VecEnv, act: impl Fn(&P) -> A) -> Result<()> {
+    /// Plays T steps of all envs, part by part: while one part steps, the GPU is at work for the other.
+    pub(super) fn play(&mut self, network: &impl Network<A, P>, now: &Now<'_>, env: &mut dyn VecEnv) -> Result<()> {
+        self.observe(env)?;
+        let parts = self.parts.len();
+        for part in 0..parts {
+            self.launch(&self.begin, part, &network.args(now, &self.parts[part].pass, 0), self.threads)?;
+        }
+        (0..parts).try_for_each(|part| self.decide(network, now, part, 0))?;
+        let steps = now.settings.num_steps;
+        for t in 0..steps {
+            for part in 0..parts {
+                let cut = self.step(part, env, &network.args(now, &self.parts[part].pass, t))?;
+                let pass = &self.parts[part].pass;
+                network.remember(now, pass, t)?;
+                if cut {
+                    network.settle_cut(now, pass, 0)?;
+                }
+                if part + 1 == parts {
+                    now.normaliser.merge(1)?;
+                }
+                if t + 1 < steps {
+                    self.decide(network, now, part, t + 1)?;
+                }
+            }
+        }
+        self.parts.iter().try_for_each(|part| {
+            network.forward(&part.pass)?;
+            network.settle(now, &part.pass)
+        })
+    }
+
+    /// Has the host write what the envs show. Envs that failed begin anew.
+    fn observe(&mut self, env: &mut dyn VecEnv) -> Result<()> {
         // Kernels of a rollout that was broken off may still read rows.
         self.gpu.synchronize()?;
         let n = env.num_envs();
@@ -213,19 +230,19 @@ impl<A: Copy, P> Staging<A, P> {
             None => env.observe(self.rows.row(0, n)),
             Some(_) => env.reset(Seeds::Keep, None, self.rows.row(0, n)),
         }
-        env.failure().map_or(Ok(()), |why| Err(Error::Invalid(why)))?;
-        (0..self.parts.len())
-            .try_for_each(|part| self.launch(&self.begin, part, &act(&self.parts[part].pass), self.threads))
+        env.failure().map_or(Ok(()), |why| Err(Error::Invalid(why)))
     }
 
-    /// Draws the actions of a part by the outputs of its pass.
-    pub(super) fn sample(&self, part: usize, act: &A) -> Result<()> {
-        self.launch(&self.sample, part, act, 1)?;
-        self.parts[part].decided.record()
+    /// Draws the actions of a part's step t.
+    fn decide(&self, network: &impl Network<A, P>, now: &Now<'_>, part: usize, t: usize) -> Result<()> {
+        let Part { pass, decided, .. } = &self.parts[part];
+        network.forward(pass)?;
+        self.launch(&self.sample, part, &network.args(now, pass, t), 1)?;
+        decided.record()
     }
 
     /// Steps a part as was decided, and has the GPU take what it gave. Tells whether an episode was cut short.
-    pub(super) fn step(&mut self, part: usize, env: &mut dyn VecEnv, act: &A) -> Result<bool> {
+    fn step(&mut self, part: usize, env: &mut dyn VecEnv, act: &A) -> Result<bool> {
         let (first, count) = (self.parts[part].first, self.parts[part].count);
         self.parts[part].decided.wait()?;
         let range = first * self.dims..(first + count) * self.dims;

@@ -45,13 +45,13 @@ FN int largest(const float *v) {
         if (v[k] > most || v[k] != v[k]) which = k, most = v[k];
     return which;
 }
-/* The sum over a row's threads, of which there are n6, for the first of them. */
-FN float over_row(const Args &a, float sum, float *sums) {
-    const uint32_t warps = a.n[6] / 32, warp = threadIdx.x / 32;
+/* The sum over a row's threads, for the first of them. */
+FN float over_row(uint32_t threads, float sum, float *sums) {
+    const uint32_t warps = threads / 32, warp = threadIdx.x / 32;
     sum = warp_sum(sum);
     if (threadIdx.x % 32 == 0) sums[warp] = sum;
     __syncthreads();
-    if (threadIdx.x % a.n[6] == 0)
+    if (threadIdx.x % threads == 0)
         for (uint32_t other = 1; other < warps; ++other) sum += sums[warp + other];
     return sum;
 }

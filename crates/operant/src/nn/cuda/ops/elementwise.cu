@@ -68,12 +68,8 @@ KERNEL(blend_backward) {
         sum += d.third;
     }
     if (!dt) return;
-    sum = warp_sum(sum);
-    if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
-    __syncthreads();
-    if (threadIdx.x) return;
-    for (int warp = 1; warp < THREADS / 32; ++warp) sum += sums[warp];
-    dt[block] = sum;
+    sum = over_row(THREADS, sum, sums);
+    if (threadIdx.x == 0) dt[block] = sum;
 }
 
 KERNEL(graft_forward) {
@@ -116,12 +112,8 @@ KERNEL(graft_backward) {
                 for (uint32_t i = threadIdx.x; i < a.n[0]; i += THREADS) other[first + i] = 0.0f;
         }
     if (!gate || (c.how != 2 && a.n[2])) return;
-    sum = warp_sum(c.how == 2 ? sum : 0.0f);
-    if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
-    __syncthreads();
-    if (threadIdx.x) return;
-    for (int warp = 1; warp < THREADS / 32; ++warp) sum += sums[warp];
-    gate[block] = sum;
+    sum = over_row(THREADS, c.how == 2 ? sum : 0.0f, sums);
+    if (threadIdx.x == 0) gate[block] = sum;
 }
 
 /* The same, and the largest of 2 × 2 behind it: see blending.cu. */
@@ -182,7 +174,7 @@ KERNEL(graft_pool_backward) {
         }
         sum += p.third;
     }
-    sum = over_row(a, c.how == 2 ? sum : 0.0f, sums);
+    sum = over_row(a.n[6], c.how == 2 ? sum : 0.0f, sums);
     if (gate && (c.how == 2 || !a.n[2]) && threadIdx.x % a.n[6] == 0 && row < rows) gate[row] = sum;
 }
 

@@ -108,12 +108,8 @@ KERNEL(graft_backward) {
     }
     float *gate = DX(2);
     if (!gate || c.how != 2) return;
-    sum = warp_sum(sum);
-    if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
-    __syncthreads();
-    if (threadIdx.x) return;
-    for (int warp = 1; warp < THREADS / 32; ++warp) sum += sums[warp];
-    gate[block] = sum;
+    sum = over_row(THREADS, sum, sums);
+    if (threadIdx.x == 0) gate[block] = sum;
 }
 
 /* The same, and the largest of 2 × 2 behind it, in units of octets: see blending.cu. */
@@ -230,7 +226,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) graft_pool_backward(con
     if (c.how == 0) graft_pool_row<0>(a, group, rows, row, c);
     if (c.how == 1) graft_pool_row<1>(a, group, rows, row, c);
     if (c.how != 2) return;
-    const float sum = over_row(a, graft_pool_row<2>(a, group, rows, row, c), sums);
+    const float sum = over_row(a.n[6], graft_pool_row<2>(a, group, rows, row, c), sums);
     float *gate = DX(2);
     if (gate && threadIdx.x % a.n[6] == 0 && row < rows) gate[row] = sum;
 }

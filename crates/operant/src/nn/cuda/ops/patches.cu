@@ -148,7 +148,7 @@ template <int COLUMNS, int BACK> FN void patch_product(const Args &a) {
    [splits][terms + 1][outputs], with the bias behind the last term. */
 template <int PARTS, int COLUMNS> FN void patch_weight(const Args &a) {
     BEGIN;
-    constexpr int WIDTH = COLUMNS == 16 ? 24 : COLUMNS == 32 ? 40 : COLUMNS;
+    constexpr int WIDTH = WIDTH_OF(COLUMNS);
     __shared__ float4 memory[BORDERED * SPREAD / 4];
     __shared__ float right[TILE * WIDTH];
     __shared__ int2 source[BORDERED];
@@ -210,20 +210,7 @@ template <int PARTS, int COLUMNS> FN void patch_weight(const Args &a) {
     }
     float *to = SCRATCH + (size_t)split * (taps * s.channels + 1) * outputs;
     float *total = patch;
-    for (uint32_t turn = 0; turn < 8; ++turn) {
-        __syncthreads();
-        if (warp != turn) continue;
-#pragma unroll
-        for (int part = 0; part < PARTS; ++part)
-#pragma unroll
-            for (int n = 0; n < COLUMNS / 8; ++n)
-#pragma unroll
-                for (int i = 0; i < 4; ++i) {
-                    float *one = &total[(part * 16 + g + i / 2 * 8) * COLUMNS + n * 8 + t * 2 + i % 2];
-                    *one = turn ? *one + sums[part][n][i] : sums[part][n][i];
-                }
-    }
-    __syncthreads();
+    add_warps<PARTS, COLUMNS>(sums, total);
     for (uint32_t i = threadIdx.x; i < PARTS * 16 * COLUMNS; i += THREADS) {
         const int k = chunk * PARTS * 16 + i / COLUMNS, tap = k / near, c = first + k % near, column = columns + i % COLUMNS;
         if (k < terms && c < s.channels && column < outputs) to[((size_t)tap * s.channels + c) * outputs + column] = total[i];
@@ -237,25 +224,7 @@ template <int PARTS, int COLUMNS> FN void patch_weight(const Args &a) {
 }
 KERNEL(patch_collapse) {
     BEGIN;
-    __shared__ float parts[8][33];
-    const uint32_t taps = a.n[4] * a.n[5], channels = a.n[2], outputs = a.n[3], len = (taps * channels + 1) * outputs;
-    const uint32_t splits = (tiles_of(a, rows) + a.n[18] - 1) / a.n[18];
-    const uint32_t side = threadIdx.x / 32, lane = threadIdx.x % 32, j = block * 32 + lane;
-    const float *from = SCRATCH;
-    float sum = 0.0f;
-    if (j < len)
-        for (uint32_t s = side; s < splits; s += 8) sum += from[(size_t)s * len + j];
-    parts[side][lane] = sum;
-    __syncthreads();
-    if (side || j >= len) return;
-    for (int other = 1; other < 8; ++other) sum += parts[other][lane];
-    const uint32_t o = j % outputs, term = j / outputs;
-    if (term == taps * channels) {
-        float *bias = a.n[13] ? DX(2) : nullptr;
-        if (bias) bias[o] += sum;
-    } else if (DX(1)) {
-        DX(1)[((size_t)o * channels + term % channels) * taps + term / channels] += sum;
-    }
+    collapse_weight(a, group, block, (tiles_of(a, rows) + a.n[18] - 1) / a.n[18]);
 }
 
 #define PATCHES(columns)                                               \

@@ -18,14 +18,17 @@ FN float seen(const Args &a, const real *x, const Place &place, int ky, int kx, 
     const int inside = place.valid && (uint32_t)y < (uint32_t)a.n[0] && (uint32_t)at < (uint32_t)a.n[1];
     return inside ? x[(size_t)place.base + (y * a.n[1] + at) * a.n[2] + channel] : 0.0f;
 }
+/* The place that output number m of a group has in the input. */
+FN Place place_of(const Args &a, uint32_t m, int valid) {
+    const uint32_t ox = m % a.n[11], oy = m / a.n[11] % a.n[10], row = m / (a.n[11] * a.n[10]);
+    return {(int)(row * a.n[0] * a.n[1] * a.n[2]), (int)oy * a.n[6] - a.n[7], (int)ox * a.n[6] - a.n[7], valid};
+}
 /* Places of outputs from `first` on. */
 FN void output_places(const Args &a, Place *places, uint32_t first, uint32_t count) {
-    const uint32_t t = threadIdx.x;
-    if (t < TILE) {
-        const uint32_t m = first + t, ox = m % a.n[11], oy = m / a.n[11] % a.n[10], row = m / (a.n[11] * a.n[10]);
-        places[t] = {(int)(row * a.n[0] * a.n[1] * a.n[2]), (int)oy * a.n[6] - a.n[7], (int)ox * a.n[6] - a.n[7], m < count};
-    }
+    if (threadIdx.x < TILE) places[threadIdx.x] = place_of(a, first + threadIdx.x, first + threadIdx.x < count);
 }
+/* The gradient of a sum before its activation, whose result is y. */
+FN float slope_at(const Args &a, const real *y, const real *dy, size_t at) { return y ? dy[at] * slope(a.n[12], 0.0f, y[at]) : (float)dy[at]; }
 
 template <int COLUMNS> FN void product_forward(const Args &a) {
     BEGIN;
@@ -99,7 +102,7 @@ template <int COLUMNS> FN void product_input(const Args &a) {
             float d = 0.0f;
             if (inside) {
                 const size_t at = (size_t)place.base + (oy * a.n[11] + ox) * a.n[3] + of * og + o;
-                d = y ? dy[at] * slope(a.n[12], 0.0f, y[at]) : (float)dy[at];
+                d = slope_at(a, y, dy, at);
             }
             left[m * PITCH + lane] = rounded(d);
         }
@@ -124,7 +127,7 @@ template <int COLUMNS> FN void product_input(const Args &a) {
    The scratch gets [splits][groups][terms + 1][outputs of a group]. */
 template <int COLUMNS> FN void product_weight(const Args &a) {
     BEGIN;
-    constexpr int WIDTH = COLUMNS == 16 ? 24 : COLUMNS == 32 ? 40 : COLUMNS;
+    constexpr int WIDTH = WIDTH_OF(COLUMNS);
     __shared__ float left[TILE * PITCH], right[TILE * WIDTH];
     __shared__ Place places[TILE];
     const uint32_t cg = a.n[2] / a.n[9], og = a.n[3] / a.n[9], taps = a.n[4] * a.n[5], terms = taps * cg;
@@ -132,7 +135,7 @@ template <int COLUMNS> FN void product_weight(const Args &a) {
     const uint32_t columns = block % wide * COLUMNS, k0 = block / wide % long_ * TERMS;
     const uint32_t of = block / (wide * long_) % a.n[9], split = block / (wide * long_ * a.n[9]);
     if (split * SPLIT >= count) return;
-    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4, end = min(count, (split + 1) * SPLIT);
+    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, end = min(count, (split + 1) * SPLIT);
     const uint32_t k = k0 + lane, tap = k / cg, c = k % cg;
     const int ky = tap / a.n[5], kx = tap % a.n[5];
     const real *x = RX(0), *y = a.n[12] ? RY(0) : nullptr, *dy = RDY(0);
@@ -144,7 +147,7 @@ template <int COLUMNS> FN void product_weight(const Args &a) {
             const uint32_t m = first + i / COLUMNS, column = columns + i % COLUMNS;
             const size_t at = (size_t)m * a.n[3] + of * og + column;
             float d = 0.0f;
-            if (m < end && column < og) d = y ? dy[at] * slope(a.n[12], 0.0f, y[at]) : (float)dy[at];
+            if (m < end && column < og) d = slope_at(a, y, dy, at);
             right[i / COLUMNS * WIDTH + i % COLUMNS] = rounded(d);
         }
         __syncthreads();
@@ -152,68 +155,19 @@ template <int COLUMNS> FN void product_weight(const Args &a) {
         for (uint32_t m = warp; m < TILE; m += 8)
             left[m * PITCH + lane] = k < terms ? rounded(seen(a, x, places[m], ky, kx, of * cg + c)) : k == terms ? 1.0f : 0.0f;
         __syncthreads();
-#pragma unroll
-        for (int step = 0; step < 2; ++step) {
-            const uint32_t p = warp * 16 + step * 8;
-            Operand<4> l[2];
-#pragma unroll
-            for (int half = 0; half < 2; ++half)
-#pragma unroll
-                for (int i = 0; i < 4; ++i) l[half].set(i, left[(p + t + i / 2 * 4) * PITCH + half * 16 + g + i % 2 * 8]);
-#pragma unroll
-            for (int n = 0; n < COLUMNS / 8; ++n) {
-                Operand<2> r;
-                r.set(0, right[(p + t) * WIDTH + n * 8 + g]);
-                r.set(1, right[(p + t + 4) * WIDTH + n * 8 + g]);
-                multiply(sums[0][n], l[0], r);
-                multiply(sums[1][n], l[1], r);
-            }
-        }
+        weight_product<COLUMNS>(left, right, sums);
     }
-    /* Warp after warp adds what it has. */
     float *total = left;
-    for (uint32_t turn = 0; turn < 8; ++turn) {
-        __syncthreads();
-        if (warp != turn) continue;
-#pragma unroll
-        for (int half = 0; half < 2; ++half)
-#pragma unroll
-            for (int n = 0; n < COLUMNS / 8; ++n)
-#pragma unroll
-                for (int i = 0; i < 4; ++i) {
-                    float *to = &total[(half * 16 + g + i / 2 * 8) * COLUMNS + n * 8 + t * 2 + i % 2];
-                    *to = turn ? *to + sums[half][n][i] : sums[half][n][i];
-                }
-    }
-    __syncthreads();
+    add_warps<2, COLUMNS>(sums, total);
     float *to = SCRATCH + ((size_t)split * a.n[9] + of) * (terms + 1) * og;
     for (uint32_t i = threadIdx.x; i < TERMS * COLUMNS; i += THREADS) {
         const uint32_t term = k0 + i / COLUMNS, column = columns + i % COLUMNS;
         if (term <= terms && column < og) to[(size_t)term * og + column] = total[i];
     }
 }
-/* Adds those up. */
 KERNEL(product_collapse) {
     BEGIN;
-    const uint32_t cg = a.n[2] / a.n[9], og = a.n[3] / a.n[9], taps = a.n[4] * a.n[5], terms = taps * cg;
-    const uint32_t len = a.n[9] * (terms + 1) * og, splits = (rows * a.n[10] * a.n[11] + SPLIT - 1) / SPLIT;
-    __shared__ float parts[8][33];
-    const uint32_t side = threadIdx.x / 32, lane = threadIdx.x % 32, j = block * 32 + lane;
-    const float *from = SCRATCH;
-    float sum = 0.0f;
-    if (j < len)
-        for (uint32_t s = side; s < splits; s += 8) sum += from[(size_t)s * len + j];
-    parts[side][lane] = sum;
-    __syncthreads();
-    if (side || j >= len) return;
-    for (int other = 1; other < 8; ++other) sum += parts[other][lane];
-    const uint32_t n = j % og, term = j / og % (terms + 1), of = j / (og * (terms + 1)), o = of * og + n;
-    if (term == terms) {
-        float *bias = a.n[13] ? DX(2) : nullptr;
-        if (bias) bias[o] += sum;
-    } else if (DX(1)) {
-        DX(1)[(size_t)o * terms + term % cg * taps + term / cg] += sum;
-    }
+    collapse_weight(a, group, block, (rows * a.n[10] * a.n[11] + SPLIT - 1) / SPLIT);
 }
 
 #define PRODUCTS(columns)                                            \
@@ -236,8 +190,8 @@ KERNEL(depthwise_forward) {
     const float *weight = X(1), *bias = a.n[13] ? X(2) : nullptr;
     real *y = RY(0);
     EACH(i, rows * a.n[10] * a.n[11] * channels) {
-        const uint32_t c = i % channels, m = i / channels, ox = m % a.n[11], oy = m / a.n[11] % a.n[10], row = m / (a.n[11] * a.n[10]);
-        const Place place = {(int)(row * a.n[0] * a.n[1] * channels), (int)oy * a.n[6] - a.n[7], (int)ox * a.n[6] - a.n[7], 1};
+        const uint32_t c = i % channels;
+        const Place place = place_of(a, i / channels, 1);
         float sum = bias ? bias[c] : 0.0f;
         for (int ky = 0; ky < a.n[4]; ++ky)
             for (int kx = 0; kx < a.n[5]; ++kx) sum = fmaf(seen(a, x, place, ky, kx, c), weight[c * taps + ky * a.n[5] + kx], sum);
@@ -264,7 +218,7 @@ KERNEL(depthwise_input) {
                         const int ox = ix + along * a.n[1] - kx;
                         if (ox < 0 || ox % a.n[6] || ox / a.n[6] >= a.n[11]) continue;
                         const size_t at = ((size_t)(row * a.n[10] + oy / a.n[6]) * a.n[11] + ox / a.n[6]) * channels + c;
-                        const float d = y ? dy[at] * slope(a.n[12], 0.0f, y[at]) : (float)dy[at];
+                        const float d = slope_at(a, y, dy, at);
                         sum = fmaf(d, weight[c * taps + ky * a.n[5] + kx], sum);
                     }
             }
@@ -288,9 +242,8 @@ KERNEL(depthwise_weight) {
         if (side < sides)
             for (uint32_t m = split * SPLIT + side; m < end; m += sides) {
                 const size_t at = (size_t)m * channels + c;
-                const float d = y ? dy[at] * slope(a.n[12], 0.0f, y[at]) : (float)dy[at];
-                const uint32_t ox = m % a.n[11], oy = m / a.n[11] % a.n[10], row = m / (a.n[11] * a.n[10]);
-                const Place place = {(int)(row * a.n[0] * a.n[1] * channels), (int)oy * a.n[6] - a.n[7], (int)ox * a.n[6] - a.n[7], 1};
+                const float d = slope_at(a, y, dy, at);
+                const Place place = place_of(a, m, 1);
                 sum = fmaf(d, tap == taps ? 1.0f : seen(a, x, place, tap / a.n[5], tap % a.n[5], c), sum);
             }
         sum = over_places(sum, width, sides, room);

@@ -236,14 +236,14 @@ template <int COLUMNS> FN void layer_input(const Args &a) {
    scratch gets [splits][terms][4·H] behind [most rows, H]. */
 KERNEL(layer_weight) {
     BEGIN;
-    constexpr int COLUMNS = WEIGHT_COLUMNS, WIDTH = COLUMNS + 8;
+    constexpr int COLUMNS = WEIGHT_COLUMNS, WIDTH = WIDTH_OF(COLUMNS);
     __shared__ float left[TILE * PITCH], right[TILE * WIDTH];
     const Layer l = layer_of(a, group, rows);
     const uint32_t hidden = l.hidden, features = l.features, terms = features + hidden + 1, gates = GATES * hidden, count = rows * l.steps;
     const uint32_t wide = (gates + COLUMNS - 1) / COLUMNS, long_ = (terms + TERMS - 1) / TERMS;
     const uint32_t columns = block % wide * COLUMNS, k0 = block / wide % long_ * TERMS, split = block / (wide * long_);
     if (split * SPLIT >= count) return;
-    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4, end = min(count, (split + 1) * SPLIT);
+    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, end = min(count, (split + 1) * SPLIT);
     const uint32_t k = k0 + lane;
     const float *x = X(0);
     float sums[2][COLUMNS / 8][4] = {};
@@ -264,40 +264,10 @@ KERNEL(layer_weight) {
             right[m * WIDTH + lane] = rounded(slope);
         }
         __syncthreads();
-#pragma unroll
-        for (int step = 0; step < 2; ++step) {
-            const uint32_t p = warp * 16 + step * 8;
-            Operand<4> rows_of[2];
-#pragma unroll
-            for (int half = 0; half < 2; ++half)
-#pragma unroll
-                for (int i = 0; i < 4; ++i) rows_of[half].set(i, left[(p + t + i / 2 * 4) * PITCH + half * 16 + g + i % 2 * 8]);
-#pragma unroll
-            for (int n = 0; n < COLUMNS / 8; ++n) {
-                Operand<2> r;
-                r.set(0, right[(p + t) * WIDTH + n * 8 + g]);
-                r.set(1, right[(p + t + 4) * WIDTH + n * 8 + g]);
-                multiply(sums[0][n], rows_of[0], r);
-                multiply(sums[1][n], rows_of[1], r);
-            }
-        }
+        weight_product<COLUMNS>(left, right, sums);
     }
-    /* Warp after warp adds what it has. */
     float *total = left;
-    for (uint32_t turn = 0; turn < 8; ++turn) {
-        __syncthreads();
-        if (warp != turn) continue;
-#pragma unroll
-        for (int half = 0; half < 2; ++half)
-#pragma unroll
-            for (int n = 0; n < COLUMNS / 8; ++n)
-#pragma unroll
-                for (int i = 0; i < 4; ++i) {
-                    float *to = &total[(half * 16 + g + i / 2 * 8) * COLUMNS + n * 8 + t * 2 + i % 2];
-                    *to = turn ? *to + sums[half][n][i] : sums[half][n][i];
-                }
-    }
-    __syncthreads();
+    add_warps<2, COLUMNS>(sums, total);
     float *to = SCRATCH + (size_t)a.n[7] * hidden + (size_t)split * terms * gates;
     for (uint32_t i = threadIdx.x; i < TERMS * COLUMNS; i += THREADS) {
         const uint32_t term = k0 + i / COLUMNS, column = columns + i % COLUMNS;
