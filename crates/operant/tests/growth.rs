@@ -3,7 +3,7 @@
 use operant::device::CpuPool;
 use operant::env::growth::{
     Alpha, CLASSES, Choice, Curve, Epoch, Gates, Governor, Happened, Heuristic, Key, Kind, Ledger, Measured, Mode, Op,
-    Panic, Slot, Stage, Task, allowed, attribution, counted, potential,
+    Panic, REWARDS, Slot, Stage, Task, allowed, attribution, counted, potential,
 };
 use operant::env::{
     ActionSpace, Actions, AutoReset, Growth, HostEnv, Options, Params, RowBuf, Seeds, Told, VecEnv, find,
@@ -361,6 +361,8 @@ fn rewards_are_their_formulas() {
     assert!((reward(Kind::Sparse, &last).total() - (0.44 - 0.1 * 1000.0 / 500_000.0)).abs() < 1e-6);
     assert_eq!(reward(Kind::Sparse, &epoch).total(), 0.0);
     assert_eq!(reward(Kind::Minimal, &epoch).total(), 4.0);
+    assert_eq!(REWARDS.iter().position(|name| *name == "area"), Some(7));
+    assert_eq!(reward(Kind::from_index(7), &epoch).total(), 0.44);
     assert!((reward(Kind::Basic, &epoch).total() - (4.0 - 0.5 * 2f32.ln())).abs() < 1e-6);
     assert!((reward(Kind::Simplified, &last).end - (3.0 * 0.44 + 2.0)).abs() < 1e-6);
     assert_eq!(reward(Kind::Basic, &Epoch { rolled_back: true, ..epoch }).rollback, -10.0);

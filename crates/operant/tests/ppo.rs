@@ -162,7 +162,81 @@ fn impossible_settings_say_which_rule_they_break() {
     assert!(message(&["network.memory=lstm", "ppo.minibatch_size=8"]).contains("is no multiple of ppo.num_steps = 16"));
     assert!(message(&["network.activation=tan"]).contains("tanh"));
     assert!(message(&["ppo.overlap=true"]).contains("wanted false on the CPU"));
+    assert!(message(&["ppo.prob_floors=[0.1, 0.1]"]).contains("2 floors for 1 heads of choices"));
+    assert!(message(&["ppo.ent_floors=[1]"]).starts_with("ppo.ent_floors = [1.0]: wanted numbers of 0 or more"));
+    assert!(message(&["ppo.first_logits=[0, 0, 1]"]).contains("3 numbers for 2 choices"));
+    assert!(message(&["ppo.first_logits=[99]"]).contains("wanted numbers of -20 to 20"));
     assert!(message(&["env.gravty=1"]).contains("did you mean \"gravity\"?"));
+}
+
+/// Weights of a policy whose names begin with a word.
+fn weights_of(ppo: &dyn Algorithm, prefix: &str) -> Vec<f32> {
+    let params = ppo.policy().unwrap().params;
+    let own = params.specs().iter().filter(|spec| spec.name.starts_with(prefix));
+    own.flat_map(|spec| params.values()[spec.range()].to_vec()).collect()
+}
+
+#[test]
+fn a_warmup_of_values_leaves_the_policy_as_it_was() {
+    let mut ppo = build("cartpole", &["ppo.value_warmup=3"]).unwrap();
+    let mut report = Report::new(ppo.metrics().len());
+    let first = ["actor.", "critic."].map(|prefix| weights_of(ppo.as_ref(), prefix));
+    iterate(ppo.as_mut(), &mut report, 3);
+    assert_eq!(weights_of(ppo.as_ref(), "actor."), first[0]);
+    assert_ne!(weights_of(ppo.as_ref(), "critic."), first[1]);
+    iterate(ppo.as_mut(), &mut report, 1);
+    assert_ne!(weights_of(ppo.as_ref(), "actor."), first[0]);
+}
+
+/// A policy that is all but certain of one action still plays the other, as often as the floor says; and the first look at a
+/// rollout finds the probabilities that it was played with.
+#[test]
+fn floors_hold_where_a_run_plays_and_where_it_learns() {
+    let words = [
+        "num_envs=64",
+        "ppo.num_steps=32",
+        "ppo.minibatch_size=2048",
+        "ppo.update_epochs=1",
+        "ppo.learning_rate=1e-9",
+        "ppo.first_logits=[15, 0]",
+    ];
+    let played = |floors: &[&str]| {
+        let mut ppo = build("cartpole", &[&words[..], floors].concat()).unwrap();
+        let mut report = Report::new(ppo.metrics().len());
+        iterate(ppo.as_mut(), &mut report, 1);
+        let named = |name: &str| ppo.metrics().iter().position(|metric| metric.name == name).unwrap();
+        (report.values[named("entropy")], report.values[named("approx_kl")], report.episodes.mean_return())
+    };
+    let (certain, _, shorter) = played(&[]);
+    assert!(certain < 1e-3, "{certain}");
+    let (entropy, divergence, longer) = played(&["ppo.prob_floors=[0.2]"]);
+    let wanted = -(0.2f64 * 0.2f64.ln() + 0.8 * 0.8f64.ln());
+    assert!((entropy - wanted).abs() < 1e-3, "{entropy} {wanted}");
+    assert!(divergence.abs() < 1e-6, "{divergence}");
+    assert!(longer > shorter + 0.5, "{longer} {shorter}");
+}
+
+/// Pushed by a floor alone, a policy of almost no entropy gets back to it and no further.
+#[test]
+fn an_entropy_below_its_floor_comes_back() {
+    let words = [
+        "ppo.first_logits=[4, 0]",
+        "ppo.ent_coef=0",
+        "ppo.ent_floor_coef=10",
+        "ppo.learning_rate=3e-3",
+        "ppo.anneal_lr=false",
+        "ppo.value_warmup=0",
+        "ppo.adv_std_floor=1e9",
+    ];
+    let entropy = |floors: &str| {
+        let mut ppo = build("cartpole", &[&words[..], &[floors]].concat()).unwrap();
+        let mut report = Report::new(ppo.metrics().len());
+        iterate(ppo.as_mut(), &mut report, 30);
+        let at = ppo.metrics().iter().position(|metric| metric.name == "entropy").unwrap();
+        report.values[at] / 2f64.ln()
+    };
+    let (without, with) = (entropy("ppo.ent_floors=[]"), entropy("ppo.ent_floors=[0.5]"));
+    assert!(without < 0.2 && (0.4..0.7).contains(&with), "shares of the largest entropy: {without} and {with}");
 }
 
 #[test]

@@ -346,13 +346,26 @@ impl Actor {
         actions: ActionsMut<'_>,
         log_prob: &mut [f32],
     ) {
+        self.sample_by(self.logits(), params, legal, draws, actions, log_prob);
+    }
+
+    /// [`Actor::sample`], of choices with these logits in place of the network's.
+    pub fn sample_by(
+        &self,
+        logits: &[f32],
+        params: &Params,
+        legal: Option<&[u8]>,
+        draws: Draws,
+        actions: ActionsMut<'_>,
+        log_prob: &mut [f32],
+    ) {
         if self.value.is_none() {
             log_prob.fill(0.0);
             return self.mode(params, legal, actions);
         }
         match (&self.head, actions) {
             (Head::Choices(heads), ActionsMut::Choices(actions)) => {
-                Factored::checked(self.logits(), heads, legal, self.backend).sample(draws, actions, log_prob);
+                Factored::checked(logits, heads, legal, self.backend).sample(draws, actions, log_prob);
             }
             (Head::Gaussian(dims), ActionsMut::Numbers(actions)) => {
                 self.gaussian(params, *dims).sample(draws, actions, log_prob);

@@ -5,6 +5,7 @@
 //! columns are written in place by env and network; nothing is allocated after [`Ppo::new`].
 
 mod cuda;
+mod floors;
 mod heads;
 mod settings;
 
@@ -31,6 +32,7 @@ use crate::nn::{
     Feed, Gradients, Graph, LossScale, Metadata, Node, Optimizer, Options, Params, Plan, Precision, Schedule, Wanted,
 };
 use crate::telemetry::Metric;
+use floors::{CriticAlone, Floors, begin_with};
 use heads::HeadWatch;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -100,6 +102,17 @@ struct Loss {
 }
 
 fn loss_graph(net: &Net, head: &Head, masked: bool, steps: usize, coefficients: PpoCoefficients) -> Result<Loss> {
+    floored_loss_graph(net, head, masked, steps, coefficients, &Floors::default())
+}
+
+fn floored_loss_graph(
+    net: &Net,
+    head: &Head,
+    masked: bool,
+    steps: usize,
+    coefficients: PpoCoefficients,
+    floors: &Floors,
+) -> Result<Loss> {
     let sequences = net.memory.is_some();
     let of_steps = |size: usize| if sequences { vec![steps, size] } else { vec![size] };
     let mut g = net.graph.clone();
@@ -115,7 +128,11 @@ fn loss_graph(net: &Net, head: &Head, masked: bool, steps: usize, coefficients: 
     let factors = Some(g.input_whole("factors of clip and entropy", [2]));
     let targets = PpoTargets { action, old_log_prob, advantage, returns, old_value, factors };
     let (loss, statistics) = match head {
-        Head::Choices(heads) => g.ppo_categorical(logits, value, targets, heads, mask, coefficients)?,
+        Head::Choices(heads) => {
+            let logits = floors.raise(&mut g, logits, mask)?;
+            let (loss, statistics) = g.ppo_categorical(logits, value, targets, heads, mask, coefficients)?;
+            (floors.add_lack(&mut g, loss, logits, mask)?, statistics)
+        }
         Head::Gaussian(_) => {
             let log_std = net.log_std.ok_or_else(|| Error::Invalid("a network without log_std".into()))?;
             g.ppo_gaussian(logits, log_std, value, targets, coefficients)?
@@ -159,6 +176,9 @@ pub struct Ppo {
     optimizer: Optimizer,
     gradients: Option<GradientStatistics>,
     heads: Option<HeadWatch>,
+    floors: Floors,
+    /// While values alone learn.
+    warmup: Option<CriticAlone>,
     /// [`METRICS`], then those of gradients, of heads, and what envs tell.
     metrics: Vec<Metric>,
     schedule: Schedule,
@@ -199,13 +219,15 @@ impl Ppo {
         let image = env.image().map(|image| Image { bytes: image.bytes && !settings.normalize_obs, ..image });
         let architecture = network.architecture(&spec, image)?;
         let (net, head) = (architecture.build()?, Head::new(&spec));
-        let params = net.graph.params(seed)?;
+        let mut params = net.graph.params(seed)?;
+        begin_with(&settings.first_logits, &format!("actor.{}", 2 * network.hidden.len()), &head, &mut params)?;
         let options = Options { pool: Arc::clone(&pool), precision, seed, ..Options::default() };
         let (steps, size) = (settings.num_steps, settings.minibatch_size);
         let row_steps = row_steps(&net, &settings)?;
         let learned = if net.memory.is_some() { architecture.build_sequences(steps)? } else { net.clone() };
+        let floors = Floors::new(&settings, &head, n)?;
         let Loss { graph, loss, statistics } =
-            loss_graph(&learned, &head, spec.masked, row_steps, settings.coefficients())?;
+            floored_loss_graph(&learned, &head, spec.masked, row_steps, settings.coefficients(), &floors)?;
         let wanted = Wanted { losses: vec![(loss, 1.0)], metrics: vec![statistics], ..Wanted::default() };
         let learner = Plan::new(&graph, &wanted, size / row_steps, &options)?;
         let max_norm = (settings.max_grad_norm > 0.0).then_some(settings.max_grad_norm as f32);
@@ -232,6 +254,8 @@ impl Ppo {
             total_steps,
             gradients: GradientStatistics::new(gradient_stride, &params),
             heads: HeadWatch::new(&spec),
+            floors,
+            warmup: (settings.value_warmup > 0).then(|| CriticAlone::new(&params)),
             metrics: METRICS
                 .iter()
                 .copied()
@@ -346,10 +370,11 @@ impl Ppo {
             let log_prob = &mut self.rollout.log_prob[samples.clone()];
             let actions = self.rollout.actions.slice_mut(numbers.clone());
             let begun = report.spans.begin();
-            self.actor.sample(&self.params, legal, draws, actions, log_prob);
+            let logits = self.floors.raise_rows(self.actor.logits(), legal);
+            self.actor.sample_by(logits, &self.params, legal, draws, actions, log_prob);
             if let (Some(heads), ActionColumn::Choices(actions)) = (&mut self.heads, &self.rollout.actions) {
                 let legal = &mut self.rollout.legal[t * n * choices..(t + 1) * n * choices];
-                heads.look(self.actor.logits(), legal, &actions[numbers.clone()], log_prob);
+                heads.look(logits, legal, &actions[numbers.clone()], log_prob);
             }
             report.spans.end(Phase::Sample as usize, begun);
             self.actor.remember();
@@ -470,7 +495,7 @@ impl Ppo {
                     popart.normalise(&mut self.batch.value);
                 }
                 if self.settings.norm_adv && size > 1 {
-                    self.batch.normalise_advantage();
+                    self.batch.normalise_advantage(self.settings.adv_std_floor);
                 }
                 report.spans.end(Phase::Gather as usize, begun);
                 let Some(step) = self.update(learning_rate, factors, report) else { return };
@@ -571,7 +596,11 @@ impl Ppo {
             gradients.before_step(&self.params);
         }
         let begun = report.spans.begin();
-        let step = self.optimizer.step_scaled(&mut self.params, self.learner.gradients(), learning_rate, scale);
+        let gradients = match &mut self.warmup {
+            Some(warmup) if self.iteration < self.settings.value_warmup => warmup.of(self.learner.gradients()),
+            _ => self.learner.gradients(),
+        };
+        let step = self.optimizer.step_scaled(&mut self.params, gradients, learning_rate, scale);
         report.spans.end(Phase::Optimize as usize, begun);
         if let Some(gradients) = &mut self.gradients {
             gradients.after_step(&self.params, self.learner.gradients(), scale, step.finite);

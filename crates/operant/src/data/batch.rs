@@ -171,13 +171,13 @@ impl Batch {
         }
     }
 
-    /// Makes advantages have mean 0 and standard deviation 1.
-    pub fn normalise_advantage(&mut self) {
+    /// Makes advantages have mean 0 and standard deviation 1, or less where it was less than `least`.
+    pub fn normalise_advantage(&mut self, least: f64) {
         let len = self.len() as f64;
         let mean = sum(&self.advantage, |x| x) / len;
         // PyTorch's std, with one degree of freedom less.
         let variance = sum(&self.advantage, |x| (x - mean) * (x - mean)) / (len - 1.0).max(1.0);
-        let (shift, factor) = (mean as f32, (1.0 / (variance.sqrt() + 1e-8)) as f32);
+        let (shift, factor) = (mean as f32, (1.0 / (variance.sqrt().max(least) + 1e-8)) as f32);
         self.advantage.iter_mut().for_each(|x| *x = (*x - shift) * factor);
     }
 }
@@ -363,9 +363,15 @@ mod tests {
         let shape = Shape { steps: 1, envs: 1, obs: 1, dims: 1, continuous: false, choices: 0 };
         let mut batch = Batch::new(&shape, 11);
         batch.advantage.iter_mut().enumerate().for_each(|(i, x)| *x = (i * i) as f32);
-        batch.normalise_advantage();
+        batch.normalise_advantage(0.0);
         // (x − x.mean()) / (x.std() + 1e-8) of squares of 0..=10: mean 35, std 34.4354…
         assert!((batch.advantage[0] + 35.0 / 34.435_447).abs() < 1e-5, "{:?}", batch.advantage);
         assert!((batch.advantage[10] - 65.0 / 34.435_447).abs() < 1e-5);
+        // Of a spread of 1 a tenth is left where 10 is the least that it is divided by; the mean goes all the same.
+        batch.normalise_advantage(10.0);
+        assert!((batch.advantage[10] - 6.5 / 34.435_447).abs() < 1e-5, "{:?}", batch.advantage);
+        batch.advantage.iter_mut().for_each(|x| *x += 3.0);
+        batch.normalise_advantage(0.05);
+        assert!((batch.advantage[10] - 65.0 / 34.435_447).abs() < 1e-4, "{:?}", batch.advantage);
     }
 }

@@ -334,6 +334,11 @@ fn check(settings: &Settings, num_envs: usize) -> Result<()> {
         ("curiosity", settings.curiosity != Curiosity::None),
         ("target_kl", settings.target_kl > 0.0),
         ("optimizer = \"muon\"", settings.optimizer != OptimizerName::Adam),
+        ("first_logits", settings.first_logits.iter().any(|logit| *logit != 0.0)),
+        ("ent_floors", settings.ent_floors.iter().any(|floor| *floor > 0.0)),
+        ("prob_floors", settings.prob_floors.iter().any(|floor| *floor > 0.0)),
+        ("value_warmup", settings.value_warmup > 0),
+        ("adv_std_floor", settings.adv_std_floor > 0.0),
     ];
     if let Some((key, _)) = unserved_keys.iter().find(|(_, set)| *set) {
         return Err(unserved(&format!("ppo.{key}")));

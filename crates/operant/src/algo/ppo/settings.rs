@@ -26,6 +26,8 @@ pub struct Settings {
     pub gae_lambda: f64,
     /// Normalise advantages in every minibatch.
     pub norm_adv: bool,
+    /// Least standard deviation that they are divided by: noise about nothing is not made as loud as news.
+    pub adv_std_floor: f64,
     /// How far the ratio of probabilities may leave 1 before it stops paying.
     pub clip_coef: f64,
     /// Lower clip_coef in a straight line to 0 at the end of the run.
@@ -36,8 +38,19 @@ pub struct Settings {
     pub ent_coef: f64,
     /// Lower ent_coef in a straight line to 0 at the end of the run.
     pub anneal_ent: bool,
+    /// Biases of the first policy's logits, heads side by side, so that it seldom does what is seldom right; 0 where there is no number.
+    pub first_logits: Vec<f64>,
+    /// Of each head of choices in turn: the share of its largest entropy below which it is pushed back; 0, or no number, for none.
+    pub ent_floors: Vec<f64>,
+    /// Weight of what entropies lack to their floors, in nats.
+    pub ent_floor_coef: f64,
+    /// Of each head of choices in turn: the least probability f of a legal action while the run plays, p′ = (1 − n·f)·p + f for n
+    /// of them, at most 1/(2n); 0, or no number, for none. The policy that is saved acts without.
+    pub prob_floors: Vec<f64>,
     /// Weight of the value loss.
     pub vf_coef: f64,
+    /// Iterations at the beginning that teach the critic's own layers alone, so that the policy's first steps follow values.
+    pub value_warmup: u32,
     /// Gradients longer than this are shortened to it; 0 for no limit.
     pub max_grad_norm: f64,
     /// No further epoch once the policy has moved this far; 0 for no limit.
@@ -69,6 +82,7 @@ pub(super) const MAY_CHANGE: &[&str] = &[
     "gamma",
     "gae_lambda",
     "norm_adv",
+    "adv_std_floor",
     "clip_coef",
     "anneal_clip",
     "clip_vloss",
@@ -103,12 +117,18 @@ impl Default for Settings {
             gamma: 0.99,
             gae_lambda: 0.95,
             norm_adv: true,
+            adv_std_floor: 0.0,
             clip_coef: 0.2,
             anneal_clip: false,
             clip_vloss: true,
             ent_coef: 0.01,
             anneal_ent: false,
+            first_logits: Vec::new(),
+            ent_floors: Vec::new(),
+            ent_floor_coef: 0.1,
+            prob_floors: Vec::new(),
             vf_coef: 0.5,
+            value_warmup: 0,
             max_grad_norm: 0.5,
             target_kl: 0.0,
             optimizer: OptimizerName::Adam,
@@ -125,6 +145,9 @@ impl Default for Settings {
 
 /// Larger coefficients are mistakes, and leave f32.
 const MOST: f64 = 1e30;
+
+/// Beyond this a choice would never be made.
+const MOST_LOGIT: f64 = 20.0;
 
 /// A clip of 0 would let nothing be learned: what is annealed stays above this share.
 const LEAST_FACTOR: f32 = 1e-3;
@@ -162,6 +185,14 @@ impl Settings {
         rule(positive(self.clip_coef), "clip_coef", &self.clip_coef, "more than 0")?;
         rule(not_negative(self.ent_coef), "ent_coef", &self.ent_coef, "0 or more")?;
         rule(not_negative(self.vf_coef), "vf_coef", &self.vf_coef, "0 or more")?;
+        let finite = self.first_logits.iter().all(|logit| logit.abs() <= MOST_LOGIT);
+        rule(finite, "first_logits", &format!("{:?}", self.first_logits), "numbers of -20 to 20")?;
+        rule(not_negative(self.adv_std_floor), "adv_std_floor", &self.adv_std_floor, "0 or more")?;
+        rule(not_negative(self.ent_floor_coef), "ent_floor_coef", &self.ent_floor_coef, "0 or more")?;
+        for (key, floors) in [("ent_floors", &self.ent_floors), ("prob_floors", &self.prob_floors)] {
+            let fine = floors.iter().all(|floor| (0.0..1.0).contains(floor));
+            rule(fine, key, &format!("{floors:?}"), "numbers of 0 or more and less than 1, one per head")?;
+        }
         rule(not_negative(self.max_grad_norm), "max_grad_norm", &self.max_grad_norm, "0 (no limit) or more")?;
         rule(not_negative(self.target_kl), "target_kl", &self.target_kl, "0 (no limit) or more")?;
         rule(not_negative(self.curiosity_coef), "curiosity_coef", &self.curiosity_coef, "0 or more")?;

@@ -74,7 +74,7 @@ params! {
         /// the host
         host: u32 = 0, 0.0..=9.0, "", HOST_NAMES;
         /// the reward
-        reward: u32 = 0, 0.0..=6.0, "", REWARDS;
+        reward: u32 = 0, 0.0..=7.0, "", REWARDS;
         /// what gates ask for
         gates: u32 = 1, 0.0..=1.0, "", GATES;
         /// length of an episode

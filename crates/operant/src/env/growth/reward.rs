@@ -6,7 +6,7 @@ use super::lifecycle::{Op, Slot, Stage};
 use serde::{Deserialize, Serialize};
 
 /// Rewards by name, in the order of their numbers.
-pub const REWARDS: &[&str] = &["shaped", "sparse", "simplified", "minimal", "basic", "escrow", "basic_plus"];
+pub const REWARDS: &[&str] = &["shaped", "sparse", "simplified", "minimal", "basic", "escrow", "basic_plus", "area"];
 
 /// Which reward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,13 +25,16 @@ pub enum Kind {
     Escrow,
     /// Basic, and credit of fossils paid over time.
     BasicPlus,
+    /// Accuracy of every epoch: the area under the curve of learning.
+    Area,
 }
 
 impl Kind {
     /// The reward of this number in [`REWARDS`].
     pub fn from_index(index: u32) -> Self {
-        [Self::Shaped, Self::Sparse, Self::Simplified, Self::Minimal, Self::Basic, Self::Escrow, Self::BasicPlus]
-            [index as usize % REWARDS.len()]
+        let first = [Self::Shaped, Self::Sparse, Self::Simplified, Self::Minimal];
+        let rest = [Self::Basic, Self::Escrow, Self::BasicPlus, Self::Area];
+        [first, rest].concat()[index as usize % REWARDS.len()]
     }
 }
 
@@ -52,7 +55,7 @@ pub struct Parts {
     pub occupancy: f32,
     /// Operations.
     pub action: f32,
-    /// Gain of accuracy.
+    /// Gain of accuracy, or accuracy itself where that is what is paid.
     pub gain: f32,
     /// What the episode's end pays.
     pub end: f32,
@@ -269,6 +272,7 @@ impl Epoch<'_> {
                 parts.end = if self.last { 3.0 * self.accuracy[1] / 100.0 + 2.0 * self.fossils() } else { 0.0 };
             }
             Kind::Minimal => parts.gain = gain,
+            Kind::Area => parts.gain = self.accuracy[1] / 100.0,
             Kind::Basic => (parts.gain, parts.rent) = (gain, self.rent()),
             Kind::Escrow => {
                 parts.attribution = self.credit();

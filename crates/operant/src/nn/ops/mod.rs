@@ -55,6 +55,7 @@ ops! {
     dueling: Dueling;
     embedding: Embedding;
     embedding_sum: EmbeddingSum;
+    floors: EntropyFloor, ProbabilityFloor;
     gather: Gather;
     gaussian: Gaussian, SquashedGaussian;
     graft: Graft, Valve;
@@ -82,6 +83,7 @@ ops! {
 }
 
 pub use conv::Conv2d;
+pub use floors::raise_to_floors;
 pub use group_norm::NormOptions;
 pub use keyed_noise::{KEY_WORDS, NoiseLaw};
 pub use loss_pointwise::Cost;
