@@ -20,8 +20,8 @@ pub(crate) struct MatchArgs {
     /// Backgammon: play against itself and have gnubg analyse the games: error per decision times 500.
     #[arg(long, conflicts_with = "against")]
     pub(crate) error_rate: bool,
-    /// td: rolls that are looked ahead, 1 or 2 [default: 1].
-    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=2))]
+    /// td: rolls that are looked ahead, 1 to 3 [default: 1].
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=3))]
     pub(crate) plies: Option<u8>,
     /// td: exact endings, from operant backgammon table.
     #[arg(long, value_name = "FILE")]

@@ -317,20 +317,25 @@ fn networks_survive_a_file() {
     assert!(message.contains("operant train td backgammon"), "{message}");
 }
 
-/// The best answer to each roll, by the values alone.
-fn two_rolls(evaluator: &mut Evaluator, after: Position) -> f32 {
+/// What a position is worth to who is on roll, so many rolls ahead, if both play by the values alone.
+fn ahead(evaluator: &mut Evaluator, position: Position, rolls: usize) -> f32 {
+    if rolls == 0 || position.lost().is_some() {
+        return evaluator.value(position).equity();
+    }
     let mut plays = Plays::default();
     let mut sum = 0.0;
     for (dice, chance) in ROLLS.into_iter().zip(chances(false)) {
-        plays.find(after, dice);
-        let values = plays.iter().map(|play| -evaluator.value(play.result(after)).equity());
-        sum -= chance * values.fold(f32::NEG_INFINITY, f32::max);
+        plays.find(position, dice);
+        let valued =
+            plays.iter().map(|play| play.result(position)).map(|after| (evaluator.value(after).equity(), after));
+        let (_, after) = valued.reduce(|a, b| if b.0 < a.0 { b } else { a }).expect("a roll has a play");
+        sum -= chance * ahead(evaluator, after, rolls - 1);
     }
     sum
 }
 
 #[test]
-fn players_choose_what_is_best_one_and_two_rolls_ahead() {
+fn players_choose_what_is_best_one_to_three_rolls_ahead() {
     let (_, mut evaluator) = small();
     let mut plays = Plays::default();
     for (i, position) in positions(6, 900).into_iter().enumerate().step_by(60) {
@@ -340,12 +345,15 @@ fn players_choose_what_is_best_one_and_two_rolls_ahead() {
         let value = |evaluator: &mut Evaluator, play: &Play| -evaluator.value(play.result(position)).equity();
         let best = plays.iter().map(|play| value(&mut evaluator, play)).fold(f32::NEG_INFINITY, f32::max);
         assert!((judged[0].outcome.equity() - best).abs() < 1e-5, "values are those of the one who plays");
-        let mut two = ByValue::new("two", evaluator.fork(), Depth::Two);
-        let judged = two.judge(position, &plays);
-        for one in judged.iter().filter(|one| one.deep && plays.len() > 1).take(3) {
-            let after = plays[one.play].result(position);
-            if after.lost().is_none() {
-                let wanted = two_rolls(&mut evaluator, after);
+        for (rolls, depth) in [(1, Depth::Two), (2, Depth::Three)] {
+            // Three rolls are 441 of an answer's plays: a few positions will do.
+            if depth == Depth::Three && i % 300 != 0 {
+                continue;
+            }
+            let judged = ByValue::new("far", evaluator.fork(), depth).judge(position, &plays);
+            assert_eq!(judged[0].deep, plays.len() > 1);
+            for one in judged.iter().filter(|one| one.deep && plays.len() > 1).take(4 - rolls) {
+                let wanted = -ahead(&mut evaluator, plays[one.play].result(position), rolls);
                 assert!((one.outcome.equity() - wanted).abs() < 1e-4, "{} and {wanted}", one.outcome.equity());
             }
         }
@@ -414,7 +422,7 @@ fn value_networks_are_searched_without_a_policy() {
             if child == 0 || tree.kinds[child as usize] == operant::search::tree::Kind::Known {
                 continue;
             }
-            let wanted = two_rolls(&mut evaluator.fork(), after);
+            let wanted = -ahead(&mut evaluator.fork(), after, 1);
             let found = tree.values[child as usize] * sign;
             assert!((found - wanted).abs() < 1e-4, "{found} and {wanted}");
         }

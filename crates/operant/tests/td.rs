@@ -2,6 +2,7 @@
 
 use operant::algo::{Algorithm, Parts, Report};
 use operant::config::{self, Table};
+use operant::env::backgammon::Position;
 use operant::nn::Options;
 use operant::run::{Config, build_algorithm, build_env, build_pool};
 use operant::search::backgammon::{BackgammonFile, ByValue, Depth, Evaluator, contest};
@@ -80,6 +81,12 @@ fn the_same_seed_repeats_and_a_resumed_run_ends_with_the_same_bits() {
     assert!(matches!(second.load(&broken), Err(Error::Saved(text)) if text.contains("td.bin")));
 }
 
+/// How the networks of a file value the opening.
+fn opening(file: &[u8]) -> [f32; 5] {
+    let (net, weights) = BackgammonFile::from_bytes(file).unwrap();
+    Evaluator::new(&net, &weights, &Options::default()).unwrap().value(Position::START).to_array()
+}
+
 #[test]
 fn a_run_begins_with_the_networks_of_a_file() {
     let folder = std::env::temp_dir().join(format!("operant-td-start-{}", std::process::id()));
@@ -94,11 +101,13 @@ fn a_run_begins_with_the_networks_of_a_file() {
     let words = [&SMALL[..], &[start.as_str()]].concat();
     let mut second = build("backgammon", &words).unwrap();
     assert!(saved(&*second)["backgammon.safetensors"] == networks);
-    let other = [&words[..], &["network.hidden=[17]"]].concat();
+    let wide = build("backgammon", &[&words[..], &["network.hidden=[40]"]].concat()).unwrap();
+    assert_eq!(opening(&saved(&*wide)["backgammon.safetensors"]), opening(&networks), "new units change no value");
+    let other = [&words[..], &["network.hidden=[3]"]].concat();
     let mut unlike = build("backgammon", &other).unwrap();
     report.begin();
     unlike.iterate(&mut report);
-    assert!(report.failed.take().unwrap().contains("set network.hidden"));
+    assert!(report.failed.take().unwrap().contains("network.hidden to no less"));
     iterate(second.as_mut(), &mut report, 5);
     let parts = saved(&*second);
     assert!(parts["backgammon.safetensors"] != networks);

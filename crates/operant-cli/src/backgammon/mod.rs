@@ -43,8 +43,8 @@ pub(crate) struct ModelArgs {
     /// Who values positions: the folder of a run of td, or a .safetensors file of one [default: the network that comes with the program].
     #[arg(long, value_name = "RUN")]
     model: Option<PathBuf>,
-    /// How far it looks ahead: 1 or 2 rolls.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
+    /// How far it looks ahead: 1 to 3 rolls.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=3))]
     plies: u8,
     /// Exact endings (see `operant backgammon table`).
     #[arg(long, value_name = "FILE")]
@@ -62,7 +62,12 @@ impl ModelArgs {
 }
 
 fn by_value(name: &str, evaluator: Evaluator, plies: u8) -> ByValue {
-    ByValue::new(name, evaluator, if plies == 2 { Depth::Two } else { Depth::One })
+    let depth = match plies {
+        1 => Depth::One,
+        2 => Depth::Two,
+        _ => Depth::Three,
+    };
+    ByValue::new(name, evaluator, depth)
 }
 
 fn with_table(evaluator: Evaluator, table: Option<&Path>) -> Result<Evaluator, Failure> {

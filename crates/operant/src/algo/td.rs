@@ -47,7 +47,7 @@ pub struct Settings {
     pub max_grad_norm: f64,
     /// Added to the root of Adam's second moment.
     pub adam_eps: f64,
-    /// File of networks to begin with; nothing for new ones.
+    /// File of networks to begin with, widened to this run's size; nothing for new ones.
     pub start: String,
 }
 
@@ -383,13 +383,12 @@ fn first_weights(net: &BackgammonNet, start: &str, seed: u64) -> Result<Weights>
     let bytes = std::fs::read(start)
         .map_err(|error| Error::Io(format!("can't read td.start = \"{start}\": {error}; name a file of td")))?;
     let (saved, weights) = BackgammonFile::from_bytes(&bytes)?;
-    if saved != *net {
-        return Err(Error::Invalid(format!(
-            "td.start = \"{start}\" has a network {saved:?}, the run {net:?}; set network.hidden and network.activation to \
-             the file's"
-        )));
-    }
-    Ok(weights)
+    net.widened(&saved, &weights, seed).map_err(|_| {
+        Error::Invalid(format!(
+            "td.start = \"{start}\" has a network {saved:?}, the run {net:?}; set network.activation to the file's and network.hidden to no less \
+             than its"
+        ))
+    })
 }
 
 impl Td {

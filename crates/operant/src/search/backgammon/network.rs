@@ -108,6 +108,31 @@ impl BackgammonNet {
         }
         Ok(weights)
     }
+
+    /// Weights of a narrower network in this one: its units come first, and new ones, whose inputs are drawn, weigh nothing yet, so that values stay
+    /// what they were.
+    pub fn widened(&self, narrow: &Self, weights: &Weights, seed: u64) -> Result<Weights> {
+        if narrow.activation != self.activation || narrow.hidden > self.hidden {
+            return Err(Error::Invalid(format!("a network {narrow:?} can't be widened to {self:?}")));
+        }
+        let mut wide = self.params(seed)?;
+        for ((wide, narrow_params), kind) in wide.iter_mut().zip(weights).zip(Kind::ALL) {
+            for part in ["hidden.weight", "hidden.bias"] {
+                let name = format!("{}.{part}", kind.name());
+                let first = narrow_params.get(&name)?;
+                wide.get_mut(&name)?[..first.len()].copy_from_slice(first);
+            }
+            let name = format!("{}.outcome.weight", kind.name());
+            let rows = wide.get_mut(&name)?.chunks_exact_mut(self.hidden);
+            for (row, first) in rows.zip(narrow_params.get(&name)?.chunks_exact(narrow.hidden)) {
+                row.fill(0.0);
+                row[..narrow.hidden].copy_from_slice(first);
+            }
+            let name = format!("{}.outcome.bias", kind.name());
+            wide.set(&name, narrow_params.get(&name)?)?;
+        }
+        Ok(wide)
+    }
 }
 
 /// Logits of how games between good players end: half are won, a quarter of those with a gammon, one in a hundred games with a backgammon. Values

@@ -1,4 +1,4 @@
-//! Who chooses plays: by a few rules, or by values one or two rolls ahead.
+//! Who chooses plays: by a few rules, or by values one to three rolls ahead.
 
 use super::network::Evaluator;
 use crate::env::backgammon::{Backgammon, Outcome, Play, Plays, Position, ROLLS, State, chances};
@@ -61,10 +61,19 @@ pub enum Depth {
     One,
     /// For the best of those, the opponent's best answer to each of the 21 rolls.
     Two,
+    /// For the best of those, the best play after each of those answers and each of the 21 rolls.
+    Three,
 }
 
-/// Most plays that are looked at two rolls ahead, and how far behind the best of one roll they may be, in points.
-const FILTER: (usize, f32) = (8, 0.16);
+impl Depth {
+    /// Rolls beyond the first.
+    fn beyond(self) -> usize {
+        self as usize
+    }
+}
+
+/// Most plays that are looked at two and three rolls ahead, and how far behind the best of one roll fewer they may be, in points.
+const FILTERS: [(usize, f32); 2] = [(8, 0.16), (4, 0.08)];
 
 /// A play with what it leads to, for the one who makes it.
 #[derive(Clone, Copy, Debug)]
@@ -86,7 +95,6 @@ pub struct ByValue {
     plays: Plays,
     positions: Vec<Position>,
     outcomes: Vec<Outcome>,
-    begins: Vec<usize>,
 }
 
 impl ByValue {
@@ -94,16 +102,9 @@ impl ByValue {
     pub fn new(name: &str, evaluator: Evaluator, depth: Depth) -> Self {
         let name = match depth {
             Depth::One => name.to_owned(),
-            Depth::Two => format!("{name}, 2-ply"),
+            _ => format!("{name}, {}-ply", depth.beyond() + 1),
         };
-        let (positions, outcomes, begins) = (Vec::new(), Vec::new(), Vec::new());
-        Self { evaluator, depth, name, plays: Plays::default(), positions, outcomes, begins }
-    }
-
-    /// Values of what waits in `positions`.
-    fn evaluate(&mut self) {
-        self.outcomes.resize(self.positions.len(), Outcome::default());
-        self.evaluator.evaluate(&self.positions, &mut self.outcomes);
+        Self { evaluator, depth, name, plays: Plays::default(), positions: Vec::new(), outcomes: Vec::new() }
     }
 
     /// How a game ends for the player on roll, before the roll, by the values as they are.
@@ -113,55 +114,77 @@ impl ByValue {
 
     /// All plays, best first.
     pub fn judge(&mut self, position: Position, plays: &Plays) -> Vec<Judged> {
-        self.positions.clear();
-        self.positions.extend(plays.iter().map(|play| play.result(position)));
-        self.evaluate();
-        let mut judged: Vec<Judged> = (self.outcomes.iter().enumerate())
+        let after: Vec<Position> = plays.iter().map(|play| play.result(position)).collect();
+        let mut judged: Vec<Judged> = (self.look(&after, 0).into_iter().enumerate())
             .map(|(play, outcome)| Judged { play, outcome: outcome.swapped(), deep: self.depth == Depth::One })
             .collect();
         let best_first = |a: &Judged, b: &Judged| b.outcome.equity().total_cmp(&a.outcome.equity());
         judged.sort_by(best_first);
-        if self.depth == Depth::Two && judged.len() > 1 {
-            let least = judged[0].outcome.equity() - FILTER.1;
-            let kept = judged.iter().take(FILTER.0).take_while(|judged| judged.outcome.equity() >= least).count();
-            self.deepen(&mut judged[..kept], position, plays);
+        let mut kept = judged.len();
+        // An only play needs no second look.
+        let looks = if kept > 1 { self.depth.beyond() } else { 0 };
+        for (beyond, &(most, behind)) in (1..=looks).zip(&FILTERS) {
+            let least = judged[0].outcome.equity() - behind;
+            let near = judged[..kept].iter().take(most).take_while(|judged| judged.outcome.equity() >= least);
+            kept = near.count();
+            let after: Vec<Position> = judged[..kept].iter().map(|judged| after[judged.play]).collect();
+            for (judged, outcome) in judged[..kept].iter_mut().zip(self.look(&after, beyond)) {
+                judged.outcome = outcome.swapped();
+                judged.deep = beyond == self.depth.beyond();
+            }
             judged[..kept].sort_by(best_first);
         }
         judged
     }
 
-    /// Values plays by the opponent's best answers.
-    fn deepen(&mut self, judged: &mut [Judged], position: Position, plays: &Plays) {
-        self.positions.clear();
-        self.begins.clear();
-        for one in judged.iter() {
-            let after = plays[one.play].result(position);
-            for dice in ROLLS {
-                self.begins.push(self.positions.len());
-                // A game that is over stays as it is.
-                if after.lost().is_none() {
-                    self.plays.find(after, dice);
-                    self.positions.extend(self.plays.iter().map(|play| play.result(after)));
-                }
-            }
+    /// How games end for who is on roll in each position, so many rolls ahead; both sides play by the values as they are.
+    fn look(&mut self, positions: &[Position], rolls: usize) -> Vec<Outcome> {
+        if rolls == 0 {
+            let mut outcomes = vec![Outcome::default(); positions.len()];
+            self.evaluator.evaluate(positions, &mut outcomes);
+            return outcomes;
         }
-        self.begins.push(self.positions.len());
-        self.evaluate();
+        let (best, values) = self.best_plays(positions);
+        let outcomes = if rolls == 1 { values } else { self.look(&best, rolls - 1) };
+        let mut rest = outcomes.chunks_exact(ROLLS.len());
         let chances = chances(false);
-        for (one, begins) in judged.iter_mut().zip(self.begins.windows(ROLLS.len() + 1).step_by(ROLLS.len())) {
-            one.deep = true;
-            if begins[0] == begins[ROLLS.len()] {
-                continue;
+        (positions.iter())
+            .map(|position| {
+                if let Some(points) = position.lost() {
+                    return Outcome::lost(points);
+                }
+                let mut sum = [0.0; 5];
+                for (outcome, chance) in rest.next().expect("a game that goes on has its rolls").iter().zip(chances) {
+                    sum.iter_mut().zip(outcome.swapped().to_array()).for_each(|(sum, x)| *sum += chance * x);
+                }
+                Outcome::from_array(sum)
+            })
+            .collect()
+    }
+
+    /// Where the best play of each of the 21 rolls leads from each position whose game goes on, and how games end from there for who is on roll then.
+    fn best_plays(&mut self, positions: &[Position]) -> (Vec<Position>, Vec<Outcome>) {
+        self.positions.clear();
+        let mut ends = Vec::with_capacity(positions.len() * ROLLS.len());
+        for &position in positions.iter().filter(|position| position.lost().is_none()) {
+            for dice in ROLLS {
+                self.plays.find(position, dice);
+                self.positions.extend(self.plays.iter().map(|play| play.result(position)));
+                ends.push(self.positions.len());
             }
-            let mut sum = [0.0; 5];
-            for (range, chance) in begins.windows(2).zip(chances) {
-                let answers = self.outcomes[range[0]..range[1]].iter();
-                // The opponent takes what is worst for the player, whose turn it is then.
-                let worst = answers.min_by(|a, b| a.equity().total_cmp(&b.equity())).expect("a roll has a play");
-                sum.iter_mut().zip(worst.to_array()).for_each(|(sum, x)| *sum += chance * x);
-            }
-            one.outcome = Outcome::from_array(sum);
         }
+        self.outcomes.resize(self.positions.len(), Outcome::default());
+        self.evaluator.evaluate(&self.positions, &mut self.outcomes);
+        let mut begin = 0;
+        ends.into_iter()
+            .map(|end| {
+                // What is worst for the other, who is on roll then.
+                let worst = |&a: &usize, &b: &usize| self.outcomes[a].equity().total_cmp(&self.outcomes[b].equity());
+                let best = (begin..end).min_by(worst).expect("a roll has a play, if only that of no move");
+                begin = end;
+                (self.positions[best], self.outcomes[best])
+            })
+            .unzip()
     }
 }
 
