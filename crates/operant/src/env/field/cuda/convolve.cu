@@ -317,6 +317,8 @@ FN void convolve(const ConvArgs& a) {
   }
   if (a.paired) pair_wait();
   else __syncthreads();
+  wait_before();
+  let_next();
   const Share s = share(a);
   const u32 columns = a.side / 16;
   const u32 passes = KIND == 3 ? 3 : 1, slabs = passes * a.chunks * k;
@@ -401,6 +403,8 @@ extern "C" __global__ void __launch_bounds__(32 * SLICES) gather(const __grid_co
   const u32 column = threadIdx.x % 32, slice = threadIdx.x / 32, channel = first + column % 16;
   const float* from = a.parts + ((u64)image * a.parts_per_image * 2 + column / 16) * a.padded + channel;
   float total = 0.0f;
+  wait_before();
+  let_next();
 #pragma unroll 8
   for (u32 part = slice; part < a.parts_per_image; part += SLICES) total += from[(u64)part * 2 * a.padded];
   slices[slice][column] = total;

@@ -463,7 +463,23 @@ impl Kernels {
         })
     }
 
-    pub(super) fn launch(&self, step: &Step) -> Result<()> {
+    /// One after the other, some of which begin while the one before ends (`wait_before` in `numbers.cu`).
+    pub(super) fn launch_all(&self, list: &[Step]) -> Result<()> {
+        let mut before: Option<&Step> = None;
+        for step in list {
+            // What lies between convolutions reads results at once: those of the kernel before the one before it.
+            let early = match step {
+                Step::Gather(..) | Step::Convolve(..) => before.is_some(),
+                Step::FinishWide(..) | Step::LastWide(..) => matches!(before, Some(Step::Gather(..))),
+                _ => false,
+            };
+            self.launch(step, early)?;
+            before = Some(step);
+        }
+        Ok(())
+    }
+
+    pub(super) fn launch(&self, step: &Step, early: bool) -> Result<()> {
         let many = |threads: u64| threads.div_ceil(u64::from(THREADS)).clamp(1, 1 << 20) as u32;
         let wide =
             || self.wide.as_ref().ok_or_else(|| Error::Invalid(format!("{} is not for these numbers", step.name())));
@@ -477,23 +493,24 @@ impl Kernels {
                 let blocks = (a.images * a.tiles * a.blocks_n).min(self.blocks);
                 let threads = 128 * TILES[*place].groups as u32 + 32;
                 match &self.convolve[*place] {
+                    Some(kernel) if a.paired == 1 && early => kernel.launch_pairs_early(blocks & !1, threads, a),
                     Some(kernel) if a.paired == 1 => kernel.launch_pairs(blocks & !1, threads, a),
-                    Some(kernel) => kernel.launch(blocks, threads, a),
+                    Some(kernel) => start(kernel, blocks, threads, a, early),
                     None => Err(Error::Invalid(format!("{} is not for these numbers", TILES[*place].name))),
                 }
             }
             Step::Gather(a, rows) => {
                 // `SLICES` of `convolve.cu`.
                 let slices = if self.wide.is_some() { 8 } else { 32 };
-                self.gather.launch(rows * (a.padded / GATHERED), 32 * slices, a)
+                start(&self.gather, rows * (a.padded / GATHERED), 32 * slices, a, early)
             }
             Step::Join(a, rows) => self.join.launch(*rows, THREADS, a),
             Step::Finish(a, pixels) => self.finish.launch(pixels / PIXELS, THREADS, a),
-            Step::FinishWide(a, pixels) => wide()?.finish.launch(a.f.wide_blocks(*pixels), WIDE_THREADS, a),
+            Step::FinishWide(a, pixels) => start(&wide()?.finish, a.f.wide_blocks(*pixels), WIDE_THREADS, a, early),
             Step::Last(a, pixels) => self.last.launch(pixels / PIXELS, THREADS, a),
             Step::LastWide(a, pixels) => {
                 let last = if a.last.is_behind() { &wide()?.last_behind } else { &wide()?.last };
-                last.launch(a.last.f.wide_blocks(*pixels), WIDE_THREADS, a)
+                start(last, a.last.f.wide_blocks(*pixels), WIDE_THREADS, a, early)
             }
             Step::Normalise(a, channels) => self.normalise.launch(*channels, THREADS, a),
             Step::DrawModes(a) => {
@@ -506,4 +523,8 @@ impl Kernels {
             }
         }
     }
+}
+
+fn start<P: Params>(kernel: &Kernel<P>, blocks: u32, threads: u32, params: &P, early: bool) -> Result<()> {
+    if early { kernel.launch_early(blocks, threads, params) } else { kernel.launch(blocks, threads, params) }
 }

@@ -46,6 +46,7 @@ extern "C" __global__ void __launch_bounds__(128 * STEM_TEAMS, 1) stem(const __g
   u8* room = shared + ((1024 - (shared_address(shared) & 1023)) & 1023);
   u8 *slab = room + team * STEM_SLAB, *weights = room + STEM_TEAMS * STEM_SLAB + team * STEM_WEIGHTS;
   u8* stage = room + STEM_TEAMS * (STEM_SLAB + STEM_WEIGHTS) + team * STEM_STAGE;
+  let_next();
   if (threadIdx.x == 0 && blockIdx.x == 0) *s.clock += 1;
   if (thread == 0) {
     barrier_init(full, 1);

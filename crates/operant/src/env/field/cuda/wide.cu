@@ -86,7 +86,7 @@ FN u32 row_at(const FinishArgs& f, const Block& b, u32 i, u32 border) {
   return ((b.image * wide + y + border) * wide + x + border) * b.chunks;
 }
 
-/* Results, and what comes past them, to shared memory. */
+/* Results, and what comes past them, to shared memory; both are of kernels before the one before this one. */
 FN void bring_rows(const FinishArgs& f, const Block& b, const Map* y, const Map* past, u32 tile, u32 come) {
   barrier_init(come, 1);
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -213,8 +213,10 @@ extern "C" __global__ void __launch_bounds__(WIDE_THREADS, 6) finish_wide(const 
   const u32 tile = shared_address(room);
   const Block b = block_of(f);
   if (threadIdx.x == 0) bring_rows(f, b, &a.y, &a.past, tile, come);
-  const Sixteen s = sixteen_of(f, b, lane);
   const Rounds rounds = rounds_of(f, b.image);
+  wait_before();
+  let_next();
+  const Sixteen s = sixteen_of(f, b, lane);
   const u32 dropped = f.dropped[b.image / f.rows_per_op];
   const float grow = 65536.0f / (65536 - dropped);
   __syncthreads();
@@ -294,7 +296,6 @@ template <bool BEHIND, bool GELU, bool PAST> FN void last(const WideLastArgs& ar
   const u32 tile = shared_address(room), come = shared_address(noise + 512);
   const Block b = block_of(f);
   if (threadIdx.x == 0) bring_rows(f, b, &args.y, &args.past, tile, come);
-  const Sixteen s = sixteen_of(f, b, lane);
   const Rounds rounds = rounds_of(f, b.image);
   const u32 op = b.image / f.rows_per_op, dropped = f.dropped[op], time = *f.clock;
   u32 third = rounds.third ^ f.layer ^ a.noise_layer;
@@ -318,6 +319,8 @@ template <bool BEHIND, bool GELU, bool PAST> FN void last(const WideLastArgs& ar
   } else if (BEHIND) {
     draw_behind(rounds, third, from * a.field_channels, pixels * a.field_channels, noise);
   }
+  wait_before();
+  const Sixteen s = sixteen_of(f, b, lane);
   __syncthreads();
   barrier_wait(come, 0);
 #pragma unroll 1
