@@ -480,6 +480,14 @@ impl<P: Params> Kernel<P> {
         self.start(blocks, threads, params, &mut [LaunchAttribute::paired()])
     }
 
+    /// Both [`launch_pairs`](Self::launch_pairs) and [`launch_early`](Self::launch_early).
+    pub fn launch_pairs_early(&self, blocks: u32, threads: u32, params: &P) -> Result<()> {
+        if self.module.gpu.at_once > 1 {
+            return self.launch_pairs(blocks, threads, params);
+        }
+        self.start(blocks, threads, params, &mut [LaunchAttribute::paired(), LaunchAttribute::programmatic()])
+    }
+
     /// Starts as soon as every block of the kernel before has said that it may (`griddepcontrol.launch_dependents`) or has
     /// ended: every block of this one waits for that kernel's end itself (`griddepcontrol.wait`) before it reads or writes what
     /// others do. The same as [`launch`](Self::launch) on GPUs before compute capability 9.0, and where others use the GPU at

@@ -102,6 +102,16 @@ FN Place place(const ConvArgs& a, u32 number) {
   return p;
 }
 
+/* Tiles of a block: neighbours where weights stay, so that few blocks come to a second operator. */
+struct Share {
+  u32 first, end, step;
+};
+FN Share share(const ConvArgs& a) {
+  const u32 count = a.images * a.tiles * a.blocks_n;
+  if (!a.resident) return Share{blockIdx.x, count, gridDim.x};
+  return Share{(u32)((u64)blockIdx.x * count / gridDim.x), (u32)((u64)(blockIdx.x + 1) * count / gridDim.x), 1};
+}
+
 /* Writes d[channel of 64][pixel of 256] from channel `first` on, and its sums; `stage` has room for half of the pixels: a quarter is
    written while the one before leaves. */
 FN void write_turned(const ConvArgs& a, const Place& p, u32 first, u32 columns, const float (&d)[128], u8* stage, int id, u32 thread) {
@@ -167,7 +177,7 @@ FN void give(const ConvArgs& a, u32 barrier) {
 
 /* Multiplies and writes the tiles of a team. */
 template <int TN, int GROUPS, int TEAMS, bool TURNED>
-FN void consume(const ConvArgs& a, const Rings& r, u8* staging, float* reduced, u32 count, u32 columns, u32 slabs) {
+FN void consume(const ConvArgs& a, const Rings& r, u8* staging, float* reduced, const Share& s, u32 columns, u32 slabs) {
   constexpr u32 STAGE = TURNED ? 128 * 128 : 64 * STAGE_ROW;
   const u32 k = a.kernel;
   const u32 group = threadIdx.x / 128, team = group / GROUPS, half = group % GROUPS, thread = threadIdx.x % 128;
@@ -176,15 +186,15 @@ FN void consume(const ConvArgs& a, const Rings& r, u8* staging, float* reduced, 
   u8* stage = staging + group * STAGE;
   float* own = reduced + group * 512;
   u32 sequence = 0, held = ~0u, visits = 0;
-  for (u32 number = blockIdx.x; number < count; number += gridDim.x, ++sequence) {
+  for (u32 number = s.first; number < s.end; number += s.step, ++sequence) {
     Place p = place(a, number);
     if (held != p.weights) held = p.weights, ++visits;
     bool mine = sequence % TEAMS == team;
     /* Resident weights are given back when the next tile, whoever's it is, needs others. */
     bool give_back = false;
     if (a.resident) {
-      u32 next = number + gridDim.x;
-      give_back = next < count && place(a, next).weights != p.weights;
+      u32 next = number + s.step;
+      give_back = next < s.end && place(a, next).weights != p.weights;
     }
     if (mine) {
       constexpr int N = TURNED ? 256 : TN;
@@ -307,14 +317,17 @@ FN void convolve(const ConvArgs& a) {
   }
   if (a.paired) pair_wait();
   else __syncthreads();
-  const u32 count = a.images * a.tiles * a.blocks_n, columns = a.side / 16;
+  wait_before();
+  let_next();
+  const Share s = share(a);
+  const u32 columns = a.side / 16;
   const u32 passes = KIND == 3 ? 3 : 1, slabs = passes * a.chunks * k;
 
   if (threadIdx.x == THREADS) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(&a.x) : "memory");
     asm volatile("prefetch.tensormap [%0];" ::"l"(&a.w) : "memory");
     u32 slot_a = 0, turn_a = 0, slot_b = 0, turn_b = 0, held = ~0u;
-    for (u32 number = blockIdx.x; number < count; number += gridDim.x) {
+    for (u32 number = s.first; number < s.end; number += s.step) {
       Place p = place(a, number);
       int y = (p.tile / columns) * ROWS + a.origin, x = (p.tile % columns) * 16 + a.origin;
       bool bring = !a.resident || held != p.weights;
@@ -342,7 +355,7 @@ FN void convolve(const ConvArgs& a) {
       }
     }
   } else if (threadIdx.x < THREADS) {
-    consume<TN, GROUPS, TEAMS, TURNED>(a, Rings{a_ring, b_ring, a_bytes, b_bytes, full_a, empty_a, full_b, empty_b, order}, staging, reduced, count, columns, slabs);
+    consume<TN, GROUPS, TEAMS, TURNED>(a, Rings{a_ring, b_ring, a_bytes, b_bytes, full_a, empty_a, full_b, empty_b, order}, staging, reduced, s, columns, slabs);
   }
   /* Neither of a pair leaves while the other may still write to it. */
   if (a.paired) {
@@ -390,6 +403,8 @@ extern "C" __global__ void __launch_bounds__(32 * SLICES) gather(const __grid_co
   const u32 column = threadIdx.x % 32, slice = threadIdx.x / 32, channel = first + column % 16;
   const float* from = a.parts + ((u64)image * a.parts_per_image * 2 + column / 16) * a.padded + channel;
   float total = 0.0f;
+  wait_before();
+  let_next();
 #pragma unroll 8
   for (u32 part = slice; part < a.parts_per_image; part += SLICES) total += from[(u64)part * 2 * a.padded];
   slices[slice][column] = total;

@@ -78,15 +78,33 @@ pub(super) struct FinishArgs {
 impl Params for FinishArgs {}
 
 impl FinishArgs {
-    /// Whether `wide.cu` is for it: 2,048 numbers, a warp's, lie in one row of an image.
-    fn is_wide(&self) -> bool {
-        matches!(self.channels, 64 | 128 | 256) && self.side * self.channels >= 2048
+    /// Whether `wide.cu` is for it: at most four rows of an image have a block's 8,192 numbers.
+    pub(super) fn is_wide(&self, precision: Precision) -> bool {
+        numbers(precision).bytes() == 2
+            && matches!(self.channels, 64 | 128 | 256)
+            && self.side * self.channels >= WIDE_NUMBERS / 4
     }
 
     fn wide_blocks(&self, pixels: u32) -> u32 {
-        (u64::from(pixels) * u64::from(self.channels) / u64::from(64 * WIDE_THREADS)) as u32
+        (u64::from(pixels) * u64::from(self.channels) / u64::from(WIDE_NUMBERS)) as u32
+    }
+
+    /// Rows of 64 numbers of a block that lie in one row of an image.
+    pub(super) fn line(&self) -> u32 {
+        (self.side * self.channels / 64).min(WIDE_NUMBERS / 64)
     }
 }
+
+/// `WideArgs` of `wide.cu`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub(super) struct WideArgs {
+    pub y: TensorMap,
+    pub past: TensorMap,
+    pub out: TensorMap,
+    pub f: FinishArgs,
+}
+impl Params for WideArgs {}
 
 /// `LastArgs` of `finish.cu`.
 #[derive(Clone, Copy, Debug)]
@@ -121,11 +139,21 @@ impl LastArgs {
     }
 
     /// Whether `wide.cu` is for it: noise comes behind, or is white, a number each.
-    fn is_wide(&self) -> bool {
+    pub(super) fn is_wide(&self, precision: Precision) -> bool {
         let served = self.is_behind() || self.law != 2 && self.correlated == DevicePtr::NONE;
-        self.f.is_wide() && self.field_channels <= 4 && served
+        self.f.is_wide(precision) && self.field_channels <= 4 && served
     }
 }
+
+/// `WideLastArgs` of `wide.cu`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub(super) struct WideLastArgs {
+    pub y: TensorMap,
+    pub past: TensorMap,
+    pub last: LastArgs,
+}
+impl Params for WideLastArgs {}
 
 /// `UnfoldArgs` of `finish.cu`.
 #[derive(Clone, Copy, Debug)]
@@ -210,7 +238,9 @@ pub(super) enum Step {
     Join(GatherArgs, u32),
     /// And pixels of all rows.
     Finish(FinishArgs, u32),
+    FinishWide(WideArgs, u32),
     Last(LastArgs, u32),
+    LastWide(WideLastArgs, u32),
     /// And channels of all rows.
     Normalise(NormaliseArgs, u32),
     DrawModes(CorrelateArgs),
@@ -226,8 +256,10 @@ impl Step {
             Self::Convolve(_, a) => format!("convolve {}x{} to {}", a.kernel, a.kernel, a.outputs),
             Self::Gather(..) => "gather".into(),
             Self::Join(..) => "join".into(),
-            Self::Finish(a, _) => format!("finish {}", a.channels),
-            Self::Last(a, _) => format!("finish {} and step", a.f.channels),
+            Self::Finish(a, _) | Self::FinishWide(WideArgs { f: a, .. }, _) => format!("finish {}", a.channels),
+            Self::Last(a, _) | Self::LastWide(WideLastArgs { last: a, .. }, _) => {
+                format!("finish {} and step", a.f.channels)
+            }
             Self::Normalise(..) => "normalise".into(),
             Self::DrawModes(_) => "draw modes".into(),
             Self::Correlate(_) => "correlate".into(),
@@ -285,13 +317,18 @@ impl Tile {
 
 /// Shared memory of a block on Hopper GPUs, in bytes.
 pub(super) const SHARED: usize = 227 << 10;
-/// Of the first convolution's two teams: 256 pixels' neighbourhoods, weights, and room to write from.
-const STEM_SHARED: usize = 1024 + 2 * 128 * (256 + 64 + 128);
+/// Teams of the first convolution, and their 256 pixels' neighbourhoods, weights, and room to write from.
+const STEM_TEAMS: u32 = 3;
+const STEM_SHARED: usize = 1024 + STEM_TEAMS as usize * 128 * (256 + 64 + 128);
 /// Threads of kernels between convolutions, and their pixels.
 const THREADS: u32 = 256;
 const PIXELS: u32 = 128;
-/// Threads of those of `wide.cu`, each with 64 numbers.
+/// Threads of those of `wide.cu`, and numbers.
 const WIDE_THREADS: u32 = 128;
+pub(super) const WIDE_NUMBERS: u32 = 8192;
+/// Their shared memory: results and what comes past them; for the last layer weights, noise and a barrier besides.
+const WIDE_SHARED: usize = 1024 + 2 * 2 * WIDE_NUMBERS as usize;
+const LAST_SHARED: usize = WIDE_SHARED + 4 * (1024 + 512) + 8;
 /// Channels that a block gathers.
 const GATHERED: u32 = 16;
 /// Pixels of a block that unfolds.
@@ -345,6 +382,8 @@ pub fn source(precision: Precision) -> String {
         ("GATHER_BYTES", size_of::<GatherArgs>()),
         ("FINISH_BYTES", size_of::<FinishArgs>()),
         ("LAST_BYTES", size_of::<LastArgs>()),
+        ("WIDE_BYTES_OF_ARGS", size_of::<WideArgs>()),
+        ("WIDE_LAST_BYTES", size_of::<WideLastArgs>()),
         ("UNFOLD_BYTES", size_of::<UnfoldArgs>()),
         ("STEM_BYTES", size_of::<StemArgs>()),
         ("NORMALISE_BYTES", size_of::<NormaliseArgs>()),
@@ -367,9 +406,9 @@ pub fn source(precision: Precision) -> String {
 #[derive(Debug)]
 struct Wide {
     stem: Kernel<StemArgs>,
-    finish: Kernel<FinishArgs>,
-    last: Kernel<LastArgs>,
-    last_behind: Kernel<LastArgs>,
+    finish: Kernel<WideArgs>,
+    last: Kernel<WideLastArgs>,
+    last_behind: Kernel<WideLastArgs>,
 }
 
 /// Loaded kernels.
@@ -404,9 +443,9 @@ impl Kernels {
         let wide = || {
             Ok::<_, Error>(Wide {
                 stem: module.kernel("stem")?.with_shared(STEM_SHARED)?,
-                finish: module.kernel("finish_wide")?,
-                last: module.kernel("last_wide")?,
-                last_behind: module.kernel("last_behind")?,
+                finish: module.kernel("finish_wide")?.with_shared(WIDE_SHARED)?,
+                last: module.kernel("last_wide")?.with_shared(LAST_SHARED)?,
+                last_behind: module.kernel("last_behind")?.with_shared(LAST_SHARED)?,
             })
         };
         Ok(Self {
@@ -424,43 +463,55 @@ impl Kernels {
         })
     }
 
-    pub(super) fn launch(&self, step: &Step) -> Result<()> {
+    /// One after the other, some of which begin while the one before ends (`wait_before` in `numbers.cu`).
+    pub(super) fn launch_all(&self, list: &[Step]) -> Result<()> {
+        let mut before: Option<&Step> = None;
+        for step in list {
+            // What lies between convolutions reads results at once: those of the kernel before the one before it.
+            let early = match step {
+                Step::Gather(..) | Step::Convolve(..) => before.is_some(),
+                Step::FinishWide(..) | Step::LastWide(..) => matches!(before, Some(Step::Gather(..))),
+                _ => false,
+            };
+            self.launch(step, early)?;
+            before = Some(step);
+        }
+        Ok(())
+    }
+
+    pub(super) fn launch(&self, step: &Step, early: bool) -> Result<()> {
         let many = |threads: u64| threads.div_ceil(u64::from(THREADS)).clamp(1, 1 << 20) as u32;
+        let wide =
+            || self.wide.as_ref().ok_or_else(|| Error::Invalid(format!("{} is not for these numbers", step.name())));
         match step {
             Step::Unfold(a) => self.unfold.launch(a.images * a.side * a.side / UNFOLDED, THREADS, a),
-            Step::Stem(a) => match &self.wide {
-                Some(wide) => {
-                    let tiles = a.conv.images * a.conv.tiles;
-                    wide.stem.launch(tiles.div_ceil(2).min(self.blocks), THREADS, a)
-                }
-                None => Err(Error::Invalid("stem is not for these numbers".into())),
-            },
+            Step::Stem(a) => {
+                let tiles = a.conv.images * a.conv.tiles;
+                wide()?.stem.launch(tiles.min(self.blocks), 128 * STEM_TEAMS, a)
+            }
             Step::Convolve(place, a) => {
                 let blocks = (a.images * a.tiles * a.blocks_n).min(self.blocks);
                 let threads = 128 * TILES[*place].groups as u32 + 32;
                 match &self.convolve[*place] {
+                    Some(kernel) if a.paired == 1 && early => kernel.launch_pairs_early(blocks & !1, threads, a),
                     Some(kernel) if a.paired == 1 => kernel.launch_pairs(blocks & !1, threads, a),
-                    Some(kernel) => kernel.launch(blocks, threads, a),
+                    Some(kernel) => start(kernel, blocks, threads, a, early),
                     None => Err(Error::Invalid(format!("{} is not for these numbers", TILES[*place].name))),
                 }
             }
             Step::Gather(a, rows) => {
                 // `SLICES` of `convolve.cu`.
                 let slices = if self.wide.is_some() { 8 } else { 32 };
-                self.gather.launch(rows * (a.padded / GATHERED), 32 * slices, a)
+                start(&self.gather, rows * (a.padded / GATHERED), 32 * slices, a, early)
             }
             Step::Join(a, rows) => self.join.launch(*rows, THREADS, a),
-            Step::Finish(a, pixels) => match self.wide.as_ref().filter(|_| a.is_wide()) {
-                Some(wide) => wide.finish.launch(a.wide_blocks(*pixels), WIDE_THREADS, a),
-                None => self.finish.launch(pixels / PIXELS, THREADS, a),
-            },
-            Step::Last(a, pixels) => match self.wide.as_ref().filter(|_| a.is_wide()) {
-                Some(wide) => {
-                    let last = if a.is_behind() { &wide.last_behind } else { &wide.last };
-                    last.launch(a.f.wide_blocks(*pixels), WIDE_THREADS, a)
-                }
-                None => self.last.launch(pixels / PIXELS, THREADS, a),
-            },
+            Step::Finish(a, pixels) => self.finish.launch(pixels / PIXELS, THREADS, a),
+            Step::FinishWide(a, pixels) => start(&wide()?.finish, a.f.wide_blocks(*pixels), WIDE_THREADS, a, early),
+            Step::Last(a, pixels) => self.last.launch(pixels / PIXELS, THREADS, a),
+            Step::LastWide(a, pixels) => {
+                let last = if a.last.is_behind() { &wide()?.last_behind } else { &wide()?.last };
+                start(last, a.last.f.wide_blocks(*pixels), WIDE_THREADS, a, early)
+            }
             Step::Normalise(a, channels) => self.normalise.launch(*channels, THREADS, a),
             Step::DrawModes(a) => {
                 let count = u64::from(a.images) * u64::from(a.rows * a.columns * a.channels).div_ceil(64) * 16;
@@ -472,4 +523,8 @@ impl Kernels {
             }
         }
     }
+}
+
+fn start<P: Params>(kernel: &Kernel<P>, blocks: u32, threads: u32, params: &P, early: bool) -> Result<()> {
+    if early { kernel.launch_early(blocks, threads, params) } else { kernel.launch(blocks, threads, params) }
 }

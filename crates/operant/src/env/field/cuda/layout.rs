@@ -2,7 +2,8 @@
 
 use super::Member;
 use super::kernels::{
-    ConvArgs, FinishArgs, GatherArgs, SHARED, StemArgs, Step, TILES, Tile, UnfoldArgs, magic, numbers,
+    ConvArgs, FinishArgs, GatherArgs, LastArgs, SHARED, StemArgs, Step, TILES, Tile, UnfoldArgs, WIDE_NUMBERS,
+    WideArgs, WideLastArgs, magic, numbers,
 };
 use crate::Result;
 use crate::data::shards::half_bits;
@@ -415,6 +416,43 @@ impl<'a> Build<'a> {
         Ok((args, norm.1))
     }
 
+    /// Pixels of all rows.
+    fn pixels(&self) -> u32 {
+        (self.rows() * self.operator().grid.pow(2)) as u32
+    }
+
+    /// A tensor with a border or without as rows of 64 numbers, of which so many come or leave at once.
+    fn rows_of_64(&self, at: DevicePtr, f: &FinishArgs, border: u32, at_once: u32) -> Result<TensorMap> {
+        let rows = self.rows() * (f.side + 2 * border).pow(2) as usize * f.channels as usize / 64;
+        TensorMap::new(self.gpu, self.numbers(), at, [64, rows, 1, 1, 1], [64, at_once as usize, 1, 1, 1])
+    }
+
+    /// Results, and what comes past them or any other tensor if nothing does.
+    fn read_by(&self, f: &FinishArgs) -> Result<[TensorMap; 2]> {
+        let (past, border) = match f.past {
+            DevicePtr::NONE => (f.y, 0),
+            past => (past, if f.past_is_activation == 1 { f.border } else { 0 }),
+        };
+        Ok([self.rows_of_64(f.y, f, 0, WIDE_NUMBERS / 64)?, self.rows_of_64(past, f, border, f.line())?])
+    }
+
+    fn finish_step(&self, f: FinishArgs) -> Result<Step> {
+        if !f.is_wide(self.precision) {
+            return Ok(Step::Finish(f, self.pixels()));
+        }
+        let ([y, past], out) = (self.read_by(&f)?, self.rows_of_64(f.out, &f, f.border, f.line())?);
+        Ok(Step::FinishWide(WideArgs { y, past, out, f }, self.pixels()))
+    }
+
+    /// The launch that makes the step.
+    pub(super) fn last_step(&self, last: LastArgs) -> Result<Step> {
+        if !last.is_wide(self.precision) {
+            return Ok(Step::Last(last, self.pixels()));
+        }
+        let [y, past] = self.read_by(&last.f)?;
+        Ok(Step::LastWide(WideLastArgs { y, past, last }, self.pixels()))
+    }
+
     /// Launches of the first convolution, from the field at `state`.
     fn stem(&mut self, state: DevicePtr, norm: Option<GatherArgs>, list: &mut Vec<Step>) -> Result<()> {
         let operator = self.operator();
@@ -457,7 +495,6 @@ impl<'a> Build<'a> {
         let mut steps = Vec::new();
         let list = &mut steps;
         let (border, kernel) = (operator.kernel / 2, operator.kernel);
-        let pixels = (self.rows() * operator.grid * operator.grid) as u32;
         // Activations take turns: x, what a block makes of it on the way, and its result.
         let mut turn = 0;
         let tensor = |build: &Self, turn: usize, channels: usize| Tensor {
@@ -473,7 +510,7 @@ impl<'a> Build<'a> {
             let (name, to) = (format!("layers.{i}"), operator.width(i));
             let x = tensor(self, turn, from);
             finish.out = x.at;
-            list.push(Step::Finish(finish, pixels));
+            list.push(self.finish_step(finish)?);
             turn += 1;
             if !operator.is_residual() {
                 let (next, norm) = self.finish(&name, to)?;
@@ -486,7 +523,7 @@ impl<'a> Build<'a> {
             self.convolve_normed(&first, x, to, kernel, norm, list)?;
             let h = tensor(self, turn, to);
             inner.out = h.at;
-            list.push(Step::Finish(inner, pixels));
+            list.push(self.finish_step(inner)?);
             turn += 1;
             let (next, norm) = self.finish(&second, to)?;
             self.convolve_normed(&second, h, to, kernel, norm, list)?;

@@ -165,8 +165,7 @@ impl CudaRollout {
             unused: 0,
         };
         let kernels = Kernels::load(gpu, precision, last.channels as usize, channels)?;
-        let pixels = (rows * grid * grid) as u32;
-        list.push(Step::Last(closing, pixels));
+        list.push(build.last_step(closing)?);
         if after.normalise {
             let args = NormaliseArgs {
                 state: state.pointer(),
@@ -181,17 +180,17 @@ impl CudaRollout {
             list.push(Step::Normalise(args, (rows * channels) as u32));
         }
         gpu.synchronize()?;
-        let step = Graph::record(gpu, || list.iter().try_for_each(|step| kernels.launch(step)))?;
+        let step = Graph::record(gpu, || kernels.launch_all(&list))?;
         let whole = list.clone();
-        list.retain(|step| !matches!(step, Step::Normalise(..) | Step::Last(..)));
+        list.retain(|step| !matches!(step, Step::Normalise(..) | Step::Last(..) | Step::LastWide(..)));
         match &mut list[0] {
             Step::Unfold(args) => args.state = probe.pointer(),
             Step::Stem(args) => args.state = probe.pointer(),
             _ => {}
         }
         closing.output = output.pointer();
-        list.push(Step::Last(closing, pixels));
-        let apply = Graph::record(gpu, || list.iter().try_for_each(|step| kernels.launch(step)))?;
+        list.push(build.last_step(closing)?);
+        let apply = Graph::record(gpu, || kernels.launch_all(&list))?;
         let flops = operator.flops();
         let first: Vec<f32> = members.iter().flat_map(|member| member.first.repeat(realisations.len())).collect();
         let mut rollout = Self {
@@ -258,7 +257,7 @@ impl CudaRollout {
         for step in &self.list {
             before.record()?;
             for _ in 0..TIMES {
-                self.kernels.launch(step)?;
+                self.kernels.launch(step, false)?;
             }
             after.record()?;
             found.push((step.name(), after.seconds_since(&before)? / f64::from(TIMES)));

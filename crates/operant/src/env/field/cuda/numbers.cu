@@ -5,6 +5,10 @@ typedef unsigned short u16;
 typedef unsigned int u32;
 typedef unsigned long long u64;
 #define FN static __device__ __forceinline__
+/* A kernel may begin before the one before it ends: what that one makes is there behind `wait_before`. The next may begin once every
+   block has called `let_next`, which comes behind `wait_before`: what lies two kernels back is there from the beginning. */
+FN void wait_before() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+FN void let_next() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 #if KIND < 2
 #define BYTES 2
 #else

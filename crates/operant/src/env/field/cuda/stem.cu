@@ -4,6 +4,7 @@
 #define STEM_SLAB (256 * 128)
 #define STEM_WEIGHTS (64 * 128)
 #define STEM_STAGE (128 * 128)
+#define STEM_TEAMS 3
 
 struct StemArgs {
   ConvArgs c; /* its x is not read */
@@ -36,15 +37,16 @@ FN void unfold_tile(const StemArgs& s, const Place& p, u8* slab, u32 thread) {
   }
 }
 
-/* Two teams of a warpgroup, each with tiles of its own. Time goes on by one. */
-extern "C" __global__ void __launch_bounds__(384, 1) stem(const __grid_constant__ StemArgs s) {
+/* Teams of a warpgroup, each with tiles of its own. Time goes on by one. */
+extern "C" __global__ void __launch_bounds__(128 * STEM_TEAMS, 1) stem(const __grid_constant__ StemArgs s) {
   extern __shared__ u8 shared[];
-  __shared__ __align__(8) u64 arrived[2];
+  __shared__ __align__(8) u64 arrived[STEM_TEAMS];
   const ConvArgs& a = s.c;
   const u32 team = threadIdx.x / 128, thread = threadIdx.x % 128, full = shared_address(arrived + team);
   u8* room = shared + ((1024 - (shared_address(shared) & 1023)) & 1023);
-  u8 *slab = room + team * STEM_SLAB, *weights = room + 2 * STEM_SLAB + team * STEM_WEIGHTS;
-  u8* stage = room + 2 * (STEM_SLAB + STEM_WEIGHTS) + team * STEM_STAGE;
+  u8 *slab = room + team * STEM_SLAB, *weights = room + STEM_TEAMS * STEM_SLAB + team * STEM_WEIGHTS;
+  u8* stage = room + STEM_TEAMS * (STEM_SLAB + STEM_WEIGHTS) + team * STEM_STAGE;
+  let_next();
   if (threadIdx.x == 0 && blockIdx.x == 0) *s.clock += 1;
   if (thread == 0) {
     barrier_init(full, 1);
@@ -52,7 +54,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) stem(const __grid_constant_
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
   }
   u32 held = ~0u, visits = 0;
-  for (u32 number = 2 * blockIdx.x + team; number < a.images * a.tiles; number += 2 * gridDim.x) {
+  for (u32 number = team * gridDim.x + blockIdx.x; number < a.images * a.tiles; number += STEM_TEAMS * gridDim.x) {
     const Place p = place(a, number);
     const bool fresh = held != p.weights;
     if (fresh && thread == 0) {
