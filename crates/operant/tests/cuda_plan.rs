@@ -192,7 +192,8 @@ fn chains_agree_with_the_cpu_and_with_single_ops() {
 }
 
 /// Ops without kernels, and those of whose cases some have none.
-const WITHOUT: &[&str] = &["EntropyFloor", "ProbabilityFloor", "SquashedGaussian", "KeyedNoise", "MixedNoise", "Spectral", "Tower"];
+const WITHOUT: &[&str] =
+    &["EntropyFloor", "ProbabilityFloor", "SquashedGaussian", "KeyedNoise", "MixedNoise", "Spectral", "Tower"];
 const PARTLY: &[&str] = &[];
 
 #[test]

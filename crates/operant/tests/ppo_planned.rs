@@ -58,7 +58,9 @@ fn what_is_served_and_what_is_not_is_said() {
     assert!(message.contains("ppo.overlap = true with a network that plans run"), "{message}");
     let message = checked(&lstm, "num_steps = 24\nminibatch_size = 64", false).unwrap_err();
     assert!(message.contains("is no multiple of ppo.num_steps = 24"), "{message}");
-    for key in ["first_logits = [1]", "ent_floors = [0.1]", "prob_floors = [0.1]", "value_warmup = 1", "adv_std_floor = 0.1"] {
+    for key in
+        ["first_logits = [1]", "ent_floors = [0.1]", "prob_floors = [0.1]", "value_warmup = 1", "adv_std_floor = 0.1"]
+    {
         let message = checked(&NetworkSettings::default(), key, false).unwrap_err();
         let name = key.split(' ').next().unwrap();
         assert!(message.contains(&format!("ppo.{name} has no kernel for a GPU yet")), "{message}");
