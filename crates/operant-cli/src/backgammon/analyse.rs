@@ -51,15 +51,20 @@ pub(super) fn chances(outcome: Outcome) -> String {
 
 /// The best plays, one per line.
 pub(super) fn listed(judged: &[Judged], plays: &Plays, most: usize) -> String {
-    let best = judged.first().map_or(0.0, |judged| judged.outcome.equity());
+    let (best, most_rolls) = judged.first().map_or((0.0, 1), |judged| (judged.outcome.equity(), judged.rolls));
     let line = |(i, one): (usize, &Judged)| {
         let equity = one.outcome.equity();
         let behind = if i == 0 { String::new() } else { format!(" ({:+.3})", equity - best) };
-        let far = if one.deep { "" } else { "  1-ply" };
+        let far = how_far(one.rolls, most_rolls);
         let text = plays[one.play].text();
         format!("{:>3}. {text:<24} {equity:+.3}{behind:<10} {}{far}\n", i + 1, chances(one.outcome))
     };
     judged.iter().take(most).enumerate().map(line).collect()
+}
+
+/// Said of plays that were looked at less far than the best.
+pub(super) fn how_far(rolls: usize, most: usize) -> String {
+    if rolls == most { String::new() } else { format!("  {rolls}-ply") }
 }
 
 fn object(outcome: Outcome) -> Value {
@@ -111,7 +116,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
                 let play = &plays[one.play];
                 json!({
                     "play": play.text(), "position_after": play.result(position).id(), "outcome": object(one.outcome),
-                    "full_depth": one.deep,
+                    "rolls": one.rolls,
                 })
             })
             .collect();
@@ -146,7 +151,7 @@ fn in_match(args: &Args, player: &mut ByValue, state: &Match) -> Result<(), Fail
                 let play = &plays[one.judged.play];
                 json!({
                     "play": play.text(), "position_after": play.result(position).id(), "equity": one.equity,
-                    "worth": one.worth, "outcome": object(one.judged.outcome), "full_depth": one.judged.deep,
+                    "worth": one.worth, "outcome": object(one.judged.outcome), "rolls": one.judged.rolls,
                 })
             })
             .collect();

@@ -55,7 +55,7 @@ pub(super) fn run(args: &MatchArgs, parts: &Parts, of: &Of<'_>) -> Result<(), Fa
     show(&played, stakes, names, cpu, of)
 }
 
-/// Who plays from a checkpoint, the cube included: by values one or two rolls ahead, or by search.
+/// Who plays from a checkpoint, the cube included: by values one to three rolls ahead, or by search.
 fn player_of(name: &str, parts: &Parts, args: &MatchArgs) -> Result<Box<dyn CubePlayer>, Failure> {
     let Some(bytes) = parts.get(PART) else {
         args.refuse(OF_SEARCH, "alphazero searches")?;

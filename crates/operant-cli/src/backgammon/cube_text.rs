@@ -1,6 +1,6 @@
 //! The cube and the score as text: what is played for, what doubling is worth, plays by what they are worth there.
 
-use super::analyse::chances;
+use super::analyse::{chances, how_far};
 use operant::env::backgammon::{Match, MatchId, Phase, Plays, Stakes};
 use operant::search::backgammon::{Cubeful, JudgedPlay};
 use serde_json::{Value, json};
@@ -74,10 +74,10 @@ pub(super) fn cube_object(state: &Match, cubeful: &Cubeful<'_>) -> Value {
 
 /// The best plays by what they are worth at the score and with the cube, one per line.
 pub(super) fn listed_in(judged: &[JudgedPlay], stakes: &Stakes, plays: &Plays, most: usize) -> String {
-    let best = judged.first().map_or(0.0, |one| one.equity);
+    let (best, most_rolls) = judged.first().map_or((0.0, 1), |one| (one.equity, one.judged.rolls));
     let line = |(i, one): (usize, &JudgedPlay)| {
         let behind = if i == 0 { String::new() } else { format!(" ({:+.3})", one.equity - best) };
-        let far = if one.judged.deep { "" } else { "  1-ply" };
+        let far = how_far(one.judged.rolls, most_rolls);
         let (text, chances) = (plays[one.judged.play].text(), chances(one.judged.outcome));
         let match_chance = of_match(stakes, one.worth);
         format!("{:>3}. {text:<24} {:+.3}{behind:<10}{match_chance} {chances}{far}\n", i + 1, one.equity)

@@ -89,7 +89,7 @@ pub(crate) fn judge_file(args: &MatchArgs, path: &Path, seed: u64, json: bool) -
 pub(super) const OF_SEARCH: &[&str] =
     &["--against", "--games", "--simulations", "--error-rate", "--match", "--cube", "--mat", "--sgf"];
 
-/// Who plays from a checkpoint: by values one or two rolls ahead, or by search.
+/// Who plays from a checkpoint: by values one to three rolls ahead, or by search.
 fn player_of(name: &str, parts: &Parts, args: &MatchArgs) -> Result<Box<dyn Player<Backgammon>>, Failure> {
     let Some(bytes) = parts.get(PART) else {
         args.refuse(OF_SEARCH, "alphazero searches")?;

@@ -484,6 +484,10 @@ impl Ppo {
         if let Some(gradients) = &mut self.gradients {
             gradients.begin(self.iteration);
         }
+        if self.settings.value_warmup > 0 && self.iteration == self.settings.value_warmup {
+            // Moments of a policy that stood still are 0 while their corrections are spent: its first steps would be too long.
+            self.optimizer.restart();
+        }
         for epoch in 0..self.settings.update_epochs {
             let order = self.order(epoch);
             let mut kl = 0.0;
@@ -596,14 +600,14 @@ impl Ppo {
             gradients.before_step(&self.params);
         }
         let begun = report.spans.begin();
-        let gradients = match &mut self.warmup {
+        let slopes = match &mut self.warmup {
             Some(warmup) if self.iteration < self.settings.value_warmup => warmup.of(self.learner.gradients()),
             _ => self.learner.gradients(),
         };
-        let step = self.optimizer.step_scaled(&mut self.params, gradients, learning_rate, scale);
+        let step = self.optimizer.step_scaled(&mut self.params, slopes, learning_rate, scale);
         report.spans.end(Phase::Optimize as usize, begun);
         if let Some(gradients) = &mut self.gradients {
-            gradients.after_step(&self.params, self.learner.gradients(), scale, step.finite);
+            gradients.after_step(&self.params, slopes, scale, step.finite);
         }
         if let Some(loss_scale) = &mut self.loss_scale {
             loss_scale.update(step.finite);

@@ -32,9 +32,17 @@ pub enum Kind {
 impl Kind {
     /// The reward of this number in [`REWARDS`].
     pub fn from_index(index: u32) -> Self {
-        let first = [Self::Shaped, Self::Sparse, Self::Simplified, Self::Minimal];
-        let rest = [Self::Basic, Self::Escrow, Self::BasicPlus, Self::Area];
-        [first, rest].concat()[index as usize % REWARDS.len()]
+        const ALL: [Kind; REWARDS.len()] = [
+            Kind::Shaped,
+            Kind::Sparse,
+            Kind::Simplified,
+            Kind::Minimal,
+            Kind::Basic,
+            Kind::Escrow,
+            Kind::BasicPlus,
+            Kind::Area,
+        ];
+        ALL[index as usize % ALL.len()]
     }
 }
 

@@ -164,6 +164,13 @@ impl Optimizer {
         StepReport { grad_norm, finite: true }
     }
 
+    /// Forgets all steps, so that the next is as a first one.
+    pub fn restart(&mut self) {
+        self.steps = 0;
+        self.first.fill(0.0);
+        self.second.fill(0.0);
+    }
+
     /// Norm of the trainable gradients; not finite only if one of them is not.
     fn norm(&mut self, grads: &[f32]) -> f64 {
         let backend = self.backend;

@@ -80,8 +80,8 @@ impl ByValue {
             JudgedPlay { judged, worth, equity: mine.equity(worth) }
         };
         let mut all: Vec<JudgedPlay> = self.judge(board.position, plays).into_iter().map(worth).collect();
-        // Those that were looked at as far as was asked come first: other values are not comparable.
-        all.sort_by(|a, b| b.judged.deep.cmp(&a.judged.deep).then(b.worth.total_cmp(&a.worth)));
+        // Those that were looked at further come first: values of unlike depths are not comparable.
+        all.sort_by(|a, b| b.judged.rolls.cmp(&a.judged.rolls).then(b.worth.total_cmp(&a.worth)));
         all
     }
 }

@@ -1,4 +1,4 @@
-//! Backgammon by learned values: the networks, players that look one or two rolls ahead with them, games between players; and what the cube
+//! Backgammon by learned values: the networks, players that look one to three rolls ahead with them, games between players; and what the cube
 //! and the score make of values.
 
 mod contest;
