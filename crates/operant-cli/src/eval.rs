@@ -53,7 +53,30 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         return Err(Failure::Usage("--render writes a GIF: name a file that ends in .gif".into()));
     }
     let on_gpu = Device::gpu_index(&args.device)?.is_some();
+    let refuse_words_of_play = || {
+        let words = [
+            ("--device cuda", on_gpu),
+            ("--episodes", args.episodes.is_some()),
+            ("--deterministic", args.deterministic),
+            ("--render", args.render.is_some()),
+        ];
+        let word = words.iter().find(|(_, given)| *given);
+        word.map_or(Ok(()), |(word, _)| {
+            let next = "--count, --depth and --search say which states of a puzzle are solved, --against and --games who plays whom";
+            Err(Failure::Usage(format!("{word} is for policies that play episodes: {next}")))
+        })
+    };
+    let refuse_words_of_puzzles = |run: &Path| match args.solve.given().first() {
+        Some(word) => Err(Failure::Usage(format!("{word} is for puzzles; {} learned a game", run.display()))),
+        None => Ok(()),
+    };
     if args.run.is_file() {
+        refuse_words_of_play()?;
+        refuse_words_of_puzzles(&args.run)?;
+        if args.checkpoint.is_some() {
+            let file = args.run.display();
+            return Err(Failure::Usage(format!("--checkpoint is for folders of runs; {file} is one file of networks")));
+        }
         return backgammon::judge_file(&args.matches, &args.run, args.seed, args.json);
     }
     // A folder, or the name of one below runs/.
@@ -75,24 +98,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
     let shown = run.display().to_string();
     let of = solve::Of { run: shown, folder: run, checkpoint: &name, seed: args.seed, json: args.json };
-    let refuse_words_of_play = || {
-        let words = [
-            ("--device cuda", on_gpu),
-            ("--episodes", args.episodes.is_some()),
-            ("--deterministic", args.deterministic),
-            ("--render", args.render.is_some()),
-        ];
-        let word = words.iter().find(|(_, given)| *given);
-        word.map_or(Ok(()), |(word, _)| {
-            let next = "--count, --depth and --search say which states of a puzzle are solved, --against and --games who plays whom";
-            Err(Failure::Usage(format!("{word} is for policies that play episodes: {next}")))
-        })
-    };
     if parts.contains_key(backgammon::PART) || parts.contains_key("network.safetensors") {
         refuse_words_of_play()?;
-        if let Some(word) = args.solve.given().first() {
-            return Err(Failure::Usage(format!("{word} is for puzzles; {} learned a game", run.display())));
-        }
+        refuse_words_of_puzzles(run)?;
     }
     let (shown, learned) = (run.display().to_string(), parts.contains_key("network.safetensors"));
     if parts.contains_key(backgammon::PART) || learned && config.env == "backgammon" {

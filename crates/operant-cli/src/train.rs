@@ -200,12 +200,25 @@ fn env_in(table: &Table) -> Option<String> {
     written(table.get("env").and_then(|env| env.get("name")))
 }
 
-/// A new folder below `runs/`: algorithm, env, seed with what follows it, and a number that is free.
-fn new_folder(config: &Config, more: &str) -> PathBuf {
+/// Names of folders below `runs/`: algorithm, env, seed with what follows it, and a number.
+fn folders(config: &Config, more: &str) -> impl Iterator<Item = PathBuf> {
     let name = format!("{}-{}-{}{more}", config.algo, config.env, config.settings.seed);
-    let free = |path: &PathBuf| !path.exists();
-    let mut numbers = 1_u32..;
-    numbers.find_map(|number| Some(Path::new("runs").join(format!("{name}-{number}"))).filter(free)).unwrap_or_default()
+    (1_u32..).map(move |number| Path::new("runs").join(format!("{name}-{number}")))
+}
+
+/// The first of them that is free.
+fn new_folder(config: &Config, more: &str) -> PathBuf {
+    folders(config, more).find(|path| !path.exists()).unwrap_or_default()
+}
+
+/// The first of them that was free, made: a run that starts at the same time takes the next.
+fn made_folder(config: &Config) -> PathBuf {
+    let made = |path: &PathBuf| {
+        let made = std::fs::create_dir_all("runs").and_then(|()| std::fs::create_dir(path));
+        // What else is wrong is said when the run starts there.
+        !made.is_err_and(|error| error.kind() == std::io::ErrorKind::AlreadyExists)
+    };
+    folders(config, "").find(made).unwrap_or_default()
 }
 
 pub(crate) fn run(args: &Args, started: Instant) -> Result<ExitCode, Failure> {
@@ -273,7 +286,8 @@ pub(crate) fn run(args: &Args, started: Instant) -> Result<ExitCode, Failure> {
         None => {
             let (config, chosen) = decide_device(|device| args.config(device))?;
             if let Some(line) = chosen.filter(|_| !quiet && !args.dry_run) {
-                print(&format!("{line}\n"))?;
+                // What can't be told costs no run.
+                drop(print(&format!("{line}\n")));
             }
             if let Some(note) = config.precision_note()? {
                 crate::output::warn(note);
@@ -285,21 +299,26 @@ pub(crate) fn run(args: &Args, started: Instant) -> Result<ExitCode, Failure> {
                 let end = seeds::run(&batch, &Table::new(), args.json, sinks, &interrupt)?;
                 return Ok(if end == End::Stopped { ExitCode::from(130) } else { ExitCode::SUCCESS });
             }
-            let folder = args.run_dir.clone().unwrap_or_else(|| new_folder(&config, ""));
             if args.dry_run || args.detach {
+                let folder = args.run_dir.clone().unwrap_or_else(|| new_folder(&config, ""));
                 // All that would stop the run from starting is said now.
                 Run::check_free(&folder)?;
                 let pool = build_pool(&config);
                 build_algorithm(&config, build_env(&config, &pool)?, pool)?;
+                return match args.detach && !args.dry_run {
+                    true => detach(&folder, args.run_dir.is_none()),
+                    false => print(&config.to_text()).map(|()| ExitCode::SUCCESS),
+                };
             }
-            if args.dry_run {
-                return print(&config.to_text()).map(|()| ExitCode::SUCCESS);
-            }
-            if args.detach {
-                return detach(&folder, args.run_dir.is_none());
-            }
-            let total = config.settings.steps;
-            Run::start(config, Start { folder, sinks: sinks(total), started, at_once: 1 })?
+            let folder = args.run_dir.clone().unwrap_or_else(|| made_folder(&config));
+            let start = Start { folder: folder.clone(), sinks: sinks(config.settings.steps), started, at_once: 1 };
+            Run::start(config, start).inspect_err(|_| {
+                if args.run_dir.is_none() {
+                    // Only empty folders go.
+                    drop(std::fs::remove_dir(&folder));
+                    drop(std::fs::remove_dir("runs"));
+                }
+            })?
         }
     };
     let folder = run.folder().to_owned();

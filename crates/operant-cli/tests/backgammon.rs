@@ -127,6 +127,16 @@ fn positions_are_analysed() {
 }
 
 #[test]
+fn a_file_of_networks_refuses_words_that_would_change_nothing() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/backgammon.safetensors");
+    let file = file.to_str().unwrap();
+    for words in [&["--episodes", "3"][..], &["--deterministic"], &["--checkpoint", "best"], &["--depth", "3"]] {
+        let (code, message) = failure(&[&["eval", file, "--games", "2"], words].concat());
+        assert!(code == 2 && message.contains(words[0]), "{message}");
+    }
+}
+
+#[test]
 fn endings_are_exact_with_a_table() {
     let shown = text(&["backgammon", "table", "--out", "bearoff.table"]);
     assert!(shown.contains("checksum") && shown.contains("written to bearoff.table"), "{shown}");

@@ -46,6 +46,31 @@ fn last_part(run: &Path, part: &str) -> Vec<u8> {
 }
 
 #[test]
+fn runs_that_start_at_once_take_folders_of_their_own() {
+    let folder = folder("at_once");
+    let words = "train ppo cartpole --steps 2000 --until steps --device cpu --threads 1 --quiet";
+    let start = || command(&words.split(' ').collect::<Vec<_>>()).current_dir(&folder).spawn().unwrap();
+    let runs: Vec<_> = (0..4).map(|_| start()).collect();
+    assert!(runs.into_iter().all(|mut run| run.wait().unwrap().success()));
+    (1..=4).for_each(|number| drop(final_json(&folder.join(format!("runs/ppo-cartpole-0-{number}")))));
+    // A run that can't start leaves none.
+    let wrong = command(&["train", "ppo", "cartpole", "--set", "ppo.minibatch_size=7"]).current_dir(&folder).output();
+    assert_eq!(wrong.unwrap().status.code(), Some(2));
+    assert_eq!(std::fs::read_dir(folder.join("runs")).unwrap().count(), 4);
+}
+
+/// Nowhere to tell what device was chosen is no reason not to train.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_output_costs_no_run() {
+    let run = folder("full").join("a");
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let words = ["train", "ppo", "cartpole", "--steps", "2000", "--until", "steps", "--run-dir", run.to_str().unwrap()];
+    command(&words).stdout(full).status().unwrap();
+    assert!(final_json(&run)["steps"].as_u64().unwrap() >= 2000);
+}
+
+#[test]
 fn cartpole_from_start_to_solved() {
     let folder = folder("solved");
     let run = folder.join("a");
