@@ -52,7 +52,7 @@ fn runs_that_start_at_once_take_folders_of_their_own() {
     let start = || command(&words.split(' ').collect::<Vec<_>>()).current_dir(&folder).spawn().unwrap();
     let runs: Vec<_> = (0..4).map(|_| start()).collect();
     assert!(runs.into_iter().all(|mut run| run.wait().unwrap().success()));
-    (1..=4).for_each(|number| drop(final_json(&folder.join(format!("runs/ppo-cartpole-0-{number}")))));
+    (1..=4).for_each(|number| drop(final_json(&folder.join(format!("runs/ppo-cartpole-1-{number}")))));
     // A run that can't start leaves none.
     let wrong = command(&["train", "ppo", "cartpole", "--set", "ppo.minibatch_size=7"]).current_dir(&folder).output();
     assert_eq!(wrong.unwrap().status.code(), Some(2));
