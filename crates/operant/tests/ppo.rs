@@ -226,7 +226,7 @@ fn floors_hold_where_a_run_plays_and_where_it_learns() {
     assert!(longer > shorter + 0.5, "{longer} {shorter}");
 }
 
-/// Pushed by a floor alone, a policy of almost no entropy gets back to it and no further.
+/// Pushed by a floor alone, a policy of almost no entropy gets back to it; one that is above it learns as without.
 #[test]
 fn an_entropy_below_its_floor_comes_back() {
     let words = [
@@ -246,7 +246,15 @@ fn an_entropy_below_its_floor_comes_back() {
         report.values[at] / 2f64.ln()
     };
     let (without, with) = (entropy("ppo.ent_floors=[]"), entropy("ppo.ent_floors=[0.5]"));
-    assert!(without < 0.2 && (0.4..0.7).contains(&with), "shares of the largest entropy: {without} and {with}");
+    assert!(without < 0.2 && with > 0.4, "shares of the largest entropy: {without} and {with}");
+    let learned = |floors: &str| {
+        let mut ppo = build("cartpole", &["ppo.ent_floor_coef=10", floors]).unwrap();
+        let mut report = Report::new(ppo.metrics().len());
+        iterate(ppo.as_mut(), &mut report, 2);
+        weights_of(ppo.as_ref(), "actor.")
+    };
+    assert_eq!(learned("ppo.ent_floors=[0.5]"), learned("ppo.ent_floors=[]"));
+    assert_ne!(learned("ppo.ent_floors=[0.9999]"), learned("ppo.ent_floors=[]"));
 }
 
 #[test]
