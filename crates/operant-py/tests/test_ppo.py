@@ -147,9 +147,6 @@ def test_a_run_folder_is_kept(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     model = operant.PPO("cartpole", seed=1, run_dir=folder).learn(8192)
     assert model.run_dir == folder
-    assert {"run.toml", "metrics.jsonl", "events.jsonl", "live.ring", "ckpt", "final.json"} <= {
-        p.name for p in folder.iterdir()
-    }
     final = json.loads((folder / "final.json").read_text())
     assert final["steps"] == 8192 and final["eval_return"] is not None
     with pytest.raises(ValueError, match="holds a run already"):
@@ -157,7 +154,10 @@ def test_a_run_folder_is_kept(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="holds a run"):
         operant.PPO("cartpole").save(folder)
     del model
-    # Closed, so everything is written.
+    # Closed, so that everything is there: sinks open their files on a thread of their own.
+    assert {"run.toml", "metrics.jsonl", "events.jsonl", "live.ring", "ckpt", "final.json"} <= {
+        p.name for p in folder.iterdir()
+    }
     lines = (folder / "metrics.jsonl").read_text().splitlines()
     assert any('"return"' in line for line in lines)
     temporary = operant.PPO("cartpole")
