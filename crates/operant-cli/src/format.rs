@@ -24,6 +24,11 @@ pub(crate) fn number(value: f64) -> String {
     }
 }
 
+/// A standard error with so many digits, where there is one.
+pub(crate) fn error(value: f64, digits: usize) -> String {
+    if value.is_nan() { "–".to_owned() } else { format!("{value:.digits$}") }
+}
+
 /// Numbers by name: `loss/value 0.0131, solve_rate 0.9844`.
 pub(crate) fn numbers(named: &std::collections::BTreeMap<String, f64>) -> String {
     named.iter().map(|(name, value)| format!("{name} {}", number(*value))).collect::<Vec<_>>().join(", ")

@@ -1,5 +1,6 @@
 //! `operant grow`: episodes of growth under a controller: the heuristic, none at all, or a trained policy; and its speed.
 
+use crate::format;
 use crate::output::{Failure, count, grouped, print};
 use operant::algo::Policy;
 use operant::config::{self, Table};
@@ -13,7 +14,7 @@ use operant::env::{Growth, HostEnv, Options, Params};
 use operant::lanes::rng::HostRng;
 use operant::nn::dist::Draws;
 use operant::nn::grow::{Blueprint, Grown, Host, Topology, Training};
-use operant::run::{Checkpoints, Config};
+use operant::run::{Checkpoints, Config, Run};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::ops::Range;
@@ -272,9 +273,9 @@ fn summary<B: Bodies>(cohort: &mut Cohort<B>, place: usize, total: f32, log: Vec
 /// Mean and standard error of a number of all results.
 fn statistics(results: &[Value], key: &str) -> (f64, f64) {
     let values: Vec<f64> = results.iter().filter_map(|result| result[key].as_f64()).collect();
-    let n = values.len().max(1) as f64;
+    let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;
-    let variance = values.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n - 1.0).max(1.0);
+    let variance = values.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n - 1.0);
     (mean, (variance / n).sqrt())
 }
 
@@ -314,8 +315,10 @@ fn report(name: &str, results: &[Value], json: bool) -> Result<(), Failure> {
     }
     let _ = writeln!(
         text,
-        "{name}: mean accuracy {accuracy:.2} ± {error:.2} (standard error), mean return {:.2}, {:.0} parameters of seeds",
-        means[0], means[1]
+        "{name}: mean accuracy {accuracy:.2} ± {} (standard error), mean return {:.2}, {:.0} parameters of seeds",
+        format::error(error, 2),
+        means[0],
+        means[1]
     );
     print(&text)
 }
@@ -330,6 +333,9 @@ fn policy(args: &PolicyArgs) -> Result<(), Failure> {
     let failed = |error: operant::Error| Failure::Run(error.to_string());
     let below = Path::new("runs").join(&args.run);
     let run = if args.run.exists() || !below.exists() { &args.run } else { &below };
+    if !run.join("run.toml").exists() {
+        Run::config_of(run).map_err(failed)?;
+    }
     let checkpoints = Checkpoints::new(run, 1);
     let name = checkpoints.pick(args.checkpoint.as_deref()).map_err(failed)?;
     let parts = checkpoints.load(&name).map_err(failed)?;

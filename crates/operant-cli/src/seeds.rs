@@ -29,8 +29,8 @@ impl Spread {
         let count = numbers.len() as f64;
         let mean = numbers.iter().sum::<f64>() / count;
         let squares = numbers.iter().map(|x| (x - mean).powi(2)).sum::<f64>();
-        // Of one number there is no spread.
-        let error = if numbers.len() > 1 { (squares / (count - 1.0) / count).sqrt() } else { 0.0 };
+        // No number of one run, which has no spread.
+        let error = (squares / (count - 1.0) / count).sqrt();
         (!numbers.is_empty()).then_some(Self { mean, error })
     }
 
@@ -39,7 +39,7 @@ impl Spread {
     }
 
     fn shown(spread: Option<Self>) -> String {
-        spread.map_or("none".into(), |Self { mean, error }| format!("{mean:.2} ± {error:.2}"))
+        spread.map_or("none".into(), |Self { mean, error }| format!("{mean:.2} ± {}", format::error(error, 2)))
     }
 }
 

@@ -1,5 +1,6 @@
 //! `operant eval` of a run that learned a game: matches of its search against others.
 
+use crate::format;
 use crate::matches::MatchArgs;
 use crate::output::{Failure, print};
 use operant::algo::{Parts, alphazero};
@@ -111,9 +112,8 @@ fn versus<G: Game>(
     let unit = if G::NAME == Twenty48::NAME { f64::from(POINTS) } else { 1.0 };
     let points: Vec<f64> = results.iter().map(|played| f64::from(played.points) * unit).collect();
     let mean = points.iter().sum::<f64>() / played;
-    let spread = points.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (played - 1.0).max(1.0);
-    // One game has no spread.
-    let error = if played > 1.0 { (spread / played).sqrt() } else { f64::NAN };
+    // No number of one game, which has no spread.
+    let error = (points.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (played - 1.0) / played).sqrt();
     let share = |fits: fn(f64) -> bool| points.iter().filter(|x| fits(**x)).count() as f64 / played;
     let (won, drawn, lost) = (share(|x| x > 0.0), share(|x| x == 0.0), share(|x| x < 0.0));
     let moves = results.iter().map(|played| played.turns.len() as f64).sum::<f64>() / played;
@@ -131,8 +131,9 @@ fn versus<G: Game>(
         _ => (outcome, format!(" against {against}")),
     };
     print(&format!(
-        "{outcome}points {mean:.3} ± {error:.3} (standard error) over {} games{whom}, {moves:.1} moves each\n\
+        "{outcome}points {mean:.3} ± {} (standard error) over {} games{whom}, {moves:.1} moves each\n\
          {} simulations per decision, seed {}, {seconds:.1} s, checkpoint {}\n",
+        format::error(error, 3),
         results.len(),
         own.simulations(),
         of.seed,

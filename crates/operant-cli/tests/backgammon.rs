@@ -66,6 +66,9 @@ fn games_against_others_are_scored_and_repeat() {
     assert!(report["gammons_won"].as_f64().unwrap() >= report["backgammons_won"].as_f64().unwrap());
     let again = json(&words);
     assert_eq!(again["points_per_game"], report["points_per_game"]);
+    // One pair of games has no spread.
+    assert!(json(&["eval", run(), "--against", "random", "--games", "2", "--json"])["standard_error"].is_null());
+    assert!(text(&["eval", run(), "--against", "random", "--games", "2"]).contains(" ± – points"));
     let words = ["eval", run(), "--against", "rules", "--games", "4", "--mat", "games.mat", "--sgf", "games.sgf"];
     let shown = text(&words);
     assert!(shown.contains("operant against rules:") && shown.contains("points per game"), "{shown}");

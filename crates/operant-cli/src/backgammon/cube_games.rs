@@ -2,6 +2,7 @@
 
 use super::judge::{OF_SEARCH, Of};
 use super::{PART, SEARCH, by_value, evaluator, parts_of, with_table};
+use crate::format;
 use crate::matches::MatchArgs;
 use crate::output::{Failure, print};
 use crate::versus;
@@ -143,9 +144,9 @@ fn show(played: &[Vec<Record>], stakes: Stakes, names: [String; 2], cpu: f64, of
     }
     let result = match is_match {
         true => format!(
-            "{:.1} % ± {:.1} % (standard error) of {} matches to {} points won, {:.1} games each, {mean_points:+.3} points per game",
+            "{:.1} % ± {} % (standard error) of {} matches to {} points won, {:.1} games each, {mean_points:+.3} points per game",
             100.0 * mean,
-            100.0 * error,
+            format::error(100.0 * error, 1),
             played.len(),
             stakes.length,
             games.len() as f64 / played.len() as f64
@@ -153,7 +154,8 @@ fn show(played: &[Vec<Record>], stakes: Stakes, names: [String; 2], cpu: f64, of
         false => {
             let rule = if stakes.jacoby { ", Jacoby" } else { "" };
             format!(
-                "{mean:+.3} ± {error:.3} points per game (standard error) over {} games for money{rule}",
+                "{mean:+.3} ± {} points per game (standard error) over {} games for money{rule}",
+                format::error(error, 3),
                 games.len()
             )
         }

@@ -1,6 +1,7 @@
 //! `operant eval` of a backgammon run: games against others, and the error rate by GNU Backgammon.
 
 use super::{PART, SEARCH, by_value, cube_games, evaluator, gnubg, parts_of, with_table};
+use crate::format;
 use crate::matches::MatchArgs;
 use crate::output::{Failure, print};
 use crate::versus;
@@ -138,13 +139,13 @@ fn show(
     }
     let percent = |x: f64| format!("{:.1} %", 100.0 * x);
     print(&format!(
-        "{} against {}: {:+.3} ± {:.3} points per game (standard error) over {games} games, seed {}\n\
+        "{} against {}: {:+.3} ± {} points per game (standard error) over {games} games, seed {}\n\
          won {}, gammons {} won and {} lost, of these backgammons {} and {}\n\
          checkpoint {}\n",
         player.name(),
         other.name(),
         score.mean(),
-        score.standard_error(),
+        format::error(score.standard_error(), 3),
         of.seed,
         percent(wins),
         percent(won_gammons),

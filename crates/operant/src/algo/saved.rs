@@ -1,7 +1,6 @@
 //! What algorithms do alike when they are built and when they go on from a checkpoint.
 
 use crate::data::Running;
-use crate::device;
 use crate::error::{Error, Result};
 use crate::nn::LossScale;
 
@@ -40,15 +39,4 @@ pub(super) fn load_scale(scale: &mut Option<LossScale>, saved: Option<[u8; 8]>) 
         *scale = saved.map_or(Ok(LossScale::default()), |bytes| LossScale::from_bytes(&bytes))?;
     }
     Ok(())
-}
-
-/// Refuses what would not fit in memory: `what` takes so many bytes.
-pub(super) fn check_room(what: &str, bytes: u64, next: &str) -> Result<()> {
-    let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
-    match device::available_bytes().filter(|free| bytes > *free) {
-        Some(free) => {
-            Err(Error::Invalid(format!("{what} takes {:.1} GiB, {:.1} GiB are free; {next}", gib(bytes), gib(free))))
-        }
-        None => Ok(()),
-    }
 }

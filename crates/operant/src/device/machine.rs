@@ -1,5 +1,7 @@
-//! What the bench command says about where it ran.
+//! What this machine is, has left and has used.
 #![allow(unsafe_code)]
+
+use crate::error::{Error, Result};
 
 /// Threads that this process may use.
 pub fn threads_available() -> usize {
@@ -58,6 +60,23 @@ pub fn available_bytes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find(|line| line.starts_with("MemAvailable:"))?;
     Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? * 1024)
+}
+
+/// What is not worth asking the system about.
+const SMALL: u64 = 64 << 20;
+
+/// Refuses what would not fit in memory: `what` takes so many bytes.
+pub fn check_room(what: &str, bytes: u64, next: &str) -> Result<()> {
+    if bytes <= SMALL {
+        return Ok(());
+    }
+    let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+    match available_bytes().filter(|free| bytes > *free) {
+        Some(free) => {
+            Err(Error::Invalid(format!("{what} takes {:.1} GiB, {:.1} GiB are free; {next}", gib(bytes), gib(free))))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Memory of this process that is not swapped out, in bytes; `None` where the system does not say.

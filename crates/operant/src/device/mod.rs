@@ -12,7 +12,7 @@ mod prefetch;
 mod spans;
 
 pub use aligned::Aligned;
-pub use machine::{available_bytes, cpu_seconds, describe, resident_bytes, threads_available};
+pub use machine::{available_bytes, check_room, cpu_seconds, describe, resident_bytes, threads_available};
 pub use pool::{CpuPool, Part, thread_number};
 pub use prefetch::prefetch;
 pub use spans::{Span, Spans, Total};

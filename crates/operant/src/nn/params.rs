@@ -4,7 +4,7 @@
 
 use super::init::Init;
 use super::saved::{self, Loaded, Metadata, Tensor};
-use crate::device::Aligned;
+use crate::device::{Aligned, check_room};
 use crate::error::{Error, Result};
 use std::collections::HashSet;
 use std::ops::Range;
@@ -99,6 +99,7 @@ impl Params {
             spec.offset = len;
             len += count.next_multiple_of(ALIGN);
         }
+        check_room(&format!("a network of {len} weights"), 4 * len as u64, "make it smaller")?;
         Ok(Self { specs, values: Aligned::zeros(len), version: next_version() })
     }
 

@@ -25,7 +25,7 @@ use super::op::Kind;
 use super::params::Params;
 use super::precision::Precision;
 use super::real::{Compute, Real, Scratch};
-use crate::device::{Aligned, CpuPool, Spans};
+use crate::device::{Aligned, CpuPool, Spans, check_room};
 use crate::lanes::Backend;
 use crate::{Error, Result};
 pub use build::Wanted;
@@ -132,6 +132,17 @@ impl<R: Real> Plan<R> {
         let recipe = Recipe::new(graph, wanted, &offsets, params_len, max_rows, &merging, choose)?;
         let (precision, note) = options.precision.served();
         let compute = Compute { backend: options.backend, precision };
+        // Weights, packed weights, and their gradients, of which every group of tiles has its own.
+        let (groups, weights) = (Cut::most_groups(&recipe), params_len * if recipe.sums_len > 0 { 2 } else { 1 });
+        let numbers = recipe.tile_len * options.pool.threads().min(groups)
+            + recipe.full_len
+            + recipe.sums_len * (1 + groups)
+            + weights;
+        check_room(
+            &format!("a network of {params_len} weights for {max_rows} rows at once"),
+            (numbers * size_of::<R>()) as u64,
+            "make it smaller or run fewer rows at once",
+        )?;
         Ok(Self::from_recipe(Arc::new(recipe), compute, note, options.clone()))
     }
 

@@ -4,13 +4,14 @@ use crate::env::backgammon::{Backgammon, Points, Record, Stakes, Turn};
 use crate::error::Result;
 use crate::search::versus::{Pairing, Played, Player, between, from_start, play};
 
-/// The mean, and its standard error. Each two games have the same dice and count as one: they are not independent.
+/// The mean, and its standard error: no number for one pair. Each two games have the same dice and count as one: they are not
+/// independent.
 pub fn mean_of_pairs(points: &[f64]) -> (f64, f64) {
     let mean = |list: &[f64]| list.iter().sum::<f64>() / list.len() as f64;
     let pairs: Vec<f64> = points.chunks(2).map(mean).collect();
     let (n, center) = (pairs.len() as f64, mean(&pairs));
     let squares: f64 = pairs.iter().map(|x| (x - center) * (x - center)).sum();
-    (mean(points), (squares / (n - 1.0).max(1.0) / n).sqrt())
+    (mean(points), (squares / (n - 1.0) / n).sqrt())
 }
 
 /// Points of games, as the first player has them.
