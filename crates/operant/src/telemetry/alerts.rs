@@ -22,12 +22,26 @@ pub enum Rule {
     ValueDivergence,
     /// The return has not improved for long.
     ReturnPlateau,
+    /// An update would have moved most choices too far, and was cut off.
+    ClipBlowUp,
+    /// Values that told returns apart no longer do.
+    ValueCollapse,
+    /// Gradients are much larger than they were.
+    GradientBlowUp,
 }
 
 impl Rule {
     /// All rules.
-    pub const ALL: [Self; 5] =
-        [Self::NonFinite, Self::EntropyCollapse, Self::KlBlowUp, Self::ValueDivergence, Self::ReturnPlateau];
+    pub const ALL: [Self; 8] = [
+        Self::NonFinite,
+        Self::EntropyCollapse,
+        Self::KlBlowUp,
+        Self::ValueDivergence,
+        Self::ReturnPlateau,
+        Self::ClipBlowUp,
+        Self::ValueCollapse,
+        Self::GradientBlowUp,
+    ];
 
     /// Its name in events.
     pub fn name(self) -> &'static str {
@@ -37,6 +51,9 @@ impl Rule {
             Self::KlBlowUp => "kl_blow_up",
             Self::ValueDivergence => "value_divergence",
             Self::ReturnPlateau => "return_plateau",
+            Self::ClipBlowUp => "clip_blow_up",
+            Self::ValueCollapse => "value_collapse",
+            Self::GradientBlowUp => "gradient_blow_up",
         }
     }
 
@@ -64,6 +81,14 @@ pub struct Rules {
     pub kl: Level,
     /// How many times the largest return (or 10, if that is more) a value may be.
     pub value: Level,
+    /// Share of choices that an update may cut off.
+    pub clip: Level,
+    /// Explained variance below which values have collapsed, once it was above [`Rules::explained`].
+    pub unexplained: Level,
+    /// Explained variance that values which tell returns apart have reached.
+    pub explained: f64,
+    /// How many times its running mean a gradient's length may be.
+    pub gradient: Level,
     /// Samples without a better return before a plateau is called.
     pub plateau_samples: u64,
     /// Share of all steps so far that passed without a better return.
@@ -81,6 +106,10 @@ impl Default for Rules {
             entropy: Level { fire: f64::NEG_INFINITY, clear: f64::NEG_INFINITY },
             kl: Level { fire: 0.2, clear: 0.1 },
             value: Level { fire: 10.0, clear: 5.0 },
+            clip: Level { fire: 0.6, clear: 0.4 },
+            unexplained: Level { fire: -0.5, clear: 0.0 },
+            explained: 0.3,
+            gradient: Level { fire: 100.0, clear: 10.0 },
             plateau_samples: 500,
             plateau_share: 0.5,
             plateau_gain: 0.01,
@@ -125,6 +154,9 @@ pub struct Alerts {
     value_min: Option<usize>,
     value_max: Option<usize>,
     mean_return: Option<usize>,
+    clipped: Option<usize>,
+    explained: Option<usize>,
+    gradient: Option<usize>,
     firing: [bool; Rule::ALL.len()],
     /// Losses that were a number once.
     known_loss: Vec<bool>,
@@ -132,7 +164,14 @@ pub struct Alerts {
     largest_return: Option<f64>,
     /// Best return, its step, and samples since then.
     best: Option<(f64, u64, u64)>,
+    /// Whether values told returns apart once.
+    told_apart: bool,
+    /// Running mean of gradients' lengths, and samples that it is of.
+    lengths: (f64, u32),
 }
+
+/// Samples before a running mean says something, and the weight of each new one.
+const LENGTHS: (u32, f64) = (10, 0.05);
 
 impl Alerts {
     /// Rules for samples of these metrics; rules whose metrics are not there never fire.
@@ -146,10 +185,15 @@ impl Alerts {
             value_min: find("value/min"),
             value_max: find("value/max"),
             mean_return: find("return"),
+            clipped: find("clip_fraction"),
+            explained: find("explained_variance"),
+            gradient: find("grad_norm"),
             firing: [false; Rule::ALL.len()],
             known_loss: vec![false; metrics.len()],
             largest_return: None,
             best: None,
+            told_apart: false,
+            lengths: (0.0, 0),
         }
     }
 
@@ -189,7 +233,42 @@ impl Alerts {
                 format!("a value of size {value:.4e} where returns reach {largest:.4}{next}")
             });
         }
+        if let Some(clipped) = known(self.clipped) {
+            let Level { fire, clear } = self.rules.clip;
+            self.turn(Rule::ClipBlowUp, clipped > fire, clipped < clear, &mut alerts, |fired| {
+                let next = if fired { "; lower the learning rate or take fewer epochs" } else { "" };
+                format!("clip_fraction is {clipped:.3}, limit {fire}{next}")
+            });
+        }
+        if let Some(explained) = known(self.explained) {
+            let Level { fire, clear } = self.rules.unexplained;
+            self.told_apart |= explained > self.rules.explained;
+            let lost = self.told_apart && explained < fire;
+            self.turn(Rule::ValueCollapse, lost, explained > clear, &mut alerts, |fired| {
+                let next = if fired { "; lower the learning rate or raise the weight of values" } else { "" };
+                format!("explained_variance is {explained:.3}, limit {fire}{next}")
+            });
+        }
+        if let Some(length) = known(self.gradient) {
+            self.gradients(length, &mut alerts);
+        }
         alerts
+    }
+
+    fn gradients(&mut self, length: f64, alerts: &mut Vec<Alert>) {
+        let Level { fire, clear } = self.rules.gradient;
+        let ((mean, count), (least, weight)) = (self.lengths, LENGTHS);
+        let known = count >= least && mean > 0.0;
+        let (large, small) = (known && length > fire * mean, length < clear * mean);
+        self.turn(Rule::GradientBlowUp, large, small, alerts, |fired| {
+            let next = if fired { "; clip gradients harder or normalise observations" } else { "" };
+            format!("grad_norm is {length:.3e}, its running mean {mean:.3e}{next}")
+        });
+        // What is out of bounds says nothing about what is usual.
+        if !large {
+            let weight = weight.max(1.0 / f64::from(count + 1));
+            self.lengths = (mean + weight * (length - mean), count.saturating_add(1));
+        }
     }
 
     fn non_finite(&mut self, values: &[f64], alerts: &mut Vec<Alert>) {
@@ -248,25 +327,28 @@ impl Alerts {
 mod tests {
     use super::*;
 
-    const METRICS: [Metric; 6] = [
+    const METRICS: [Metric; 9] = [
         Metric::new("return", "", ""),
         Metric::new("loss/value", "", ""),
         Metric::new("entropy", "", "nats"),
         Metric::new("approx_kl", "", "nats"),
         Metric::new("value/min", "", ""),
         Metric::new("value/max", "", ""),
+        Metric::new("clip_fraction", "", ""),
+        Metric::new("explained_variance", "", ""),
+        Metric::new("grad_norm", "", ""),
     ];
     /// A healthy sample of a policy with two choices.
-    const GOOD: [f64; 6] = [100.0, 0.5, 0.6, 0.01, -1.0, 60.0];
+    const GOOD: [f64; 9] = [100.0, 0.5, 0.6, 0.01, -1.0, 60.0, 0.1, 0.8, 0.5];
 
-    fn with(index: usize, value: f64) -> [f64; 6] {
+    fn with(index: usize, value: f64) -> [f64; 9] {
         let mut values = GOOD;
         values[index] = value;
         values
     }
 
     /// Rules that changed over these samples, as (sample, rule, fired).
-    fn changes(rules: Rules, samples: &[[f64; 6]]) -> Vec<(usize, Rule, bool)> {
+    fn changes(rules: Rules, samples: &[[f64; 9]]) -> Vec<(usize, Rule, bool)> {
         let mut alerts = Alerts::new(&METRICS, rules);
         let mut found = Vec::new();
         for (i, values) in samples.iter().enumerate() {
@@ -281,9 +363,9 @@ mod tests {
         for i in 0..400 {
             assert_eq!(alerts.sample(i, &with(0, i as f64)), []);
         }
-        assert_eq!(alerts.sample(400, &[f64::NAN; 6]).len(), 1, "a loss that is no number any more");
+        assert_eq!(alerts.sample(400, &[f64::NAN; 9]).len(), 1, "a loss that is no number any more");
         let mut fresh = Alerts::new(&METRICS, Rules::for_choices(&[2]));
-        assert_eq!(fresh.sample(0, &[f64::NAN; 6]), [], "not known yet");
+        assert_eq!(fresh.sample(0, &[f64::NAN; 9]), [], "not known yet");
     }
 
     #[test]
@@ -294,12 +376,31 @@ mod tests {
             (Rule::KlBlowUp, 3, [0.01, 0.25, 0.15, 0.25, 0.05, 0.3]),
             (Rule::ValueDivergence, 5, [60.0, 1100.0, 600.0, 1100.0, 400.0, 2e9]),
             (Rule::ValueDivergence, 4, [-60.0, -1100.0, -600.0, -1100.0, -400.0, -2e9]),
+            (Rule::ClipBlowUp, 6, [0.1, 0.7, 0.5, 0.7, 0.3, 0.9]),
+            (Rule::ValueCollapse, 7, [0.8, -0.6, -0.2, -0.6, 0.1, -0.7]),
             (Rule::NonFinite, 1, [0.5, f64::NAN, f64::INFINITY, f64::NAN, 0.5, f64::NEG_INFINITY]),
         ] {
             let samples = series.map(|value| with(index, value));
             let wanted = [(1, rule, true), (4, rule, false), (5, rule, true)];
             assert_eq!(changes(Rules::for_choices(&[2]), &samples), wanted, "{rule:?}");
         }
+    }
+
+    #[test]
+    fn values_that_never_told_returns_apart_do_not_collapse() {
+        let samples = [0.0, -3.0, -0.6, 0.2, -1.0].map(|value| with(7, value));
+        assert_eq!(changes(Rules::default(), &samples), []);
+    }
+
+    #[test]
+    fn gradients_are_held_to_what_they_were() {
+        let rule = Rule::GradientBlowUp;
+        // The first ones say what is usual, whatever their size.
+        let mut samples = vec![with(8, 900.0); 1];
+        samples.extend([with(8, 0.5); 60]);
+        samples.extend([70_000.0, 20_000.0, 70_000.0, 0.5, 70_000.0].map(|length| with(8, length)));
+        assert_eq!(changes(Rules::default(), &samples), [(61, rule, true), (64, rule, false), (65, rule, true)]);
+        assert_eq!(changes(Rules::default(), &samples[..9]), []);
     }
 
     #[test]
@@ -311,7 +412,7 @@ mod tests {
     #[test]
     fn a_plateau_is_called_once_and_ends_with_a_better_return() {
         let rules = Rules { plateau_samples: 10, ..Rules::default() };
-        let mut samples: Vec<[f64; 6]> = (0..10).map(|i| with(0, 10.0 * f64::from(i))).collect();
+        let mut samples: Vec<[f64; 9]> = (0..10).map(|i| with(0, 10.0 * f64::from(i))).collect();
         samples.extend([with(0, 90.5); 30]);
         samples.push(with(0, 120.0));
         // The best came at sample 9; half of all steps passed without a better one from sample 19 on.
