@@ -194,8 +194,12 @@ fn residual_trajectories_stay_near() {
 #[test]
 #[ignore = "needs a GPU"]
 fn rows_do_not_know_each_other_and_replay() {
-    for (operator, precision) in [(plain(), Precision::Bf16), (bench(true), Precision::F16), (plain(), Precision::F32)]
-    {
+    for (operator, precision) in [
+        (plain(), Precision::Bf16),
+        (bench(false), Precision::Bf16),
+        (bench(true), Precision::F16),
+        (plain(), Precision::F32),
+    ] {
         let update = Update::Convex { alpha: 0.5 };
         let run = |rows: std::ops::Range<u32>| {
             let mut rollout = on_gpu(&operator, update, rows, precision);

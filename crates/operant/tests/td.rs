@@ -107,7 +107,7 @@ fn a_run_begins_with_the_networks_of_a_file() {
     let mut unlike = build("backgammon", &other).unwrap();
     report.begin();
     unlike.iterate(&mut report);
-    assert!(report.failed.take().unwrap().contains("network.hidden to no less"));
+    assert!(report.failed.take().unwrap().contains("at least its units (network.hidden)"));
     iterate(second.as_mut(), &mut report, 5);
     let parts = saved(&*second);
     assert!(parts["backgammon.safetensors"] != networks);

@@ -383,12 +383,7 @@ fn first_weights(net: &BackgammonNet, start: &str, seed: u64) -> Result<Weights>
     let bytes = std::fs::read(start)
         .map_err(|error| Error::Io(format!("can't read td.start = \"{start}\": {error}; name a file of td")))?;
     let (saved, weights) = BackgammonFile::from_bytes(&bytes)?;
-    net.widened(&saved, &weights, seed).map_err(|_| {
-        Error::Invalid(format!(
-            "td.start = \"{start}\" has a network {saved:?}, the run {net:?}; set network.activation to the file's and network.hidden to no less \
-             than its"
-        ))
-    })
+    net.widened(&saved, &weights, seed).map_err(|error| Error::Invalid(format!("td.start = \"{start}\": {error}")))
 }
 
 impl Td {

@@ -133,6 +133,7 @@ fn check(
         .collect::<crate::Result<_>>()?;
     for (group, (params, got)) in [&setting.params, &halved].into_iter().zip(&all).enumerate() {
         let reference = reference(setting, wanted, groups[group].1, params)?;
+        assert_eq!(got.len(), reference.len(), "as many tensors from both");
         for ((what, got), (_, wanted)) in got.iter().zip(&reference) {
             // Functions of the GPU may be off by a few of the last bits.
             let tolerance = if precision == Precision::Bf16 { NARROW_TOLERANCE } else { 4.0 * case.tolerance };

@@ -113,7 +113,9 @@ impl BackgammonNet {
     /// what they were.
     pub fn widened(&self, narrow: &Self, weights: &Weights, seed: u64) -> Result<Weights> {
         if narrow.activation != self.activation || narrow.hidden > self.hidden {
-            return Err(Error::Invalid(format!("a network {narrow:?} can't be widened to {self:?}")));
+            return Err(Error::Invalid(format!(
+                "a network {narrow:?} can't be widened to {self:?}; wanted its activation (network.activation) and at least its units (network.hidden)"
+            )));
         }
         let mut wide = self.params(seed)?;
         for ((wide, narrow_params), kind) in wide.iter_mut().zip(weights).zip(Kind::ALL) {
