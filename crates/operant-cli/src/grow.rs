@@ -184,7 +184,7 @@ fn side_by_side<'a, B: Bodies>(
     let started = cpu_seconds();
     let places = 0..numbers.len();
     // The stream of env `number` of a vector env, in its first episode.
-    let seed = |number: usize| episode_seed(&mut HostRng::new(play.seed, number as u32, 0, 0));
+    let seed = |number: usize| episode_seed(&mut HostRng::new(play.seed, number as u32, 0, 0), false);
     let new: Vec<(usize, u64)> = places.clone().zip(numbers.clone().map(seed)).collect();
     cohort.begin(frame, &new)?;
     let mut controllers: Vec<Controller<'a>> = numbers.map(controller).collect();

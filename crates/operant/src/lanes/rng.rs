@@ -109,6 +109,12 @@ impl HostRng {
         Self(Rng::new(key(seed), lane(env), lane(episode), lane(step)))
     }
 
+    /// The stream that all envs have alike: of the same seed, episode and step, from its beginning.
+    pub fn of_all_envs(&self) -> Self {
+        let Rng { key, episode, step, .. } = self.0;
+        Self(Rng::new(key, <Scalar as Lanes>::I::from(-1), episode, step))
+    }
+
     /// Thirty-two random bits.
     pub fn word(&mut self) -> u32 {
         self.0.word().get() as u32
@@ -154,6 +160,18 @@ mod tests {
             words([0x243f_6a88, 0x85a3_08d3, 0x1319_8a2e, 0x0370_7344], [0xa409_3822, 0x299f_31d0]),
             [0xd16c_fe09, 0x94fd_cceb, 0x5001_e420, 0x2412_6ea1]
         );
+    }
+
+    #[test]
+    fn envs_share_a_stream_per_episode() {
+        let shared = |seed, env, episode| {
+            let mut own = HostRng::new(seed, env, episode, 0);
+            own.word();
+            own.of_all_envs().word()
+        };
+        assert_eq!(shared(1, 0, 5), shared(1, 9, 5));
+        assert!(shared(1, 0, 5) != shared(1, 0, 6) && shared(1, 0, 5) != shared(2, 0, 5));
+        assert_ne!(shared(1, 0, 5), HostRng::new(1, 0, 5, 0).word());
     }
 
     #[test]

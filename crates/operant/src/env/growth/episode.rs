@@ -81,6 +81,8 @@ pub struct Rules {
     pub fresh: bool,
     /// Whether samples to train on are moved and turned by chance.
     pub augment: bool,
+    /// Whether envs whose episodes have the same number begin them with the same host.
+    pub same_host: bool,
     /// How the host learns.
     pub training: Training,
 }

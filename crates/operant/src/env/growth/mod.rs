@@ -99,6 +99,8 @@ params! {
         fresh: u32 = 0, 0.0..=1.0, "";
         /// whether images of cifar10 and cifar10_synthetic are cropped and mirrored by chance
         augment: u32 = 0, 0.0..=1.0, "";
+        /// whether envs whose episodes have the same number begin them with the same host, so that they differ by what is chosen
+        same_host: u32 = 0, 0.0..=1.0, "";
         /// which of the possible synthetic tasks
         task_seed: u32 = 0, 0.0..=4294967295.0, "";
         /// samples of a minibatch
@@ -158,6 +160,7 @@ impl Settings {
             max_parameters: self.max_parameters,
             fresh: self.fresh == 1,
             augment: self.augment == 1,
+            same_host: self.same_host == 1,
             training: Training { batch: self.batch as usize, learning_rate, method, ..Training::default() },
         }
     }
@@ -324,7 +327,7 @@ impl HostEnv for Growth {
         let frame = self.frame().expect("a task and a host that were there when the env was built");
         let begun = Apart::new(&frame, 1).and_then(|bodies| {
             let mut cohort = Cohort::new(1, bodies);
-            cohort.begin(&frame, &[(0, episode_seed(rng))])?;
+            cohort.begin(&frame, &[(0, episode_seed(rng, frame.rules.same_host))])?;
             Ok(cohort)
         });
         self.cohort = Some(Box::new(begun.expect("a host that was planned when the env was built")));
@@ -382,8 +385,10 @@ impl HostEnv for Growth {
     }
 }
 
-/// The seed of the episode that an env's stream begins.
-pub fn episode_seed(rng: &mut HostRng) -> u64 {
+/// The seed of the episode that an env's stream begins: its own, or that of all envs.
+pub fn episode_seed(rng: &mut HostRng, same_host: bool) -> u64 {
+    let mut shared = rng.of_all_envs();
+    let rng = if same_host { &mut shared } else { rng };
     u64::from(rng.word()) | u64::from(rng.word()) << 32
 }
 

@@ -80,7 +80,8 @@ impl<B: Bodies> GrowthVec<B> {
         let mut new = Vec::new();
         for &env in envs {
             let number = self.number(env);
-            new.push((env, episode_seed(&mut self.clocks[env].begin_next(number))));
+            let mut rng = self.clocks[env].begin_next(number);
+            new.push((env, episode_seed(&mut rng, self.frame.rules.same_host)));
         }
         self.cohort.begin(&self.frame, &new)
     }
@@ -173,7 +174,8 @@ impl<B: Bodies + Send> VecEnv for GrowthVec<B> {
         let mut new = Vec::new();
         for env in (0..self.clocks.len()).filter(|&env| which.is_none_or(|which| which[env] != 0)) {
             let number = self.number(env);
-            new.push((env, episode_seed(&mut self.clocks[env].begin_by(seeds, env, number))));
+            let mut rng = self.clocks[env].begin_by(seeds, env, number);
+            new.push((env, episode_seed(&mut rng, self.frame.rules.same_host)));
         }
         let begun = self.cohort.begin(&self.frame, &new);
         self.note_failure(begun);
