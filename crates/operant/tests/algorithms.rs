@@ -213,7 +213,7 @@ fn shipped_settings_build_and_iterate() {
     for (algo, env, _) in SHIPPED.iter().filter(|(algo, ..)| !algo.contains('/')) {
         // As shipped but for what makes an iteration long.
         let shorter: &[&str] = match (*algo, *env) {
-            ("alphazero", _) => &["alphazero.search.simulations=16"],
+            ("alphazero", _) => &["alphazero.search.simulations=16", "alphazero.search.leaves=2"],
             (_, "growth") => &["env.train_samples=64", "env.val_samples=16"],
             _ => &[],
         };
