@@ -74,6 +74,15 @@ fn begin(envs: &mut dyn VecEnv, seed: u64) -> RowBuf {
     row
 }
 
+#[test]
+fn envs_may_begin_with_the_same_host() {
+    let first = |same: f64, seed: u64| begin(vector(2, &[("same_host", same)], Options::new(2)).as_mut(), seed).obs;
+    let (own, shared) = (first(0.0, 3), first(1.0, 3));
+    let half = own.len() / 2;
+    assert!(own[..half] != own[half..], "hosts of their own have losses of their own");
+    assert!(shared[..half] == shared[half..] && shared != first(1.0, 4));
+}
+
 fn same(a: &[RowBuf], b: &[RowBuf]) -> bool {
     let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
     a.len() == b.len()

@@ -85,3 +85,18 @@ pub fn resident_bytes() -> Option<u64> {
     let line = text.lines().find(|line| line.starts_with("VmRSS:"))?;
     Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? * 1024)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_is_refused_with_sizes() {
+        assert!(check_room("a row", 1 << 20, "").is_ok());
+        if available_bytes().is_some() {
+            let message = check_room("a network", 1 << 60, "make it smaller").unwrap_err().to_string();
+            assert!(message.starts_with("a network takes 1073741824.0 GiB, "), "{message}");
+            assert!(message.ends_with(" GiB are free; make it smaller"), "{message}");
+        }
+    }
+}
