@@ -83,7 +83,7 @@ pub struct Rules {
     pub value: Level,
     /// Share of choices that an update may cut off.
     pub clip: Level,
-    /// Explained variance below which values have collapsed, once it was above [`Rules::explained`].
+    /// Explained variance below which values have collapsed (it dips by itself where all returns are alike), once it was above [`Rules::explained`].
     pub unexplained: Level,
     /// Explained variance that values which tell returns apart have reached.
     pub explained: f64,
@@ -107,7 +107,7 @@ impl Default for Rules {
             kl: Level { fire: 0.2, clear: 0.1 },
             value: Level { fire: 10.0, clear: 5.0 },
             clip: Level { fire: 0.6, clear: 0.4 },
-            unexplained: Level { fire: -0.5, clear: 0.0 },
+            unexplained: Level { fire: -20.0, clear: 0.0 },
             explained: 0.3,
             gradient: Level { fire: 100.0, clear: 10.0 },
             plateau_samples: 500,
@@ -377,7 +377,7 @@ mod tests {
             (Rule::ValueDivergence, 5, [60.0, 1100.0, 600.0, 1100.0, 400.0, 2e9]),
             (Rule::ValueDivergence, 4, [-60.0, -1100.0, -600.0, -1100.0, -400.0, -2e9]),
             (Rule::ClipBlowUp, 6, [0.1, 0.7, 0.5, 0.7, 0.3, 0.9]),
-            (Rule::ValueCollapse, 7, [0.8, -0.6, -0.2, -0.6, 0.1, -0.7]),
+            (Rule::ValueCollapse, 7, [0.8, -21.0, -2.0, -21.0, 0.1, -30.0]),
             (Rule::NonFinite, 1, [0.5, f64::NAN, f64::INFINITY, f64::NAN, 0.5, f64::NEG_INFINITY]),
         ] {
             let samples = series.map(|value| with(index, value));
@@ -388,7 +388,7 @@ mod tests {
 
     #[test]
     fn values_that_never_told_returns_apart_do_not_collapse() {
-        let samples = [0.0, -3.0, -0.6, 0.2, -1.0].map(|value| with(7, value));
+        let samples = [0.0, -30.0, -21.0, 0.2, -25.0].map(|value| with(7, value));
         assert_eq!(changes(Rules::default(), &samples), []);
     }
 
