@@ -52,7 +52,7 @@ fn every_kernel_compiles() {
 }
 
 fn setup(precision: Precision, fuse: bool) -> Setup<'static> {
-    Setup { groups: 2, max_rows: 7, parts: 1, precision, shared: &[], pixels: false, fuse }
+    Setup { groups: 2, max_rows: 7, parts: 1, precision, shared: &[], pixels: false, leaders: 0, apart: &[], fuse }
 }
 
 /// A graph of many ops that go number by number, of one shape, with other ops between them.
@@ -375,6 +375,59 @@ fn networks_side_by_side_learn_as_they_do_alone() {
     let (.., few, _) = run(&[3, 0, 11]);
     for (place, number) in [3, 0, 11].into_iter().enumerate() {
         assert_eq!(few[place], weights[number], "network {number} among others");
+    }
+}
+
+/// Networks share what is alike of what is asked of them, and seeds that only another one hears: to the bit as if each were asked alone.
+#[test]
+#[ignore = "needs a GPU"]
+fn counterfactuals_score_as_they_do_alone() {
+    let gpu = Gpu::open(0).unwrap();
+    let (image, classes, networks) = ([16, 16, 3], 5, 7u64);
+    let ((images, targets), (val, val_targets)) = (samples(32, 768, classes, 1), samples(39, 768, classes, 2));
+    for (name, precision) in
+        [("baseline", Precision::Bf16), ("baseline", Precision::F32), ("post_pool", Precision::Tf32)]
+    {
+        let host = Host::find(name).unwrap();
+        let task = Task {
+            host,
+            image,
+            classes,
+            train: Samples { images: &images, targets: &targets },
+            validation: Samples { images: &val, targets: &val_targets },
+            training: Training { batch: 16, learning_rate: 0.02, ..Training::default() },
+            precision,
+            own_samples: false,
+            augment: false,
+        };
+        let numbers: Vec<u64> = (0..networks).collect();
+        let mut group = GrownGroup::new(&gpu, &task, &numbers).unwrap();
+        for network in 0..networks as usize {
+            for slot in 0..host.slots() {
+                let (blueprint, _) = Blueprint::ALL[1 + (network * 3 + slot) % (Blueprint::ALL.len() - 1)];
+                let blend = [Blend::Add, Blend::Multiply, Blend::Gate][(network + slot) % 3];
+                group.germinate(network, slot, Seed { blueprint, blend, detached: false }, 9).unwrap();
+                group.set_alpha(network, slot, 0.5);
+            }
+        }
+        let order: Vec<u32> = numbers.iter().flat_map(|_| 0..32).collect();
+        group.epoch(&order).unwrap();
+        // All coalitions of α = 0, ½ and 1, from another one on in every network.
+        let levels = |code: usize| vec![code % 3, code / 3 % 3, code / 9 % 3];
+        let all =
+            (0..networks as usize).flat_map(|network| (0..27).map(move |code| (network, (code + 5 * network) % 27)));
+        let asked: Vec<(usize, Vec<f32>)> = all
+            .map(|(network, code)| (network, levels(code).into_iter().map(|level| level as f32 / 2.0).collect()))
+            .collect();
+        let together = group.score(&asked).unwrap();
+        let mut distinct = 0;
+        for (asked, found) in asked.iter().zip(&together) {
+            let alone = group.score(std::slice::from_ref(asked)).unwrap();
+            assert_eq!(alone[0], *found, "{name} in {precision:?}: network {} with {:?}", asked.0, asked.1);
+            distinct += usize::from(together.iter().filter(|other| *other == found).count() == 1);
+        }
+        // Seeds are heard: most scores differ.
+        assert!(distinct * 4 > together.len() * 3, "{name} in {precision:?}: {distinct} of {} differ", together.len());
     }
 }
 

@@ -41,7 +41,17 @@ pub(super) struct Call {
     pub(super) inputs: Vec<Node>,
     pub(super) outputs: Vec<Node>,
     /// See [`Graph::under`].
-    pub(super) flag: Option<u32>,
+    pub(super) part: Option<Part>,
+    /// See [`Graph::following`].
+    pub(super) follows: Option<u32>,
+}
+
+/// A part of a graph that some groups of a plan do without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    pub(super) number: u32,
+    /// Whether few groups have it, so that its kernels are small.
+    pub(super) rare: bool,
 }
 
 /// A network under construction. Layers are methods, each in the file of its op under `nn/ops/`.
@@ -66,7 +76,8 @@ pub struct Graph {
     pub(super) calls: Vec<Call>,
     pub(super) params: Vec<ParamSpec>,
     pub(super) inputs: Vec<Node>,
-    flag: Option<u32>,
+    part: Option<Part>,
+    follows: Option<u32>,
 }
 
 impl Graph {
@@ -163,14 +174,26 @@ impl Graph {
                 self.value(name, ty, Source::Op { op: number })
             })
             .collect();
-        self.calls.push(Call { name, op, inputs: inputs.to_vec(), outputs: outputs.clone(), flag: self.flag });
+        let (part, follows) = (self.part, self.follows);
+        self.calls.push(Call { name, op, inputs: inputs.to_vec(), outputs: outputs.clone(), part, follows });
         Ok(outputs)
     }
 
     /// Ops that are added from now on belong to a part of this number, which a [`CudaPlan`](super::CudaPlan) leaves out for the
     /// groups that are told so; `None` ends this. Other plans know nothing of parts.
     pub fn under(&mut self, part: Option<u32>) {
-        self.flag = part;
+        self.part = part.map(|number| Part { number, rare: true });
+    }
+
+    /// The same for a part that most groups have: kernels are chosen as for what all have.
+    pub fn under_common(&mut self, part: u32) {
+        self.part = Some(Part { number: part, rare: false });
+    }
+
+    /// Ops that are added from now on read tensors with rows of the group that a table of this number names in place of their own
+    /// group's ([`CudaPlan::leaders`](super::CudaPlan::leaders)); `None` ends this. Only in plans on a GPU that do not learn.
+    pub fn following(&mut self, table: Option<u32>) {
+        self.follows = table;
     }
 
     /// Adds an op and gives its first output.

@@ -493,20 +493,37 @@ impl<P: Params> Kernel<P> {
     /// others do. The same as [`launch`](Self::launch) on GPUs before compute capability 9.0, and where others use the GPU at
     /// once: blocks that wait keep theirs out.
     pub fn launch_early(&self, blocks: u32, threads: u32, params: &P) -> Result<()> {
-        if self.module.gpu.info.capability < (9, 0) || self.module.gpu.at_once > 1 {
-            return self.launch(blocks, threads, params);
+        self.launch_on(&self.module.gpu, true, blocks, threads, params)
+    }
+
+    /// [`launch`](Self::launch), or if `early` [`launch_early`](Self::launch_early), on the stream of `gpu`: the same GPU. What a graph
+    /// records there is kept where its own stream's is.
+    pub fn launch_on(&self, gpu: &Gpu, early: bool, blocks: u32, threads: u32, params: &P) -> Result<()> {
+        if !early || gpu.info.capability < (9, 0) || gpu.at_once > 1 {
+            return self.start_on(gpu, blocks, threads, params, &mut []);
         }
-        self.start(blocks, threads, params, &mut [LaunchAttribute::programmatic()])
+        self.start_on(gpu, blocks, threads, params, &mut [LaunchAttribute::programmatic()])
     }
 
     fn start(&self, blocks: u32, threads: u32, params: &P, attributes: &mut [LaunchAttribute]) -> Result<()> {
+        self.start_on(&self.module.gpu, blocks, threads, params, attributes)
+    }
+
+    fn start_on(
+        &self,
+        on: &Gpu,
+        blocks: u32,
+        threads: u32,
+        params: &P,
+        attributes: &mut [LaunchAttribute],
+    ) -> Result<()> {
         let gpu = &self.module.gpu;
         gpu.bind()?;
         let config = LaunchConfig {
             grid: [blocks, 1, 1],
             block: [threads, 1, 1],
             shared_bytes: self.shared_bytes,
-            stream: gpu.stream,
+            stream: on.stream,
             attributes: attributes.as_mut_ptr(),
             attribute_count: attributes.len() as u32,
         };

@@ -109,6 +109,12 @@ impl Event {
     /// Sets it behind all work so far, and has work from now on in another stream of the same GPU wait for it.
     pub fn precede(&self, other: &Gpu) -> Result<()> {
         self.record()?;
+        self.hold_back(other)
+    }
+
+    /// Has work from now on in another stream of the same GPU wait for it as it was set last.
+    pub fn hold_back(&self, other: &Gpu) -> Result<()> {
+        self.gpu.bind()?;
         // SAFETY: the event and the stream are live.
         let status = unsafe { (self.gpu.driver.call.cuStreamWaitEvent)(other.stream, self.handle, 0) };
         self.gpu.driver.check("have a stream wait", status)

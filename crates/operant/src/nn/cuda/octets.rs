@@ -12,8 +12,9 @@ const SOME: usize = 32;
 const FEW: usize = 64;
 /// Splits that a thread adds up by itself, at most.
 const SPLITS: usize = 16;
-/// Shared memory of a block, at most, in bytes: what compute capability 8.0 has, without what the text itself takes.
-const MOST_SHARED: usize = 150 << 10;
+/// Shared memory of a block, at most, in bytes, and what of it the text itself does not take: of every GPU, of those of compute
+/// capability 8.0, and of 9.0.
+const ROOMS: [(usize, usize); 3] = [(99 << 10, 92 << 10), (163 << 10, 150 << 10), (227 << 10, 220 << 10)];
 /// The same for blocks that bring the next tile while they go through one: more would leave too few blocks side by side.
 const SHARED_OF_TWO: usize = 72 << 10;
 const SHARED_OF_TWO_SUMS: usize = 100 << 10;
@@ -34,30 +35,35 @@ type Cut = ([usize; 4], usize, usize);
 impl Products {
     /// Launches of `any`, in their places those by octets where these serve.
     pub(super) fn octets(&self, rows: usize, any: Twin) -> Twin {
-        self.octets_of(rows, any.clone(), false).or_partly(self.octets_of(rows, any, true))
+        let of = |room| {
+            let [all, few] = [false, true].map(|partly| self.octets_of(rows, any.clone(), partly, room));
+            all.or_partly(few)
+        };
+        let [(_, least), others @ ..] = ROOMS;
+        others.into_iter().fold(of(least), |twin, (shared, room)| twin.or_roomy(shared, of(room)))
     }
 
-    /// With `partly`, blocks of a few groups fill a GPU.
-    fn octets_of(&self, rows: usize, any: Twin, partly: bool) -> Twin {
+    /// With `partly`, blocks of a few groups fill a GPU; blocks have so much room.
+    fn octets_of(&self, rows: usize, any: Twin, partly: bool, room: usize) -> Twin {
         let mut twin = any;
         twin.pixels = self.pairs();
         let near = matches!(self.kernel, [1, 1] | [3, 3]) && self.padding < self.kernel[0];
         if self.stride != 1 || self.circular || self.groups != 1 || !near {
             return Twin { pixels: false, ..twin };
         }
-        match self.octet_product(rows, false, partly) {
+        match self.octet_product(rows, false, partly, room) {
             Some(forward) => twin.forward = vec![forward],
             None => twin.pixels = false,
         }
         // Any backward: weights, their sums, inputs.
-        match self.octet_weight(rows, partly) {
+        match self.octet_weight(rows, partly, room) {
             Some((weight, scratch)) => {
                 twin.scratch = twin.scratch.max(scratch);
                 twin.backward.splice(..2, weight);
             }
             None => twin.pixels = false,
         }
-        if let Some(input) = self.octet_product(rows, true, partly) {
+        if let Some(input) = self.octet_product(rows, true, partly, room) {
             twin.backward[2] = input.makes(1);
         }
         twin
@@ -102,7 +108,7 @@ impl Products {
     }
 
     /// Outputs, or with `back` gradients of inputs.
-    fn octet_product(&self, rows: usize, back: bool, partly: bool) -> Option<Launch> {
+    fn octet_product(&self, rows: usize, back: bool, partly: bool, room: usize) -> Option<Launch> {
         let [c, o] = self.channels;
         let (from, to, image) = if back { (o, c, self.image) } else { (c, o, self.out) };
         let few = !back && self.pairs();
@@ -113,7 +119,7 @@ impl Products {
         }
         let cut = self.cut(image, rows)?;
         let shared = |tiles: usize| 8 * tiles * (octets.div_ceil(2) * 32 + 16) + self.patch(cut.2, from);
-        let tiles = [8, 4, 2, 1].into_iter().find(|tiles| to % (8 * tiles) == 0 && shared(*tiles) <= MOST_SHARED)?;
+        let tiles = [8, 4, 2, 1].into_iter().find(|tiles| to % (8 * tiles) == 0 && shared(*tiles) <= room)?;
         // So many that weights and tables are made seldom, and so few that there are blocks for all of a GPU.
         let weights = taps * from * 8 * tiles;
         let each = match partly {
@@ -135,7 +141,7 @@ impl Products {
     }
 
     /// Gradients of weight and bias, and their sums; numbers of scratch memory.
-    fn octet_weight(&self, rows: usize, partly: bool) -> Option<([Launch; 2], usize)> {
+    fn octet_weight(&self, rows: usize, partly: bool, room: usize) -> Option<([Launch; 2], usize)> {
         let ([c, o], [h, w]) = (self.channels, self.out);
         let (few, taps) = (self.pairs(), self.kernel[0] * self.kernel[1]);
         if !whole(o) || !(few || whole(c)) {
@@ -162,7 +168,7 @@ impl Products {
         let sums = 4 * (taps * (some * (outputs + 1) + 4) + outputs);
         let next = if 2 * tile <= SHARED_OF_TWO_SUMS { tile } else { 0 };
         let shared = (tile + next).max(sums);
-        if shared > MOST_SHARED {
+        if shared > room {
             return None;
         }
         let weight = self.launch(kernel, blocks, cut, [each, some, outputs, next]).shared(shared);
@@ -215,8 +221,10 @@ mod tests {
                 bias: true,
                 act: Act::Identity,
             };
-            for partly in [false, true] {
-                let twin = layer.twin(rows).chosen(true, partly);
+            for (partly, (shared, room)) in
+                [false, true].into_iter().flat_map(|partly| ROOMS.map(|room| (partly, room)))
+            {
+                let twin = layer.twin(rows).chosen(true, partly, shared);
                 let [c, o] = channels;
                 let mut launches = vec![(&twin.forward[0], o), (&twin.backward[0], o)];
                 if c >= 8 {
@@ -225,7 +233,7 @@ mod tests {
                 for (i, (launch, outputs)) in launches.into_iter().enumerate() {
                     let what = format!("{layer:?}: {launch:?}");
                     assert_eq!(launch.text, Text::Octets, "{what}");
-                    assert!(launch.shared <= MOST_SHARED, "{what}");
+                    assert!(launch.shared <= room, "{what}");
                     let n = |i: usize| launch.numbers[i] as usize;
                     let times = launch.blocks * n(18);
                     let all = tiles(&launch.numbers, rows);

@@ -166,7 +166,7 @@ pub(in crate::nn) struct Args {
     pub(in crate::nn) dy: [Tensor; MAX_OUTPUTS],
     pub(in crate::nn) dx: [Tensor; MAX_INPUTS],
     pub(in crate::nn) scratch: Tensor,
-    pub(in crate::nn) index: [DevicePtr; 3],
+    pub(in crate::nn) index: [DevicePtr; 4],
     pub(in crate::nn) rows: DevicePtr,
     pub(in crate::nn) skip: DevicePtr,
     pub(in crate::nn) blocks: u32,
@@ -265,6 +265,8 @@ pub struct Twin {
     pub(in crate::nn) narrow: Option<Box<Twin>>,
     /// The same in more and smaller blocks, for a part of the graph ([`Graph::under`](crate::nn::Graph)) that few groups may have.
     pub(in crate::nn) partly: Option<Box<Twin>>,
+    /// The same for GPUs whose blocks have at least so many bytes of shared memory, the most last.
+    pub(in crate::nn) roomy: Vec<(usize, Twin)>,
 }
 
 impl Twin {
@@ -289,15 +291,24 @@ impl Twin {
         Self { partly: Some(Box::new(partly)), ..self }
     }
 
-    /// Those for bf16, if `narrow`, and for a part of the graph, if `partly`.
-    pub(in crate::nn) fn chosen(self, narrow: bool, partly: bool) -> Self {
-        let of = |twin: Self| match twin.partly {
+    /// With others for GPUs with so much shared memory of a block.
+    pub(in crate::nn) fn or_roomy(mut self, shared: usize, roomy: Self) -> Self {
+        self.roomy.push((shared, roomy));
+        self
+    }
+
+    /// Those for bf16, if `narrow`, for blocks of so much shared memory, and for a part of the graph, if `partly`.
+    pub(in crate::nn) fn chosen(self, narrow: bool, partly: bool, shared: usize) -> Self {
+        let mut twin = match self.narrow {
+            Some(other) if narrow => *other,
+            _ => self,
+        };
+        if let Some(most) = twin.roomy.iter().rposition(|(least, _)| *least <= shared) {
+            twin = twin.roomy.swap_remove(most).1;
+        }
+        match twin.partly {
             Some(other) if partly => *other,
             _ => twin,
-        };
-        match self.narrow {
-            Some(other) if narrow => of(*other),
-            _ => of(self),
         }
     }
 

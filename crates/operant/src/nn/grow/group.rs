@@ -1,18 +1,20 @@
 //! Many networks that grow, side by side on a GPU.
 //!
-//! One graph holds the host and in each slot every blueprint ([`Graft`]); which seeds a network has, how they are blended and their α
+//! One graph holds the host and in each slot every blueprint ([`Graft`](crate::nn::ops::Graft)); which seeds a network has, how they are blended and their α
 //! are numbers in the GPU's memory, so surgery uploads a few tensors and plans nothing. All networks take one step in one recorded
 //! graph of launches; what no network has is not in it, what some have not ends at once for these. The result of a network does
 //! not depend on the others.
 
+mod judging;
 mod surgery;
 
-use super::{Blueprint, Host, Score, Seed, Topology, Training, belongs, gate, prefix};
+use super::{Blueprint, Host, Seed, Topology, Training, belongs, gate, prefix};
 use crate::device::cuda::{Buffer, DevicePtr, Gpu, Graph as Recorded, Kernel, Params as Argument};
 use crate::error::{Error, Result};
 use crate::lanes::{CUDA_PRELUDE, Math};
-use crate::nn::ops::{Blend, Graft, Valve};
+use crate::nn::ops::{Blend, Valve};
 use crate::nn::{CudaPlan, Graph, Method, Networks, Node, Params, Precision, Setup, Shared, Wanted};
+use judging::{JudgeArgs, Told};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -24,7 +26,7 @@ const CHOICES: usize = Blueprint::ALL.len() - 1;
 /// Parts of a slot: whether it has a seed, whether that has a gate, and each blueprint.
 const SLOT_PARTS: usize = 2 + CHOICES;
 /// Networks that are judged at once, at most.
-const JUDGED_AT_ONCE: usize = 256;
+const JUDGED_AT_ONCE: usize = 512;
 /// Words of a network's draws: two of the seed, and the epoch.
 const DRAW_WORDS: usize = 3;
 /// Memory of the plan that judges, at most, in bytes.
@@ -89,24 +91,9 @@ struct SizesArgs {
     count: u32,
 }
 
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-struct JudgeArgs {
-    logits: DevicePtr,
-    targets: DevicePtr,
-    samples: DevicePtr,
-    rows: DevicePtr,
-    losses: DevicePtr,
-    right: DevicePtr,
-    stride: u64,
-    batch: u32,
-    classes: u32,
-}
-
 impl Argument for BatchArgs {}
 impl Argument for SgdArgs {}
 impl Argument for SizesArgs {}
-impl Argument for JudgeArgs {}
 
 /// The kernels' text.
 pub fn group_source() -> String {
@@ -256,8 +243,14 @@ fn control(slot: usize) -> usize {
     1 + 2 * slot
 }
 
-/// The host with every blueprint in every slot; gives the logits and the shapes of what enters slots.
-fn padded(host: Host, image: [usize; 3], classes: usize) -> Result<(Graph, Node, Vec<Vec<usize>>)> {
+/// Part of the host from the blend in a slot on, up to the next one's; the first is what comes before all slots.
+fn stretch(slots: usize, number: usize) -> u32 {
+    (slots * SLOT_PARTS + number) as u32
+}
+
+/// The host with every blueprint in every slot; gives the logits and the shapes of what enters slots. Where it is judged, what lies
+/// between slots is in parts, and a network may take what enters a slot, and its seeds, from another one.
+fn padded(host: Host, image: [usize; 3], classes: usize, judged: bool) -> Result<(Graph, Node, Vec<Vec<usize>>)> {
     if host.reads_tokens() {
         let name = host.name;
         return Err(Error::Invalid(format!("host {name} has no kernels for a GPU yet; take another, or --device cpu")));
@@ -270,6 +263,11 @@ fn padded(host: Host, image: [usize; 3], classes: usize) -> Result<(Graph, Node,
         })
         .collect();
     let mut shapes = Vec::new();
+    let from_here = |g: &mut Graph, number: usize| match judged {
+        true => g.under_common(stretch(host.slots(), number)),
+        false => g.under(None),
+    };
+    from_here(&mut g, 0);
     let logits = host.add(&mut g, images, classes, &mut |g, slot, h, pooled| {
         shapes.push(g.shape(h).to_vec());
         let [control, open] = inputs[slot];
@@ -283,8 +281,11 @@ fn padded(host: Host, image: [usize; 3], classes: usize) -> Result<(Graph, Node,
         }
         g.under(under(1));
         let gate = gate(g, slot, x)?;
-        g.under(None);
-        g.graft(pooled, [h, x, gate, control], &seeds)
+        from_here(g, slot + 1);
+        g.following(judged.then_some(slot as u32));
+        let out = g.graft(pooled, [h, x, gate, control], &seeds);
+        g.following(None);
+        out
     })?;
     Ok((g, logits, shapes))
 }
@@ -301,7 +302,7 @@ fn has(seed: Option<Seed>, which: usize) -> bool {
 impl GrownGroup {
     /// Whether such hosts can be trained side by side.
     pub fn check(host: Host, image: [usize; 3], classes: usize) -> Result<()> {
-        padded(host, image, classes).map(drop)
+        padded(host, image, classes, false).map(drop)
     }
 
     /// Hosts without seeds, one for each number, which draws its first weights: the same as those of [`super::Grown`].
@@ -310,7 +311,8 @@ impl GrownGroup {
             return Err(Error::Invalid("networks that grow on a GPU learn by SGD without nesterov".into()));
         };
         let (groups, batch) = (seeds.len(), task.training.batch);
-        let (graph, logits, shapes) = padded(task.host, task.image, task.classes)?;
+        let (graph, logits, shapes) = padded(task.host, task.image, task.classes, false)?;
+        let (judged, _, _) = padded(task.host, task.image, task.classes, true)?;
         let pixels = task.image.iter().product::<usize>();
         let (count, validated) = (task.train.targets.len(), task.validation.targets.len());
         let fits =
@@ -327,6 +329,10 @@ impl GrownGroup {
         }
         let slots = task.host.slots();
         let networks = Networks::new(gpu, &graph, groups)?;
+        // A slot has one seed.
+        let apart: Vec<Option<u32>> = (0..slots * SLOT_PARTS)
+            .map(|part| Some((part / SLOT_PARTS) as u32).filter(|_| part % SLOT_PARTS > 1))
+            .collect();
         let setup = Setup {
             groups,
             max_rows: batch,
@@ -334,6 +340,8 @@ impl GrownGroup {
             precision: task.precision,
             shared: &[],
             pixels: true,
+            leaders: 0,
+            apart: &apart,
             fuse: true,
         };
         let mut learning = graph.clone();
@@ -349,7 +357,9 @@ impl GrownGroup {
         let shared = [Shared { input: IMAGES, at: validation.pointer(), stride: batch * pixels }];
         let wanted = Wanted { outputs: vec![logits], ..Wanted::default() };
         let judge = |groups: usize| {
-            CudaPlan::new(&graph, &wanted, &networks, &Setup { groups, shared: &shared, pixels: false, ..setup })
+            let parts = stretch(slots, slots + 1) as usize;
+            let judging = Setup { groups, parts, shared: &shared, pixels: false, leaders: slots, ..setup };
+            CudaPlan::new(&judged, &wanted, &networks, &judging)
         };
         let most = groups * validated.div_ceil(batch) * (1 + slots);
         let one = judge(1)?.bytes();
@@ -468,36 +478,6 @@ impl GrownGroup {
         (0..self.shapes.len() * SLOT_PARTS).map(|number| any(number / SLOT_PARTS, number % SLOT_PARTS)).collect()
     }
 
-    /// Tells a plan what its groups have: `of` gives a group's network and its α, or none for a group that rests. Seeds that are not
-    /// heard have a part only where they learn.
-    fn tell<'a>(
-        &'a self,
-        plan: &CudaPlan,
-        learns: bool,
-        of: impl Fn(usize) -> Option<(usize, &'a [f32])>,
-    ) -> Result<()> {
-        let groups = plan.groups();
-        let mut absent = vec![1u32; plan.parts() * groups];
-        for slot in 0..self.shapes.len() {
-            let (mut controls, mut ways) = (vec![0.0f32; 2 * groups], vec![0.0f32; groups]);
-            for group in 0..groups {
-                let Some((network, alphas)) = of(group) else { continue };
-                let heard = |_: &Seed| learns || alphas[slot] != 0.0;
-                let Some(seed) = self.topologies[network].seeds[slot].filter(heard) else { continue };
-                for which in (0..SLOT_PARTS).filter(|which| has(Some(seed), *which)) {
-                    absent[part(slot, which) * groups + group] = 0;
-                }
-                let chosen = (alphas[slot], seed.blend, seed.blueprint.index() - 1);
-                controls[2 * group..][..2].copy_from_slice(&Graft::control(Some(chosen)));
-                ways[group] = f32::from(u8::from(!seed.detached));
-            }
-            for (input, values) in [(control(slot), &controls), (control(slot) + 1, &ways)] {
-                plan.feed(input).map_or(Ok(()), |feed| feed.upload(values))?;
-            }
-        }
-        plan.absent().upload(&absent)
-    }
-
     fn sgd_args(&self) -> SgdArgs {
         let [keep, decay] = self.sgd;
         let len = self.networks.len();
@@ -588,7 +568,8 @@ impl GrownGroup {
         self.memory.step.zero()?;
         self.memory.losses.zero()?;
         self.memory.broken.zero()?;
-        self.tell(&self.trainer, true, |group| Some((group, &self.alphas[group])))?;
+        let told = |group: usize| Told { network: group, alphas: &self.alphas[group], follows: None };
+        self.tell(&self.trainer, true, |group| Some(told(group)))?;
         let parts = self.parts_of_all();
         if self.trains.as_ref().is_none_or(|recording| recording.parts != parts) {
             let graph = self.record_training(&parts)?;
@@ -606,71 +587,6 @@ impl GrownGroup {
         Ok(found
             .map(|(sum, broken)| Trained { loss: (sum / self.count as f64) as f32, finite: *broken == 0 })
             .collect())
-    }
-
-    /// Loss and accuracy over all validation samples of networks with these α, as many as are asked for.
-    pub fn score(&mut self, asked: &[(usize, Vec<f32>)]) -> Result<Vec<Score>> {
-        let batch = self.training.batch;
-        let batches = self.validated.div_ceil(batch);
-        let groups = self.judge.groups();
-        let parts = self.parts(|slot, which| {
-            asked
-                .iter()
-                .any(|(network, alphas)| alphas[slot] != 0.0 && has(self.topologies[*network].seeds[slot], which))
-        });
-        if self.judges.as_ref().is_none_or(|recording| recording.parts != parts) {
-            let graph = self.record_judging(&parts)?;
-            self.judges = Some(Recording { parts, graph });
-        }
-        let mut sums = vec![(0.0f64, 0u64); asked.len()];
-        let (mut losses, mut right) = (vec![0.0f64; groups], vec![0u32; groups]);
-        for first in (0..asked.len() * batches).step_by(groups) {
-            let item = |group: usize| Some(first + group).filter(|item| *item < asked.len() * batches);
-            let each = |what: &dyn Fn(usize) -> usize| -> Vec<u32> {
-                (0..groups).map(|group| item(group).map_or(0, |item| what(item) as u32)).collect()
-            };
-            self.judge.network_of().upload(&each(&|item| asked[item / batches].0))?;
-            self.judge.samples_of().upload(&each(&|item| item % batches))?;
-            self.judge.rows().upload(&each(&|item| batch.min(self.validated - item % batches * batch)))?;
-            self.tell(&self.judge, false, |group| {
-                item(group).map(|item| (asked[item / batches].0, &asked[item / batches].1[..]))
-            })?;
-            self.judges.as_ref().map_or(Ok(()), |recording| recording.graph.launch())?;
-            self.memory.judged_losses.download(0, &mut losses)?;
-            self.memory.judged_right.download(0, &mut right)?;
-            for group in 0..groups {
-                if let Some(item) = item(group) {
-                    let (loss, count) = &mut sums[item / batches];
-                    *loss += losses[group];
-                    *count += u64::from(right[group]);
-                }
-            }
-        }
-        let count = self.validated;
-        let mean = |(loss, right): (f64, u64)| Score {
-            loss: (loss / count as f64) as f32,
-            accuracy: right as f32 / count as f32,
-        };
-        Ok(sums.into_iter().map(mean).collect())
-    }
-
-    fn record_judging(&self, parts: &[bool]) -> Result<Recorded> {
-        let (logits, stride) = self.judge.output(self.logits).unwrap_or((DevicePtr::NONE, 0));
-        let args = JudgeArgs {
-            logits,
-            targets: self.memory.validation_targets.pointer(),
-            samples: self.judge.samples_of().pointer(),
-            rows: self.judge.rows().pointer(),
-            losses: self.memory.judged_losses.pointer(),
-            right: self.memory.judged_right.pointer(),
-            stride: stride as u64,
-            batch: self.training.batch as u32,
-            classes: self.topologies[0].classes as u32,
-        };
-        Recorded::record(&self.gpu, || {
-            self.judge.run(|part| parts[part as usize])?;
-            self.kernels.judge.launch(self.judge.groups() as u32, THREADS as u32, &args)
-        })
     }
 
     /// Root of the mean square of every network's last gradient: of the host, then of each slot's seed (0 where there is none).

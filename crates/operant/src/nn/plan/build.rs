@@ -1,6 +1,6 @@
 //! From a graph to steps: dead ops dropped, activations fused, gradients added, steps sorted into stages, buffers placed.
 
-use super::super::graph::{Call, Graph, Node, Source};
+use super::super::graph::{Call, Graph, Node, Part, Source};
 use super::super::op::{Act, DynOp, Kind, Op, Packing, Type, Types};
 use super::super::ops::{MOST_LAYERS, Tower};
 use super::memory::{ALIGN, Demand, pack};
@@ -101,7 +101,9 @@ pub(super) struct Planned {
     pub(super) packings: Vec<Packing>,
     pub(super) flops: u64,
     /// See [`Graph::under`].
-    pub(super) flag: Option<u32>,
+    pub(super) part: Option<Part>,
+    /// See [`Graph::following`].
+    pub(super) follows: Option<u32>,
     /// Buffers of inputs without rows.
     pub(super) x: Vec<Option<Buffer>>,
 }
@@ -320,7 +322,7 @@ fn merge_layers(graph: &Graph, uses: &[usize], mut calls: Vec<Call>) -> Vec<Call
         let outputs: Vec<Node> = std::iter::once(calls[i].outputs[0]).chain(hidden).collect();
         layers[..layers.len() - 1].iter().for_each(|&layer| merged[layer] = true);
         let name = name_of_all(&calls[layers[0]].name, &calls[i].name);
-        calls[i] = Call { name, op: Arc::new(tower), inputs, outputs, flag: None };
+        calls[i] = Call { name, op: Arc::new(tower), inputs, outputs, part: None, follows: None };
     }
     let mut number = 0..;
     calls.retain(|_| !merged[number.next().expect("endless")]);
@@ -470,7 +472,7 @@ impl Recipe {
                 continue;
             };
             let fits = |step: &Step| match step.work {
-                Work::Forward { call } => takes_sum(&self.nodes[call]) && self.nodes[call].flag == node.flag,
+                Work::Forward { call } => takes_sum(&self.nodes[call]) && self.nodes[call].part == node.part,
                 _ => false,
             };
             // What is added must be there already.
@@ -593,7 +595,8 @@ impl Builder<'_> {
             name: call.name.clone(),
             packings: call.op.packings(&types),
             flops: call.op.flops(&types),
-            flag: call.flag,
+            part: call.part,
+            follows: call.follows,
             op: Arc::clone(&call.op),
             types,
             x: wholes.into_iter().map(|node| node.map(|node| self.value(node, offsets))).collect(),

@@ -230,9 +230,9 @@ impl<'a> Finder<'a> {
     fn parts(&self) -> Vec<Option<u32>> {
         let mut last = None;
         let of = |step: &Step| match step.work {
-            Work::Forward { call } => self.recipe.nodes[call].flag,
+            Work::Forward { call } => self.recipe.nodes[call].part.map(|part| part.number),
             Work::Backward { call, .. } => {
-                last = self.recipe.nodes[call].flag;
+                last = self.recipe.nodes[call].part.map(|part| part.number);
                 last
             }
             Work::Add => last,

@@ -6,9 +6,10 @@
 //! blocks of such groups end at once. Memory is planned and allocated once, a run launches and does nothing else, so that it can
 //! be recorded; sums have a fixed order, and so the same numbers give the same bits on the same GPU, alone or among others.
 
+use super::beside::Beside;
 use super::build::{Buffer, Merging, Place, Planned, Recipe, Slot, Wanted, Work};
 use super::chains::Chains;
-use super::kernels::{Loader, chosen, form_of, missing, narrow_buffers, narrow_op, pixels_of, twins_of};
+use super::kernels::{Loader, Target, chosen, missing, narrow_buffers, narrow_op, pixels_of, twins_of};
 use crate::device::cuda::{self, DevicePtr, Gpu, Kernel};
 use crate::error::{Error, Result};
 use crate::nn::cuda::{Args, COLLAPSE, Form, Launch, PIXELS, Tensor, Text, Twin};
@@ -82,6 +83,10 @@ pub struct Setup<'a> {
     pub shared: &'a [Shared],
     /// Whether images that are read as pixels of four bf16 numbers are written as such by the caller ([`CudaPlan::pixels`]).
     pub pixels: bool,
+    /// Tables of groups that others follow ([`Graph::following`]).
+    pub leaders: usize,
+    /// Of each part the number of those it is never together with in a group, so that their launches may run at once; may be empty.
+    pub apart: &'a [Option<u32>],
     /// Whether ops that go number by number are one launch where they follow each other. No bit of a result depends on it.
     pub fuse: bool,
 }
@@ -134,6 +139,8 @@ pub struct CudaPlan {
     network_of: cuda::Buffer<u32>,
     samples_of: cuda::Buffer<u32>,
     absent: cuda::Buffer<u32>,
+    leaders: cuda::Buffer<u32>,
+    beside: Beside,
     /// The seed's halves and the number of the run.
     draws: cuda::Buffer<u32>,
     memory: Memory,
@@ -153,8 +160,9 @@ struct Memory {
 const BY_GROUP: u32 = 0;
 const BY_NETWORK: u32 = 1;
 const BY_SAMPLES: u32 = 2;
+const BY_LEADER: u32 = 3;
 
-fn recipe_of(graph: &Graph, wanted: &Wanted, max_rows: usize, form: Form, fuse: bool) -> Result<Recipe> {
+fn recipe_of(graph: &Graph, wanted: &Wanted, max_rows: usize, target: Target, fuse: bool) -> Result<Recipe> {
     if max_rows == 0 {
         return Err(Error::Invalid("a plan for 0 rows: wanted at least 1".into()));
     }
@@ -162,40 +170,41 @@ fn recipe_of(graph: &Graph, wanted: &Wanted, max_rows: usize, form: Form, fuse: 
     let offsets: Vec<usize> = params.specs().iter().map(|spec| spec.offset).collect();
     let takes_sum = |node: &Planned| {
         let first = |twin: Twin| twin.forward.first().is_some_and(|launch| launch.text == Text::Octets);
-        form == Form::Bf16 && narrow_op(node) && chosen(node, form, max_rows).is_some_and(first)
+        target.form == Form::Bf16 && narrow_op(node) && chosen(node, target, max_rows).is_some_and(first)
     };
-    let timing = |recipe: &Recipe| Some(chains_of(recipe, form, fuse).into_timing());
+    let timing = |recipe: &Recipe| Some(chains_of(recipe, target, fuse).into_timing());
     let merging = Merging { towers: false, takes_sum: &takes_sum, timing: &timing };
     Recipe::new(graph, wanted, &offsets, params.len(), max_rows, &merging, |_, _| max_rows)
 }
 
-fn chains_of(recipe: &Recipe, form: Form, fuse: bool) -> Chains {
-    let narrow = narrow_buffers(recipe, form).unwrap_or_else(|_| vec![false; recipe.slots.len()]);
-    Chains::find(recipe, &twins_of(recipe, form), &narrow, fuse)
+fn chains_of(recipe: &Recipe, target: Target, fuse: bool) -> Chains {
+    let narrow = narrow_buffers(recipe, target.form).unwrap_or_else(|_| vec![false; recipe.slots.len()]);
+    Chains::find(recipe, &twins_of(recipe, target), &narrow, fuse)
 }
 
 impl CudaPlan {
     /// Kernels that a plan of such a graph prints for itself, as a whole text. Needs no GPU.
     pub fn printed(graph: &Graph, wanted: &Wanted, setup: &Setup) -> Result<String> {
-        let form = form_of(setup.precision);
-        let recipe = recipe_of(graph, wanted, setup.max_rows, form, setup.fuse)?;
-        Ok(Text::Chains.source(form) + &chains_of(&recipe, form, setup.fuse).text)
+        let target = Target::any(setup.precision);
+        let recipe = recipe_of(graph, wanted, setup.max_rows, target, setup.fuse)?;
+        Ok(Text::Chains.source(target.form) + &chains_of(&recipe, target, setup.fuse).text)
     }
 
     /// Ops of a graph that have no kernels; where there are any, [`CudaPlan::new`] fails with their names. Needs no GPU.
     pub fn missing(graph: &Graph, wanted: &Wanted, precision: Precision) -> Result<Vec<String>> {
-        let form = form_of(precision);
-        let recipe = recipe_of(graph, wanted, 1, form, false)?;
-        let mut missing = missing(&recipe, form);
-        missing.extend(narrow_buffers(&recipe, form).err());
+        let target = Target::any(precision);
+        let recipe = recipe_of(graph, wanted, 1, target, false)?;
+        let mut missing = missing(&recipe, target);
+        missing.extend(narrow_buffers(&recipe, target.form).err());
         Ok(missing)
     }
 
     /// A plan of all that is wanted. Groups begin with all rows, network 0, samples 0 and every part.
     pub fn new(graph: &Graph, wanted: &Wanted, networks: &Arc<Networks>, setup: &Setup) -> Result<Self> {
-        let form = form_of(setup.precision);
-        let recipe = recipe_of(graph, wanted, setup.max_rows, form, setup.fuse)?;
-        let missing = missing(&recipe, form);
+        let target = Target::new(setup.precision, &networks.gpu);
+        let form = target.form;
+        let recipe = recipe_of(graph, wanted, setup.max_rows, target, setup.fuse)?;
+        let missing = missing(&recipe, target);
         if !missing.is_empty() {
             let precision = setup.precision.name();
             return Err(Error::Invalid(format!("no CUDA kernels in {precision} for {}", missing.join(", "))));
@@ -211,11 +220,15 @@ impl CudaPlan {
                 recipe.params_len, networks.len
             )));
         }
-        if let Some(part) = recipe.nodes.iter().filter_map(|node| node.flag).find(|part| *part as usize >= setup.parts)
-        {
-            let parts = setup.parts;
-            return Err(Error::Invalid(format!("part {part} of a graph: wanted less than the {parts} of the plan")));
-        }
+        let parts = recipe.nodes.iter().filter_map(|node| node.part.map(|part| part.number));
+        let most = |what: &str, number: Option<u32>, all: usize| match number {
+            Some(number) if number as usize >= all => {
+                Err(Error::Invalid(format!("{what} {number} of a graph: wanted less than the {all} of the plan")))
+            }
+            _ => Ok(()),
+        };
+        most("part", parts.max(), setup.parts)?;
+        most("table", recipe.nodes.iter().filter_map(|node| node.follows).max(), setup.leaders)?;
         let setting = "num_envs or the minibatch";
         let of = |len: usize, what: &str| cuda::Buffer::<f32>::new(gpu, len, what, setting);
         let ids = |len: usize, what: &str| cuda::Buffer::<u32>::new(gpu, len, what, setting);
@@ -226,7 +239,7 @@ impl CudaPlan {
             let own = shared(number).is_none();
             feeds.push(if own { Some(of(groups * rows * len, &format!("input {name}"))?) } else { None });
         }
-        let twins = twins_of(&recipe, form);
+        let twins = twins_of(&recipe, target);
         let chains = Chains::find(&recipe, &twins, &narrow, setup.fuse);
         // Kernels of bf16 read inputs of several axes from a copy; those that all readers can have as pixels, as such.
         let pixels: Vec<Option<usize>> = (0..recipe.feeds.len()).map(|feed| pixels_of(&recipe, &twins, feed)).collect();
@@ -275,6 +288,8 @@ impl CudaPlan {
         rows.upload(&vec![setup.max_rows as u32; groups])?;
         let (network_of, samples_of) = (ids(groups, "networks")?, ids(groups, "samples")?);
         let absent = ids(setup.parts * groups, "parts")?;
+        let leaders = ids(setup.leaders * groups, "groups that others follow")?;
+        leaders.upload(&(0..setup.leaders).flat_map(|_| 0..groups as u32).collect::<Vec<_>>())?;
         let draws = ids(3, "random numbers")?;
         let blank = Args {
             x: [Tensor::default(); MAX_INPUTS],
@@ -282,7 +297,7 @@ impl CudaPlan {
             dy: [Tensor::default(); MAX_OUTPUTS],
             dx: [Tensor::default(); MAX_INPUTS],
             scratch: Tensor { at: memory.scratch.pointer(), stride: scratch_len as u32, of: BY_GROUP },
-            index: [memory.own.pointer(), network_of.pointer(), samples_of.pointer()],
+            index: [memory.own.pointer(), network_of.pointer(), samples_of.pointer(), memory.own.pointer()],
             rows: rows.pointer(),
             skip: DevicePtr::NONE,
             blocks: 1,
@@ -364,7 +379,12 @@ impl CudaPlan {
                 Some(channels) => Launch::each(Text::Narrow, "narrowed_pixels", setup.max_rows * len / channels)
                     .numbers([len / channels, channels]),
             };
-            start(&launch, true, None, args)?;
+            // Only for groups that have what reads it.
+            let is = |buffer: Buffer| recipe.slots[buffer].place == Place::Feed(number);
+            let readers = recipe.steps.iter().zip(&chains.parts).filter(|(step, _)| step.reads().any(is));
+            let mut parts = readers.map(|(_, part)| *part);
+            let first = parts.next().flatten();
+            start(&launch, true, first.filter(|_| parts.all(|part| part == first)), args)?;
         }
         let mut deferred: Vec<Deferred> = Vec::new();
         for (at, step) in recipe.steps.iter().enumerate() {
@@ -390,6 +410,16 @@ impl CudaPlan {
             }
             match step.work {
                 Work::Forward { call } => {
+                    let node = &recipe.nodes[call];
+                    if let Some(table) = node.follows {
+                        if recipe.training || twins[call].formula.is_some() {
+                            let name = &step.name;
+                            return Err(Error::Invalid(format!("\"{name}\" can't read what other groups have")));
+                        }
+                        args.index[BY_LEADER as usize] = leaders.pointer().offset(4 * table as usize * groups);
+                        let rows = args.x.iter_mut().zip(&node.types.x).filter(|(_, ty)| ty.kind == Kind::Rows);
+                        rows.filter(|(x, _)| x.of == BY_GROUP).for_each(|(x, _)| x.of = BY_LEADER);
+                    }
                     for launch in &twins[call].forward {
                         start(launch, narrow_op(&recipe.nodes[call]), part, args)?;
                     }
@@ -464,7 +494,9 @@ impl CudaPlan {
             network_of,
             samples_of,
             absent,
+            leaders,
             draws,
+            beside: Beside::new(gpu, setup.apart)?,
             memory,
         })
     }
@@ -483,16 +515,18 @@ impl CudaPlan {
 
     /// Runs all groups after all work that came before. `anywhere` says which parts some group has: others are not even launched.
     pub fn run(&self, anywhere: impl Fn(u32) -> bool) -> Result<()> {
+        let mut lanes = self.beside.lanes(&self.gpu);
         for launch in self.launches.iter().filter(|launch| launch.part.is_none_or(&anywhere)) {
-            self.kernels[launch.kernel].launch_early(launch.blocks, launch.threads, &launch.args)?;
+            let (kernel, on) = (&self.kernels[launch.kernel], lanes.of(launch.part)?);
+            on.start(kernel, launch.blocks, launch.threads, &launch.args)?;
         }
         for (numbers, blocks) in self.sums_of(anywhere) {
             let Started { kernel, threads, mut args, .. } = self.collapse;
             args.numbers[..numbers.len()].copy_from_slice(&numbers);
             args.blocks = blocks;
-            self.kernels[kernel].launch_early(blocks * self.groups as u32, threads, &args)?;
+            lanes.of(None)?.start(&self.kernels[kernel], blocks * self.groups as u32, threads, &args)?;
         }
-        Ok(())
+        lanes.of(None).map(drop)
     }
 
     /// How many launches a run with these parts has.
@@ -534,6 +568,12 @@ impl CudaPlan {
     /// Whether a part is left out of a group: `[parts, groups]`, not 0 where it is.
     pub fn absent(&self) -> &cuda::Buffer<u32> {
         &self.absent
+    }
+
+    /// The group whose tensors each one reads where ops follow ([`Graph::following`]): `[tables, groups]`, at first its own. What is read
+    /// there must be of a group that has these parts.
+    pub fn leaders(&self) -> &cuda::Buffer<u32> {
+        &self.leaders
     }
 
     /// Has dropout and noise draw by this seed from now on, as a plan on a CPU does that begins.

@@ -9,15 +9,35 @@ use crate::nn::op::{Kind, Type};
 use crate::nn::precision::Precision;
 use std::sync::Arc;
 
+/// What kernels are chosen for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Target {
+    pub(super) form: Form,
+    /// Bytes of shared memory that a block may have.
+    pub(super) shared: usize,
+}
+
+impl Target {
+    pub(super) fn new(precision: Precision, gpu: &Gpu) -> Self {
+        Self { form: form_of(precision), shared: gpu.info().shared_bytes }
+    }
+
+    /// For any GPU.
+    pub(super) fn any(precision: Precision) -> Self {
+        Self { form: form_of(precision), shared: 0 }
+    }
+}
+
 /// An op's launches.
-pub(super) fn chosen(node: &Planned, form: Form, max_rows: usize) -> Option<Twin> {
-    let narrow = form == Form::Bf16 && narrow_op(node);
-    node.op.twin(&node.types, max_rows).map(|twin| twin.chosen(narrow, node.flag.is_some()))
+pub(super) fn chosen(node: &Planned, target: Target, max_rows: usize) -> Option<Twin> {
+    let narrow = target.form == Form::Bf16 && narrow_op(node);
+    let rare = node.part.is_some_and(|part| part.rare);
+    node.op.twin(&node.types, max_rows).map(|twin| twin.chosen(narrow, rare, target.shared))
 }
 
 /// Those of all ops.
-pub(super) fn twins_of(recipe: &Recipe, form: Form) -> Vec<Twin> {
-    recipe.nodes.iter().map(|node| chosen(node, form, recipe.max_rows).unwrap_or_default()).collect()
+pub(super) fn twins_of(recipe: &Recipe, target: Target) -> Vec<Twin> {
+    recipe.nodes.iter().map(|node| chosen(node, target, recipe.max_rows).unwrap_or_default()).collect()
 }
 
 /// Whether a tensor holds bf16 in a plan of that precision.
@@ -53,13 +73,14 @@ pub(super) fn narrow_buffers(recipe: &Recipe, form: Form) -> Result<Vec<bool>, S
 }
 
 /// Ops of a plan that have no kernels, by the names of their calls.
-pub(super) fn missing(recipe: &Recipe, form: Form) -> Vec<String> {
+pub(super) fn missing(recipe: &Recipe, target: Target) -> Vec<String> {
+    let form = target.form;
     let served = |twin: &Twin, form| twin.forward.iter().chain(&twin.backward).all(|launch| launch.text.serves(form));
     let none = |step: &&Step| match step.work {
         Work::Forward { call } => {
             let node = &recipe.nodes[call];
             let narrow = form == Form::Bf16 && narrow_op(node);
-            chosen(node, form, recipe.max_rows).is_none_or(|twin| narrow && !served(&twin, form))
+            chosen(node, target, recipe.max_rows).is_none_or(|twin| narrow && !served(&twin, form))
         }
         _ => false,
     };
@@ -86,7 +107,7 @@ pub(super) fn pixels_of(recipe: &Recipe, twins: &[Twin], feed: usize) -> Option<
 }
 
 /// Kernels for a precision.
-pub(super) fn form_of(precision: Precision) -> Form {
+fn form_of(precision: Precision) -> Form {
     match precision {
         Precision::F32 => Form::F32,
         Precision::Bf16 => Form::Bf16,

@@ -4,6 +4,7 @@
 //! in the nearest caches. Sums over the batch (gradients of parameters, batch statistics, losses) end a stage only where
 //! a later step reads them. Results do not depend on the number of threads.
 
+mod beside;
 mod build;
 mod chains;
 mod cuda;

@@ -325,6 +325,8 @@ impl Planned {
                     precision: shape.precision,
                     shared: &shared,
                     pixels: false,
+                    leaders: 0,
+                    apart: &[],
                     fuse: true,
                 };
                 CudaPlan::new(&graphs.net.graph, wanted, &networks, &setup)
@@ -355,6 +357,8 @@ impl Planned {
             precision: shape.precision,
             shared: &[],
             pixels: false,
+            leaders: 0,
+            apart: &[],
             fuse: true,
         };
         let learner = CudaPlan::new(&graphs.learns.graph, &graphs.learning(), &networks, &setup)?;

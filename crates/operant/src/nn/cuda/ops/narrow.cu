@@ -551,7 +551,7 @@ NORM(8, 256)
 NORM(16, 256)
 /* Octets that a thread keeps, those that it brings at once, and blocks on a multiprocessor: as many as registers allow. */
 #define NORM_KEPT 2
-#define NORM_BATCH 1
+#define NORM_BATCH 2
 #define NORM_BLOCKS 3
 #define NORM_BACK(wide)                                                                                                      \
     extern "C" __global__ void __launch_bounds__(THREADS, NORM_BLOCKS) norm_backward_##wide(const __grid_constant__ Args a) { \

@@ -4,14 +4,14 @@
 #define THREADS 256
 #define FULL 0xFFFFFFFFu
 
-/* Group g's part begins at + index[of][g]·stride: by its own number, by its network's, or by its samples'. */
+/* Group g's part begins at + index[of][g]·stride: by its own number, by its network's, by its samples', or by that of the group it follows. */
 struct Tensor {
     float *at;
     uint32_t stride, of;
 };
 struct Args {
     Tensor x[INPUTS], y[4], dy[4], dx[INPUTS], scratch;
-    const uint32_t *index[3];
+    const uint32_t *index[4];
     const uint32_t *rows; /* [groups] */
     const uint32_t *skip; /* [groups]: groups without this op; or none */
     uint32_t blocks;      /* of a group */
