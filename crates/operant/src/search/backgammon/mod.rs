@@ -1,6 +1,7 @@
 //! Backgammon by learned values: the networks, players that look one to three rolls ahead with them, games between players; and what the cube
 //! and the score make of values.
 
+mod best_plays;
 mod contest;
 mod cube;
 mod cube_player;
