@@ -3,6 +3,13 @@
 use crate::output::{Failure, count};
 use std::path::PathBuf;
 
+/// Whether results are also shown less the luck of the dice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Luck {
+    On,
+    Off,
+}
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct MatchArgs {
     /// Games: against whom: random, another run; backgammon also rules (of thumb), gnubg:PLIES; connect4 also solver [default: random].
@@ -35,6 +42,10 @@ pub(crate) struct MatchArgs {
     /// With --cube: gammons count once while the cube was not turned.
     #[arg(long, requires = "cube")]
     pub(crate) jacoby: bool,
+    /// Backgammon: also show results less the luck of the dice: same mean, and between players alike in strength a fifth of the standard
+    /// error [default: on with --plies 2 or 3, --simulations or gnubg; off at one ply, where it takes ten times as long as the games].
+    #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "on", conflicts_with = "error_rate")]
+    pub(crate) luck: Option<Luck>,
     /// Backgammon: write the games as a .mat file.
     #[arg(long, value_name = "FILE")]
     pub(crate) mat: Option<PathBuf>,
@@ -56,6 +67,7 @@ impl MatchArgs {
             ("--table", self.table.is_some(), "runs of td on backgammon"),
             ("--match", self.match_to.is_some(), "runs that learned backgammon"),
             ("--cube", self.cube, "runs that learned backgammon"),
+            ("--luck", self.luck.is_some(), "runs that learned backgammon"),
             ("--mat", self.mat.is_some(), "runs that learned backgammon"),
             ("--sgf", self.sgf.is_some(), "runs that learned backgammon"),
         ];

@@ -93,6 +93,38 @@ fn games_against_others_are_scored_and_repeat() {
     assert!(code == 2 && message.contains("did you mean \"random\"?"), "{message}");
 }
 
+/// Results less luck: asked for, or where they cost less than the games.
+#[test]
+fn luck_is_taken_from_results() {
+    let words = ["eval", run(), "--against", "random", "--games", "8", "--seed", "3", "--json"];
+    let plain = json(&words);
+    for key in ["adjusted_points_per_game", "adjusted_standard_error", "luck_by", "luck_cpu_s"] {
+        assert!(plain[key].is_null() && plain.as_object().unwrap().contains_key(key), "{plain}");
+    }
+    let adjusted = json(&[&words[..], &["--luck"]].concat());
+    assert_eq!((&adjusted["points_per_game"], &adjusted["luck_by"]), (&plain["points_per_game"], &"run".into()));
+    let [mean, error] =
+        ["adjusted_points_per_game", "adjusted_standard_error"].map(|key| adjusted[key].as_f64().unwrap());
+    assert!(mean > 0.5 && mean < 3.5 && error > 0.0 && error < 1.0, "{adjusted}");
+    assert!(adjusted["luck_cpu_s"].as_f64().unwrap() > 0.0);
+    let searched = ["eval", run(), "--against", "rules", "--games", "2", "--simulations", "8"];
+    let shown = text(&searched);
+    assert!(
+        shown.contains(" points per game (standard error), luck-adjusted ") && shown.contains(" ± – over 2 games"),
+        "{shown}"
+    );
+    assert!(!text(&[&searched[..], &["--luck=off"]].concat()).contains("luck"));
+    // The same dice for both: what one had for luck, the other has in the game after.
+    let itself = json(&["eval", run(), "--against", run(), "--games", "4", "--luck", "--json"]);
+    assert_eq!(itself["adjusted_points_per_game"], 0.0, "{itself}");
+    let money = json(&["eval", run(), "--against", "rules", "--cube", "--games", "4", "--luck", "--json"]);
+    assert!(money["adjusted_points_per_game"].is_number() && money["adjusted_standard_error"].is_number(), "{money}");
+    let matches = text(&["eval", run(), "--against", "rules", "--match", "2", "--games", "4", "--luck"]);
+    assert!(matches.contains(" % (standard error), luck-adjusted ") && matches.contains(" of 4 matches"), "{matches}");
+    let (code, message) = failure(&["eval", run(), "--error-rate", "--luck"]);
+    assert!(code == 2 && message.contains("--luck"), "{message}");
+}
+
 /// The network that comes with the program knows the openings that all books agree on.
 #[test]
 fn the_shipped_network_knows_openings() {

@@ -1,6 +1,7 @@
 //! `operant eval` of backgammon with the cube: matches, or games for money.
 
 use super::judge::{OF_SEARCH, Of};
+use super::luck::{self, Adjusted};
 use super::{PART, SEARCH, by_value, evaluator, parts_of, with_table};
 use crate::format;
 use crate::matches::MatchArgs;
@@ -53,7 +54,27 @@ pub(super) fn run(args: &MatchArgs, parts: &Parts, of: &Of<'_>) -> Result<(), Fa
     let cpu = device::cpu_seconds() - cpu;
     let names = [player.name(), other.name()];
     write(args, &played, stakes, [&names[0], &names[1]])?;
-    show(&played, stakes, names, cpu, of)
+    let results = results(&played, stakes);
+    let adjusted = match luck::judge_of(args, parts, of)? {
+        Some(judge) => Some(judge.adjust(&results, &played.iter().map(Vec::as_slice).collect::<Vec<_>>())?),
+        None => None,
+    };
+    show(&played, &results, adjusted.as_ref(), stakes, names, cpu, of)
+}
+
+/// Points of a game, as the first player has them.
+fn points(record: &Record) -> f64 {
+    let won = record.result();
+    won.map_or(0.0, |won| if won.player == 0 { f64::from(won.points) } else { -f64::from(won.points) })
+}
+
+/// What the first player has of each session: points of a game for money; of a match 1 if it is won.
+fn results(played: &[Vec<Record>], stakes: Stakes) -> Vec<f64> {
+    let last = played.iter().map(|records| records.last().map_or(0.0, points));
+    match stakes.length {
+        0 => last.collect(),
+        _ => last.map(|points| f64::from(u8::from(points > 0.0))).collect(),
+    }
 }
 
 /// Who plays from a checkpoint, the cube included: by values one to three rolls ahead, or by search.
@@ -106,25 +127,22 @@ fn numbered(path: &Path, number: usize) -> PathBuf {
     path.with_file_name(if end.is_empty() { format!("{stem}-{number}") } else { format!("{stem}-{number}.{end}") })
 }
 
-fn show(played: &[Vec<Record>], stakes: Stakes, names: [String; 2], cpu: f64, of: &Of<'_>) -> Result<(), Failure> {
+fn show(
+    played: &[Vec<Record>],
+    results: &[f64],
+    adjusted: Option<&Adjusted>,
+    stakes: Stakes,
+    names: [String; 2],
+    cpu: f64,
+    of: &Of<'_>,
+) -> Result<(), Failure> {
     let games: Vec<&Record> = played.iter().flatten().collect();
-    let points = |record: &Record| {
-        let won = record.result();
-        won.map_or(0.0, |won| if won.player == 0 { f64::from(won.points) } else { -f64::from(won.points) })
-    };
-    let of_games: Vec<f64> = games.iter().map(|record| points(record)).collect();
-    let of_matches: Vec<f64> = (played.iter())
-        .map(|records| records.last().map_or(0.0, |record| f64::from(u8::from(points(record) > 0.0))))
-        .collect();
     let doubles: Vec<bool> = games.iter().flat_map(|record| &record.doubles).map(|doubled| doubled.taken).collect();
     let taken = doubles.iter().filter(|taken| **taken).count() as f64 / doubles.len() as f64;
     let per_game = doubles.len() as f64 / games.len() as f64;
     let [name, whom] = names;
-    let ((mean, error), is_match) = match stakes.length {
-        0 => (mean_of_pairs(&of_games), false),
-        _ => (mean_of_pairs(&of_matches), true),
-    };
-    let mean_points = of_games.iter().sum::<f64>() / games.len() as f64;
+    let ((mean, error), is_match) = (mean_of_pairs(results), stakes.length > 0);
+    let mean_points = games.iter().map(|record| points(record)).sum::<f64>() / games.len() as f64;
     if of.json {
         let mut object = json!({
             "run": of.run, "checkpoint": of.checkpoint, "player": name, "against": whom, "games": games.len(),
@@ -140,13 +158,16 @@ fn show(played: &[Vec<Record>], stakes: Stakes, names: [String; 2], cpu: f64, of
             .as_object_mut()
             .into_iter()
             .for_each(|object| object.extend(more.as_object().cloned().unwrap_or_default()));
+        let name = if is_match { "adjusted_matches_won" } else { "adjusted_points_per_game" };
+        luck::add_to(&mut object, name, adjusted);
         return print(&format!("{object}\n"));
     }
     let result = match is_match {
         true => format!(
-            "{:.1} % ± {} % (standard error) of {} matches to {} points won, {:.1} games each, {mean_points:+.3} points per game",
+            "{:.1} % ± {} % (standard error){} of {} matches to {} points won, {:.1} games each, {mean_points:+.3} points per game",
             100.0 * mean,
             format::error(100.0 * error, 1),
+            luck::shown_of_matches(adjusted),
             played.len(),
             stakes.length,
             games.len() as f64 / played.len() as f64
@@ -154,8 +175,9 @@ fn show(played: &[Vec<Record>], stakes: Stakes, names: [String; 2], cpu: f64, of
         false => {
             let rule = if stakes.jacoby { ", Jacoby" } else { "" };
             format!(
-                "{mean:+.3} ± {} points per game (standard error) over {} games for money{rule}",
+                "{mean:+.3} ± {} points per game (standard error){} over {} games for money{rule}",
                 format::error(error, 3),
+                luck::shown(adjusted),
                 games.len()
             )
         }

@@ -1,5 +1,6 @@
 //! `operant eval` of a backgammon run: games against others, and the error rate by GNU Backgammon.
 
+use super::luck::{self, Adjusted};
 use super::{PART, SEARCH, by_value, cube_games, evaluator, gnubg, parts_of, with_table};
 use crate::format;
 use crate::matches::MatchArgs;
@@ -35,6 +36,7 @@ pub(crate) fn run(args: &MatchArgs, parts: &Parts, of: &Of<'_>) -> Result<(), Fa
         "--table",
         "--match",
         "--cube",
+        "--luck",
         "--mat",
         "--sgf",
     ];
@@ -76,7 +78,12 @@ pub(crate) fn run(args: &MatchArgs, parts: &Parts, of: &Of<'_>) -> Result<(), Fa
     let (score, records) = contest(&mut *player, &mut *other, games, of.seed)?;
     let cpu = device::cpu_seconds() - cpu;
     write_games(args, &records, [&player.name(), &other.name()])?;
-    show(&score, &*player, &*other, cpu, of)
+    let points: Vec<f64> = score.points.iter().map(|&points| f64::from(points)).collect();
+    let adjusted = match luck::judge_of(args, parts, of)? {
+        Some(judge) => Some(judge.adjust(&points, &records.chunks(1).collect::<Vec<_>>())?),
+        None => None,
+    };
+    show(&score, adjusted.as_ref(), [&player.name(), &other.name()], cpu, of)
 }
 
 /// The same for value networks in a file.
@@ -88,7 +95,7 @@ pub(crate) fn judge_file(args: &MatchArgs, path: &Path, seed: u64, json: bool) -
 
 /// Words for runs of alphazero.
 pub(super) const OF_SEARCH: &[&str] =
-    &["--against", "--games", "--simulations", "--error-rate", "--match", "--cube", "--mat", "--sgf"];
+    &["--against", "--games", "--simulations", "--error-rate", "--match", "--cube", "--luck", "--mat", "--sgf"];
 
 /// Who plays from a checkpoint: by values one to three rolls ahead, or by search.
 fn player_of(name: &str, parts: &Parts, args: &MatchArgs) -> Result<Box<dyn Player<Backgammon>>, Failure> {
@@ -119,8 +126,8 @@ fn write_games(args: &MatchArgs, records: &[Record], names: [&str; 2]) -> Result
 
 fn show(
     score: &Score,
-    player: &dyn Player<Backgammon>,
-    other: &dyn Player<Backgammon>,
+    adjusted: Option<&Adjusted>,
+    [player, other]: [&str; 2],
     cpu: f64,
     of: &Of<'_>,
 ) -> Result<(), Failure> {
@@ -129,23 +136,23 @@ fn show(
     let [[won_gammons, lost_gammons], [won_backgammons, lost_backgammons]] =
         [Points::Gammon, Points::Backgammon].map(|points| score.shares(points));
     if of.json {
-        let object = json!({
-            "run": of.run, "checkpoint": of.checkpoint, "player": player.name(), "against": other.name(),
+        let mut object = json!({
+            "run": of.run, "checkpoint": of.checkpoint, "player": player, "against": other,
             "games": games, "seed": of.seed, "points_per_game": score.mean(), "standard_error": score.standard_error(),
             "wins": wins, "gammons_won": won_gammons, "gammons_lost": lost_gammons,
             "backgammons_won": won_backgammons, "backgammons_lost": lost_backgammons, "cpu_s": cpu,
         });
+        luck::add_to(&mut object, "adjusted_points_per_game", adjusted);
         return print(&format!("{object}\n"));
     }
     let percent = |x: f64| format!("{:.1} %", 100.0 * x);
     print(&format!(
-        "{} against {}: {:+.3} ± {} points per game (standard error) over {games} games, seed {}\n\
+        "{player} against {other}: {:+.3} ± {} points per game (standard error){} over {games} games, seed {}\n\
          won {}, gammons {} won and {} lost, of these backgammons {} and {}\n\
          checkpoint {}\n",
-        player.name(),
-        other.name(),
         score.mean(),
         format::error(score.standard_error(), 3),
+        luck::shown(adjusted),
         of.seed,
         percent(wins),
         percent(won_gammons),

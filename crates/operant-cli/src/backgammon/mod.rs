@@ -7,6 +7,7 @@ mod cube_games;
 mod cube_text;
 mod gnubg;
 mod judge;
+mod luck;
 mod play;
 
 pub(crate) use analyse::{Args as AnalyseArgs, run as analyse};
@@ -16,7 +17,7 @@ pub(crate) use play::{Args as PlayArgs, run as play};
 use crate::output::{Failure, print};
 use operant::algo::Parts;
 use operant::env::backgammon::Bearoff;
-use operant::nn::Options;
+use operant::nn::{Options, Precision};
 use operant::run::{Checkpoints, Config};
 use operant::search::backgammon::{BackgammonFile, ByValue, Depth, Evaluator};
 use operant::search::mcts::{self, ChanceMode};
@@ -79,8 +80,12 @@ fn with_table(evaluator: Evaluator, table: Option<&Path>) -> Result<Evaluator, F
 
 /// Plans networks from the bytes of a file; products read f32, whatever they were trained with.
 fn evaluator(bytes: &[u8]) -> Result<Evaluator, Failure> {
+    evaluator_in(bytes, Precision::F32)
+}
+
+fn evaluator_in(bytes: &[u8], precision: Precision) -> Result<Evaluator, Failure> {
     let (net, weights) = BackgammonFile::from_bytes(bytes)?;
-    Ok(Evaluator::new(&net, &weights, &Options::default())?)
+    Ok(Evaluator::new(&net, &weights, &Options { precision, ..Options::default() })?)
 }
 
 /// How value networks are searched: values differ by a few hundredths of a point, priors already say so, and the dice of a visit are the

@@ -1,5 +1,6 @@
 //! Who chooses plays: by a few rules, or by values one to three rolls ahead.
 
+use super::best_plays::BestPlays;
 use super::network::Evaluator;
 use crate::env::backgammon::{Backgammon, Outcome, Play, Plays, Position, ROLLS, State, chances};
 use crate::error::Result;
@@ -90,12 +91,9 @@ pub struct Judged {
 /// Plays by values.
 #[derive(Debug)]
 pub struct ByValue {
-    evaluator: Evaluator,
+    best_plays: BestPlays,
     depth: Depth,
     name: String,
-    plays: Plays,
-    positions: Vec<Position>,
-    outcomes: Vec<Outcome>,
 }
 
 impl ByValue {
@@ -105,12 +103,12 @@ impl ByValue {
             Depth::One => name.to_owned(),
             _ => format!("{name}, {}-ply", depth.beyond() + 1),
         };
-        Self { evaluator, depth, name, plays: Plays::default(), positions: Vec::new(), outcomes: Vec::new() }
+        Self { best_plays: BestPlays::new(evaluator), depth, name }
     }
 
     /// How a game ends for the player on roll, before the roll, by the values as they are.
     pub fn value(&mut self, position: Position) -> Outcome {
-        self.evaluator.value(position)
+        self.best_plays.evaluator.value(position)
     }
 
     /// All plays, best first.
@@ -142,10 +140,15 @@ impl ByValue {
     fn look(&mut self, positions: &[Position], rolls: usize) -> Vec<Outcome> {
         if rolls == 0 {
             let mut outcomes = vec![Outcome::default(); positions.len()];
-            self.evaluator.evaluate(positions, &mut outcomes);
+            self.best_plays.evaluator.evaluate(positions, &mut outcomes);
             return outcomes;
         }
-        let (best, values) = self.best_plays(positions);
+        let rolls_in_all = positions.len() * ROLLS.len();
+        let (mut best, mut values) = (Vec::with_capacity(rolls_in_all), Vec::with_capacity(rolls_in_all));
+        self.best_plays.of_rolls(positions, |position, outcome| {
+            best.push(position);
+            values.push(outcome);
+        });
         let outcomes = if rolls == 1 { values } else { self.look(&best, rolls - 1) };
         let mut rest = outcomes.chunks_exact(ROLLS.len());
         let chances = chances(false);
@@ -161,31 +164,6 @@ impl ByValue {
                 Outcome::from_array(sum)
             })
             .collect()
-    }
-
-    /// Where the best play of each of the 21 rolls leads from each position whose game goes on, and how games end from there for who is on roll then.
-    fn best_plays(&mut self, positions: &[Position]) -> (Vec<Position>, Vec<Outcome>) {
-        self.positions.clear();
-        let mut ends = Vec::with_capacity(positions.len() * ROLLS.len());
-        for &position in positions.iter().filter(|position| position.lost().is_none()) {
-            for dice in ROLLS {
-                self.plays.find(position, dice);
-                self.positions.extend(self.plays.iter().map(|play| play.result(position)));
-                ends.push(self.positions.len());
-            }
-        }
-        self.outcomes.resize(self.positions.len(), Outcome::default());
-        self.evaluator.evaluate(&self.positions, &mut self.outcomes);
-        let mut begin = 0;
-        ends.into_iter()
-            .map(|end| {
-                // What is worst for the other, who is on roll then.
-                let worst = |&a: &usize, &b: &usize| self.outcomes[a].equity().total_cmp(&self.outcomes[b].equity());
-                let best = (begin..end).min_by(worst).expect("a roll has a play, if only that of no move");
-                begin = end;
-                (self.positions[best], self.outcomes[best])
-            })
-            .unzip()
     }
 }
 
