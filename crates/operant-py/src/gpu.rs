@@ -101,10 +101,12 @@ impl DeviceArray {
         self.tensor.device
     }
 
-    /// Version 3 of the interface of Numba and CuPy; the stream is the one that writes the rows.
+    /// Version 3 of the interface of Numba and CuPy; the stream is the one that writes the rows. They are written when it is given:
+    /// PyTorch reads them without waiting for that stream.
     #[getter]
     fn __cuda_array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         self.shelf.given.store(true, Ordering::Relaxed);
+        py.detach(|| self.shelf.ready.record().and_then(|()| self.shelf.ready.wait())).map_err(raise)?;
         let interface = PyDict::new(py);
         interface.set_item("shape", self.shape(py)?)?;
         interface.set_item("typestr", self.tensor.kind.typestr())?;
