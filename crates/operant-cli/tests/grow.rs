@@ -1,5 +1,6 @@
 //! `operant grow` and runs of growth, as a user types them.
 
+use operant::nn::grow::Blueprint;
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -148,6 +149,19 @@ fn mistakes_are_named() {
 fn sentences(count: usize) -> String {
     let words = ["host", "seed", "window", "letter", "river"];
     (0..count).map(|i| format!("the {} reads the {}. ", words[i % 5], words[i / 5 % 5])).collect()
+}
+
+/// The settings of a controller prefer what their comment says.
+#[test]
+fn the_settings_of_a_controller_name_its_heads() {
+    let preset = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../configs/growth/controller.toml");
+    let dry = operant(&["train", "ppo", "growth", "--config", preset.to_str().unwrap(), "--dry-run"]);
+    assert!(dry.status.success(), "{}", String::from_utf8_lossy(&dry.stderr));
+    let text = String::from_utf8(dry.stdout).unwrap();
+    let list = text.lines().find_map(|line| line.strip_prefix("first_logits = [")).unwrap().trim_end_matches(']');
+    let logits: Vec<f64> = list.split(", ").map(|logit| logit.parse().unwrap()).collect();
+    let (_, name) = Blueprint::ALL[logits.iter().rposition(|logit| *logit == 2.0).unwrap() - 6 - 3];
+    assert_eq!((logits.len(), name), (6 + 3 + Blueprint::ALL.len() + 10, "conv_heavy"));
 }
 
 const BYTES: &[&str] = &["--set", "env.task=bytes", "--set", "env.host=transformer"];

@@ -32,6 +32,15 @@ pub(super) struct Told<'a> {
     pub(super) follows: Option<(usize, usize)>,
 }
 
+/// What a group judges: which one asked for, on which batch.
+#[derive(Clone, Copy)]
+struct Item {
+    at: usize,
+    number: usize,
+    /// As in [`Told`].
+    follows: Option<(usize, usize)>,
+}
+
 /// Of each of these the one before it, of the same network, with which it has the most slots from the first on alike, and how many.
 fn followed(asked: &[(usize, Vec<f32>)]) -> Vec<Option<(usize, usize)>> {
     let of = |at: usize| {
@@ -127,16 +136,15 @@ impl GrownGroup {
         let mut sums = vec![(0.0f64, 0u64); asked.len()];
         let (mut losses, mut right) = (vec![0.0f64; groups], vec![0u32; groups]);
         while units.peek().is_some() {
-            // What each group is: which one asked for, its batch, and what it follows.
-            let mut items: Vec<(usize, usize, Option<(usize, usize)>)> = Vec::new();
+            let mut items: Vec<Item> = Vec::new();
             while let Some(((first, len), number)) = units.next_if(|((_, len), _)| items.len() + len <= groups) {
                 let begin = items.len();
                 let follows = followed(&asked[first..first + len]);
                 let placed = follows.iter().map(|follows| follows.map(|(slot, leader)| (slot, begin + leader)));
-                items.extend(placed.enumerate().map(|(i, follows)| (first + i, number, follows)));
+                items.extend(placed.enumerate().map(|(i, follows)| Item { at: first + i, number, follows }));
             }
             let each = |what: &dyn Fn(usize, usize) -> usize| -> Vec<u32> {
-                let mut all: Vec<u32> = items.iter().map(|(at, number, _)| what(*at, *number) as u32).collect();
+                let mut all: Vec<u32> = items.iter().map(|item| what(item.at, item.number) as u32).collect();
                 all.resize(groups, 0);
                 all
             };
@@ -144,14 +152,14 @@ impl GrownGroup {
             self.judge.samples_of().upload(&each(&|_, number| number))?;
             self.judge.rows().upload(&each(&|_, number| batch.min(self.validated - number * batch)))?;
             self.tell(&self.judge, false, |group| {
-                let (at, _, follows) = *items.get(group)?;
+                let Item { at, follows, .. } = *items.get(group)?;
                 Some(Told { network: asked[at].0, alphas: &asked[at].1, follows })
             })?;
             self.judges.as_ref().map_or(Ok(()), |recording| recording.graph.launch())?;
             self.memory.judged_losses.download(0, &mut losses)?;
             self.memory.judged_right.download(0, &mut right)?;
-            for (group, (at, _, _)) in items.iter().enumerate() {
-                let (loss, count) = &mut sums[*at];
+            for (group, item) in items.iter().enumerate() {
+                let (loss, count) = &mut sums[item.at];
                 *loss += losses[group];
                 *count += u64::from(right[group]);
             }
