@@ -43,7 +43,7 @@ pub(crate) struct MatchArgs {
     #[arg(long, requires = "cube")]
     pub(crate) jacoby: bool,
     /// Backgammon: also show results less the luck of the dice: same mean, and between players alike in strength a fifth of the standard
-    /// error [default: on with --plies 2 or 3, --simulations or gnubg; off at one ply, where it takes ten times as long as the games].
+    /// error [default: on with --plies 2 or 3, with search and against gnubg; off at one ply, where it takes ten times as long as the games].
     #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "on", conflicts_with = "error_rate")]
     pub(crate) luck: Option<Luck>,
     /// Backgammon: write the games as a .mat file.

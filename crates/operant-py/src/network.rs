@@ -114,6 +114,12 @@ impl Network {
                 format!("observations of shape [{rows}, {width}], wanted [N, {wanted}]; give one row per observation");
             return Err(PyValueError::new_err(text));
         }
+        let fed = self.net.graph.inputs().len();
+        if fed > 1 {
+            let text =
+                format!("a network of {fed} inputs, with a state from step to step; operant.PPO.load plays by it");
+            return Err(PyValueError::new_err(text));
+        }
         let x = obs.as_slice()?;
         let mut state = self.lock(py);
         let State { params, plan } = &mut *state;

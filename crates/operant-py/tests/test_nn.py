@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import operant
 import pytest
 from operant import nn
 from safetensors.numpy import load_file, save_file
@@ -88,6 +90,27 @@ def test_threads_take_turns() -> None:
     for thread in threads:
         thread.join(timeout=60)
     assert right == [True] * 80
+
+
+def test_policies_that_are_more_than_scores_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "policy.safetensors"
+    small = {"num_envs": 4, "n_steps": 8, "batch_size": 32}
+
+    def refused(env: str, **settings: Any) -> str:
+        model = operant.PPO(env, **small, **settings)
+        model.save(path)
+        with pytest.raises(ValueError, match="load it with operant.PPO.load") as error:
+            nn.load_policy(path)
+        operant.PPO.load(path)
+        return str(error.value)
+
+    assert "has real numbers as actions" in refused("Pendulum-v1")
+    assert "normalises observations first" in refused("CartPole-v1", normalize_obs=True)
+    assert "has a memory" in refused("CartPole-v1", memory="lstm")
+    with pytest.raises(ValueError, match="a network of 3 inputs"):
+        nn.load(path)(np.zeros((2, 4)))
+    operant.PPO("CartPole-v1", **small).save(path)
+    assert nn.load_policy(path)(np.zeros((2, 4))).shape == (2,)
 
 
 def test_a_policy_chooses(tmp_path: Path) -> None:

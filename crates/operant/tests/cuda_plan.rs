@@ -420,6 +420,10 @@ fn counterfactuals_score_as_they_do_alone() {
             .map(|(network, code)| (network, levels(code).into_iter().map(|level| level as f32 / 2.0).collect()))
             .collect();
         let together = group.score(&asked).unwrap();
+        let again: Vec<_> = asked.iter().flat_map(|one| [one.clone(), asked[0].clone(), one.clone()]).collect();
+        for (found, three) in together.iter().zip(group.score(&again).unwrap().chunks(3)) {
+            assert_eq!([found, &together[0], found], [&three[0], &three[1], &three[2]], "what is asked twice");
+        }
         let mut distinct = 0;
         for (asked, found) in asked.iter().zip(&together) {
             let alone = group.score(std::slice::from_ref(asked)).unwrap();

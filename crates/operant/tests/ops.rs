@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 fn every_op_passes_its_checks() {
     let wanted = std::env::var("OPERANT_OP").ok();
     let chosen = |name: &str| wanted.as_deref().is_none_or(|wanted| name.eq_ignore_ascii_case(wanted));
+    assert!(OPS.iter().any(|entry| chosen(entry.name)), "OPERANT_OP={wanted:?}: no op has this name");
     let failures: Vec<String> = OPS
         .iter()
         .filter(|entry| chosen(entry.name))

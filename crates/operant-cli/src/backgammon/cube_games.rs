@@ -46,6 +46,7 @@ pub(super) fn run(args: &MatchArgs, parts: &Parts, of: &Of<'_>) -> Result<(), Fa
             return Err(operant::Error::unknown("opponent", name, known, "or the folder of a run").into());
         }
     };
+    let judge = luck::judge_of(args, parts, of)?;
     let cpu = device::cpu_seconds();
     let most_games = if stakes.length > 0 { usize::MAX } else { 1 };
     let played = (0..sessions as u32)
@@ -55,10 +56,8 @@ pub(super) fn run(args: &MatchArgs, parts: &Parts, of: &Of<'_>) -> Result<(), Fa
     let names = [player.name(), other.name()];
     write(args, &played, stakes, [&names[0], &names[1]])?;
     let results = results(&played, stakes);
-    let adjusted = match luck::judge_of(args, parts, of)? {
-        Some(judge) => Some(judge.adjust(&results, &played.iter().map(Vec::as_slice).collect::<Vec<_>>())?),
-        None => None,
-    };
+    let less_luck = |judge: luck::Judge| judge.adjust(&results, &played.iter().map(Vec::as_slice).collect::<Vec<_>>());
+    let adjusted = judge.map(less_luck).transpose()?;
     show(&played, &results, adjusted.as_ref(), stakes, names, cpu, of)
 }
 

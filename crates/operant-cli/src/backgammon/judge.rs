@@ -74,15 +74,14 @@ pub(crate) fn run(args: &MatchArgs, parts: &Parts, of: &Of<'_>) -> Result<(), Fa
             }
         },
     };
+    let judge = luck::judge_of(args, parts, of)?;
     let cpu = device::cpu_seconds();
     let (score, records) = contest(&mut *player, &mut *other, games, of.seed)?;
     let cpu = device::cpu_seconds() - cpu;
     write_games(args, &records, [&player.name(), &other.name()])?;
     let points: Vec<f64> = score.points.iter().map(|&points| f64::from(points)).collect();
-    let adjusted = match luck::judge_of(args, parts, of)? {
-        Some(judge) => Some(judge.adjust(&points, &records.chunks(1).collect::<Vec<_>>())?),
-        None => None,
-    };
+    let less_luck = |judge: luck::Judge| judge.adjust(&points, &records.chunks(1).collect::<Vec<_>>());
+    let adjusted = judge.map(less_luck).transpose()?;
     show(&score, adjusted.as_ref(), [&player.name(), &other.name()], cpu, of)
 }
 

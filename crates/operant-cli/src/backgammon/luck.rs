@@ -33,7 +33,7 @@ pub(super) struct Adjusted {
 /// takes 6 ms without looking ahead, it pays all the same: 25 times as many games would be needed.
 pub(super) fn judge_of(args: &MatchArgs, parts: &Parts, of: &Of<'_>) -> Result<Option<Judge>, Failure> {
     let searches = args.simulations.is_some() || !parts.contains_key(PART);
-    let by_gnubg = args.against.as_deref().is_some_and(|whom| whom.starts_with("gnubg"));
+    let by_gnubg = args.against.as_deref().is_some_and(|whom| whom == "gnubg" || whom.starts_with("gnubg:"));
     let it_pays = searches || by_gnubg || args.plies.is_some_and(|plies| plies > 1);
     if !args.luck.map_or(it_pays, |luck| luck == Luck::On) {
         return Ok(None);

@@ -121,18 +121,6 @@ impl Choice {
         }
     }
 
-    /// An op of it that has no kernel for a GPU.
-    pub(super) fn not_on_gpu(self) -> Option<&'static str> {
-        match self {
-            Self::Mlp => None,
-            Self::Resnet => Some("add"),
-            Self::Dueling => Some("dueling"),
-            Self::Conv | Self::Field => Some("conv2d"),
-            Self::Lstm => Some("lstm"),
-            Self::Attention => Some("attention"),
-        }
-    }
-
     fn task(self, hidden: &[usize]) -> operant::Result<Task> {
         let mut g = Graph::new();
         match self {
@@ -305,7 +293,9 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         plan.train(&params, batch, &feeds, 1.0, Gradients::Replace);
     }
     let profile = plan.profile();
-    let peak = peak_gflops(backend, plan.precision().0) * args.threads as f64;
+    // What other programs leave of a core changes from moment to moment: a network is no faster than the peak.
+    let cores = args.threads.min(device::threads_available()) as f64;
+    let peak = (peak_gflops(backend, plan.precision().0) * cores).max(forward.gflops).max(train.gflops);
     let (served, note) = plan.precision();
     let name = args.net_name();
     if args.json {

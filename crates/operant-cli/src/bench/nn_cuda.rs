@@ -35,14 +35,13 @@ const PART: u32 = 20;
 pub(super) fn run(args: &Args, batch: usize, precision: Precision) -> Result<(), Failure> {
     let failed = |error: operant::Error| Failure::Run(error.to_string());
     let name = args.net_name();
-    if let Some(op) = args.net.not_on_gpu() {
-        return Err(Failure::Run(format!(
-            "op {op} of net {name} has no kernel for a GPU; wanted --net mlp, or --device cpu"
-        )));
-    }
     let Device::Cuda(gpu) = Device::named(&args.device).map_err(failed)? else {
         return Err(Failure::Usage(format!("--device {}: wanted cuda or cuda:i", args.device)));
     };
+    if args.net != Choice::Mlp {
+        let next = "wanted --net mlp or --device cpu; operant bench growth measures convolutions there, operant bench ppo networks with a memory";
+        return Err(Failure::Usage(format!("--net {name}: networks of layers alone are timed on a GPU; {next}")));
+    }
     let architecture = Choice::mlp(&args.hidden);
     let Architecture::ActorCritic { inputs, actions, .. } = architecture else {
         return Err(Failure::Run("a network without actor and critic".into()));

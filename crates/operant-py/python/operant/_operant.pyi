@@ -200,7 +200,8 @@ class DeviceArray:
     ) -> Any: ...
     def __dlpack_device__(self) -> tuple[int, int]: ...
     @property
-    def __cuda_array_interface__(self) -> dict[str, Any]: ...
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """Waits until the rows are written, for takers that do not; DLPack does not wait."""
     def numpy(self) -> npt.NDArray[Any]:
         """A copy in the host's memory, after all steps so far."""
     @property

@@ -178,5 +178,35 @@ def load(path: str | os.PathLike[str], *, threads: int | None = None, precision:
 
 
 def load_policy(path: str | os.PathLike[str], *, threads: int | None = None, precision: str = "f32") -> Policy:
-    """The policy in a file: ``policy(obs)`` gives actions."""
-    return Policy(load(path, threads=threads, precision=precision))
+    """The policy in a file: ``policy(obs)`` gives actions.
+
+    For networks whose first outputs are scores of actions 0, 1, …; policies that are more than that are refused, and
+    ``operant.PPO.load`` takes them.
+    """
+    network = load(path, threads=threads, precision=precision)
+    if reason := _more_than_scores(_notes(path)):
+        raise ValueError(f"the policy in {os.fspath(path)} {reason}; load it with operant.PPO.load")
+    return Policy(network)
+
+
+def _notes(path: str | os.PathLike[str]) -> dict[str, str]:
+    """What a safetensors file says of itself."""
+    with open(path, "rb") as file:
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+    return header.get("__metadata__", {})
+
+
+def _more_than_scores(notes: Mapping[str, str]) -> str | None:
+    """What a saved policy does beside choosing among scores."""
+    head = json.loads(notes.get("operant.head", "{}"))
+    if "gaussian" in head:
+        return "has real numbers as actions"
+    if len(head.get("choices", [])) > 1:
+        return "makes several choices at once"
+    if "operant.obs_normaliser" in notes:
+        return "normalises observations first"
+    if json.loads(notes.get("operant.architecture", "{}")).get("memory"):
+        return "has a memory"
+    if json.loads(notes.get("operant.spaces", "[{}]"))[-1].get("start"):
+        return "has actions that do not begin with 0"
+    return None

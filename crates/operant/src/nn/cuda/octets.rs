@@ -166,7 +166,7 @@ impl Products {
         let blocks = splits * (c / some).max(1) * (o / outputs);
         let tile = TILE * pitch(outputs / 8) + self.patch(cut.2, some);
         let sums = 4 * (taps * (some * (outputs + 1) + 4) + outputs);
-        let next = if 2 * tile <= SHARED_OF_TWO_SUMS { tile } else { 0 };
+        let next = if 2 * tile <= SHARED_OF_TWO_SUMS.min(room) { tile } else { 0 };
         let shared = (tile + next).max(sums);
         if shared > room {
             return None;

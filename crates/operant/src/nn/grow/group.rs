@@ -361,9 +361,10 @@ impl GrownGroup {
             let judging = Setup { groups, parts, shared: &shared, pixels: false, leaders: slots, ..setup };
             CudaPlan::new(&judged, &wanted, &networks, &judging)
         };
-        let most = groups * validated.div_ceil(batch) * (1 + slots);
-        let one = judge(1)?.bytes();
-        let judge = judge(JUDGED_AT_ONCE.min(most).min(JUDGE_BYTES / one.max(1)).max(1))?;
+        // All coalitions of a few seeds are asked at once.
+        let most = groups * validated.div_ceil(batch) * (1 + slots).max(1 << slots.min(3));
+        let (one, room) = (judge(1)?.bytes(), JUDGE_BYTES.min(gpu.memory()?.0 / 4));
+        let judge = judge(JUDGED_AT_ONCE.min(most).min(room / one.max(1)).max(1))?;
         let judges = judge.groups();
         let copies = if task.own_samples { groups } else { 1 };
         let layout = graph.params(0)?;

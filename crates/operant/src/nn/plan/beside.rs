@@ -4,7 +4,7 @@ use crate::device::cuda::{Event, Gpu, Kernel, Params};
 use crate::error::Result;
 use std::sync::Arc;
 
-/// Streams beside the GPU's own, at most: more parts than these take turns.
+/// Streams beside the GPU's own, at most, with which they are as many as a GPU has queues: more parts than these take turns.
 const STREAMS: usize = 7;
 
 /// The streams, and which parts may use them.
@@ -17,16 +17,61 @@ pub(super) struct Beside {
     streams: Vec<(Arc<Gpu>, Event)>,
 }
 
-/// Where launches go, one after the other.
+/// Which lane launches go to, one after the other: 0 is the GPU's own stream.
+#[derive(Debug)]
+struct Turns {
+    lanes: usize,
+    /// The family under way and its parts so far, which have lanes in turn.
+    family: Option<u32>,
+    parts: Vec<u32>,
+    /// Whether a launch comes right behind another of its lane, which it may then overlap.
+    near: [bool; 1 + STREAMS],
+}
+
+/// What comes before a launch, and where it goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Turn {
+    /// Streams beside its own that the GPU's own waits for first.
+    join: usize,
+    /// Whether streams that begin from now on wait for all so far.
+    mark: bool,
+    /// Whether its stream begins here.
+    begin: bool,
+    lane: usize,
+    early: bool,
+}
+
+impl Turns {
+    fn next(&mut self, part: Option<(u32, u32)>) -> Turn {
+        let (mut turn, family) = (Turn::default(), part.map(|(family, _)| family));
+        if family.is_none() || family != self.family {
+            turn.join = self.parts.len().min(self.lanes).saturating_sub(1);
+            self.near[0] &= turn.join == 0;
+            self.parts.clear();
+            self.family = family;
+        }
+        if let Some((_, part)) = part {
+            let place = self.parts.iter().position(|known| *known == part).unwrap_or(self.parts.len());
+            turn.lane = place % self.lanes;
+            if place == self.parts.len() {
+                self.parts.push(part);
+                // Streams wait for what is there now, not for what the first part adds to it.
+                turn.mark = place == 0;
+                turn.begin = place > 0 && place == turn.lane;
+                self.near[turn.lane] &= !turn.begin;
+            }
+        }
+        turn.early = std::mem::replace(&mut self.near[turn.lane], true);
+        turn
+    }
+}
+
+/// Where launches go.
 #[derive(Debug)]
 pub(super) struct Lanes<'a> {
     beside: &'a Beside,
     own: &'a Gpu,
-    /// The family under way and its parts so far, which have streams in turn.
-    family: Option<u32>,
-    parts: Vec<u32>,
-    /// Whether a launch comes right behind another of its stream, which it may then overlap.
-    near: Vec<bool>,
+    turns: Turns,
 }
 
 /// Where a launch goes.
@@ -55,8 +100,8 @@ impl Beside {
     }
 
     pub(super) fn lanes<'a>(&'a self, own: &'a Gpu) -> Lanes<'a> {
-        let near = vec![true; 1 + self.streams.len()];
-        Lanes { beside: self, own, family: None, parts: Vec::new(), near }
+        let lanes = 1 + self.streams.len();
+        Lanes { beside: self, own, turns: Turns { lanes, family: None, parts: Vec::new(), near: [true; _] } }
     }
 }
 
@@ -64,40 +109,44 @@ impl<'a> Lanes<'a> {
     /// Where the next launch goes, of this part: after all of other families, beside those of other parts of its own.
     pub(super) fn of(&mut self, part: Option<u32>) -> Result<Lane<'a>> {
         let family = part.and_then(|part| self.beside.families.get(part as usize).copied().flatten());
-        if family.is_none() || family != self.family {
-            self.join()?;
-            (self.family, self.parts) = (family, Vec::new());
+        let turn = self.turns.next(family.zip(part));
+        let streams = &self.beside.streams;
+        streams[..turn.join].iter().try_for_each(|(_, event)| event.precede(self.own))?;
+        if turn.mark {
+            self.beside.fork.record()?;
         }
-        let (Some(part), Some(_)) = (part, family) else { return Ok(self.lane(0)) };
-        let place = self.parts.iter().position(|known| *known == part).unwrap_or(self.parts.len());
-        let lane = place % self.near.len();
-        if place == self.parts.len() {
-            self.parts.push(part);
-            if place == 0 {
-                // Streams wait for what is here now, not for what the first part adds to it.
-                self.beside.fork.record()?;
-            } else if place == lane {
-                self.beside.fork.hold_back(&self.beside.streams[lane - 1].0)?;
-                self.near[lane] = false;
-            }
+        let gpu = if turn.lane == 0 { self.own } else { &*streams[turn.lane - 1].0 };
+        if turn.begin {
+            self.beside.fork.hold_back(gpu)?;
         }
-        Ok(self.lane(lane))
+        Ok(Lane { gpu, early: turn.early })
     }
+}
 
-    fn lane(&mut self, number: usize) -> Lane<'a> {
-        let gpu = if number == 0 { self.own } else { &*self.beside.streams[number - 1].0 };
-        let early = std::mem::replace(&mut self.near[number], true);
-        Lane { gpu, early }
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    /// Has the GPU's own stream wait for the others.
-    fn join(&mut self) -> Result<()> {
-        let used = self.parts.len().min(self.near.len());
-        for (_, event) in self.beside.streams.iter().take(used.saturating_sub(1)) {
-            event.precede(self.own)?;
-            self.near[0] = false;
-        }
-        self.parts.clear();
-        Ok(())
+    #[test]
+    fn parts_of_a_family_have_lanes_and_all_else_waits_for_them() {
+        let mut turns = Turns { lanes: 3, family: None, parts: Vec::new(), near: [true; _] };
+        let own = Turn { early: true, ..Turn::default() };
+        let late = Turn::default();
+        let mut next = |family, part| turns.next(Some((family, part)));
+        assert_eq!(next(0, 5), Turn { mark: true, ..own });
+        assert_eq!(next(0, 5), own);
+        assert_eq!(next(0, 7), Turn { begin: true, lane: 1, ..late });
+        assert_eq!(next(0, 9), Turn { begin: true, lane: 2, ..late });
+        assert_eq!(next(0, 7), Turn { lane: 1, ..own });
+        // The fourth and fifth take turns with others.
+        assert_eq!(next(0, 2), own);
+        assert_eq!(next(0, 3), Turn { lane: 1, ..own });
+        // Another family, then none, then one part alone.
+        assert_eq!(next(1, 20), Turn { join: 2, mark: true, ..late });
+        assert_eq!(next(1, 21), Turn { begin: true, lane: 1, ..late });
+        assert_eq!(turns.next(None), Turn { join: 1, ..late });
+        assert_eq!(turns.next(None), own);
+        assert_eq!(turns.next(Some((0, 5))), Turn { mark: true, ..own });
+        assert_eq!(turns.next(None), own);
     }
 }

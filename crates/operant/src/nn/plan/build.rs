@@ -267,6 +267,7 @@ fn simplify(graph: &Graph, wanted: &Wanted, towers: bool) -> Vec<Call> {
         let source = call.inputs.first().map(|node| node.index());
         if let (Some(act), Some(source)) = (call.op.activation(), source)
             && uses[source] == 1
+            && call.follows.is_none()
             && let Some(before) = producer[source]
             && let Some(previous) = &mut calls[before]
             && previous.outputs[0].index() == source
@@ -472,7 +473,9 @@ impl Recipe {
                 continue;
             };
             let fits = |step: &Step| match step.work {
-                Work::Forward { call } => takes_sum(&self.nodes[call]) && self.nodes[call].part == node.part,
+                Work::Forward { call } => {
+                    takes_sum(&self.nodes[call]) && self.nodes[call].part == node.part && node.follows.is_none()
+                }
                 _ => false,
             };
             // What is added must be there already.

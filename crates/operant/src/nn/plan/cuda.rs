@@ -6,14 +6,14 @@
 //! blocks of such groups end at once. Memory is planned and allocated once, a run launches and does nothing else, so that it can
 //! be recorded; sums have a fixed order, and so the same numbers give the same bits on the same GPU, alone or among others.
 
-use super::beside::Beside;
+use super::beside::{Beside, Lanes};
 use super::build::{Buffer, Merging, Place, Planned, Recipe, Slot, Wanted, Work};
 use super::chains::Chains;
 use super::kernels::{Loader, Target, chosen, missing, narrow_buffers, narrow_op, pixels_of, twins_of};
 use crate::device::cuda::{self, DevicePtr, Gpu, Kernel};
 use crate::error::{Error, Result};
 use crate::nn::cuda::{Args, COLLAPSE, Form, Launch, PIXELS, Tensor, Text, Twin};
-use crate::nn::graph::{Graph, Node};
+use crate::nn::graph::{Call, Graph, Node};
 use crate::nn::op::{Kind, MAX_INPUTS, MAX_OUTPUTS};
 use crate::nn::params::Params;
 use crate::nn::precision::Precision;
@@ -83,9 +83,10 @@ pub struct Setup<'a> {
     pub shared: &'a [Shared],
     /// Whether images that are read as pixels of four bf16 numbers are written as such by the caller ([`CudaPlan::pixels`]).
     pub pixels: bool,
-    /// Tables of groups that others follow ([`Graph::following`]).
+    /// How many tables of groups that others follow ([`Graph::following`]) there are.
     pub leaders: usize,
-    /// Of each part the number of those it is never together with in a group, so that their launches may run at once; may be empty.
+    /// The family of each part, if it has one: launches of one family's parts may run at once, so a group must not have two of
+    /// them. May be empty.
     pub apart: &'a [Option<u32>],
     /// Whether ops that go number by number are one launch where they follow each other. No bit of a result depends on it.
     pub fuse: bool,
@@ -183,7 +184,7 @@ fn chains_of(recipe: &Recipe, target: Target, fuse: bool) -> Chains {
 }
 
 impl CudaPlan {
-    /// Kernels that a plan of such a graph prints for itself, as a whole text. Needs no GPU.
+    /// Kernels that a plan of such a graph prints for itself on a GPU with the least shared memory, as a whole text. Needs no GPU.
     pub fn printed(graph: &Graph, wanted: &Wanted, setup: &Setup) -> Result<String> {
         let target = Target::any(setup.precision);
         let recipe = recipe_of(graph, wanted, setup.max_rows, target, setup.fuse)?;
@@ -228,6 +229,11 @@ impl CudaPlan {
             _ => Ok(()),
         };
         most("part", parts.max(), setup.parts)?;
+        let copies = |call: &&Call| call.follows.is_some() && (call.op.is_view() || call.op.passes());
+        if let Some(call) = graph.calls.iter().find(copies) {
+            let name = &call.name;
+            return Err(Error::Invalid(format!("\"{name}\" copies nothing, so it can't read what other groups have")));
+        }
         most("table", recipe.nodes.iter().filter_map(|node| node.follows).max(), setup.leaders)?;
         let setting = "num_envs or the minibatch";
         let of = |len: usize, what: &str| cuda::Buffer::<f32>::new(gpu, len, what, setting);
@@ -414,7 +420,9 @@ impl CudaPlan {
                     if let Some(table) = node.follows {
                         if recipe.training || twins[call].formula.is_some() {
                             let name = &step.name;
-                            return Err(Error::Invalid(format!("\"{name}\" can't read what other groups have")));
+                            return Err(Error::Invalid(format!(
+                                "\"{name}\" can't read what other groups have: only ops with kernels of their own can, in plans that do not learn"
+                            )));
                         }
                         args.index[BY_LEADER as usize] = leaders.pointer().offset(4 * table as usize * groups);
                         let rows = args.x.iter_mut().zip(&node.types.x).filter(|(_, ty)| ty.kind == Kind::Rows);
@@ -516,6 +524,13 @@ impl CudaPlan {
     /// Runs all groups after all work that came before. `anywhere` says which parts some group has: others are not even launched.
     pub fn run(&self, anywhere: impl Fn(u32) -> bool) -> Result<()> {
         let mut lanes = self.beside.lanes(&self.gpu);
+        let launched = self.launch_all(&mut lanes, anywhere);
+        // Also where that failed: nothing is left of a run that the next one does not wait for.
+        let joined = lanes.of(None).map(drop);
+        launched.and(joined)
+    }
+
+    fn launch_all(&self, lanes: &mut Lanes<'_>, anywhere: impl Fn(u32) -> bool) -> Result<()> {
         for launch in self.launches.iter().filter(|launch| launch.part.is_none_or(&anywhere)) {
             let (kernel, on) = (&self.kernels[launch.kernel], lanes.of(launch.part)?);
             on.start(kernel, launch.blocks, launch.threads, &launch.args)?;
@@ -526,7 +541,7 @@ impl CudaPlan {
             args.blocks = blocks;
             lanes.of(None)?.start(&self.kernels[kernel], blocks * self.groups as u32, threads, &args)?;
         }
-        lanes.of(None).map(drop)
+        Ok(())
     }
 
     /// How many launches a run with these parts has.

@@ -47,7 +47,9 @@ fn followed(asked: &[(usize, Vec<f32>)]) -> Vec<Option<(usize, usize)>> {
         let (network, alphas) = &asked[at];
         let before = asked[..at].iter().enumerate().filter(|(_, (other, _))| other == network);
         let alike = before.filter_map(|(other, (_, theirs))| {
-            let first = alphas.iter().zip(theirs).position(|(a, b)| a != b)?;
+            // The same again shares all but the last slot.
+            let last = alphas.len().checked_sub(1)?;
+            let first = alphas.iter().zip(theirs).position(|(a, b)| a != b).unwrap_or(last);
             Some((first, other))
         });
         // Of several the first: it has made what enters that slot itself.
@@ -72,7 +74,7 @@ impl GrownGroup {
         for slot in 0..slots {
             let (mut controls, mut ways) = (vec![0.0f32; 2 * groups], vec![0.0f32; groups]);
             for (group, told) in told.iter().enumerate() {
-                let Some(Told { network, alphas, follows, .. }) = told else { continue };
+                let Some(Told { network, alphas, follows }) = told else { continue };
                 let Some(seed) = self.topologies[*network].seeds[slot] else { continue };
                 if learns || alphas[slot] != 0.0 {
                     let chosen = (alphas[slot], seed.blend, seed.blueprint.index() - 1);
@@ -202,10 +204,11 @@ mod tests {
         let table = |alphas: &[[f32; 3]]| alphas.iter().map(|alphas| (0, alphas.to_vec())).collect::<Vec<_>>();
         let asked = table(&[[0.5, 0.5, 0.5], [0.0, 0.5, 0.5], [0.5, 0.0, 0.5], [0.5, 0.5, 1.0], [0.0, 0.5, 1.0]]);
         assert_eq!(followed(&asked), [None, Some((0, 0)), Some((1, 0)), Some((2, 0)), Some((2, 1))]);
-        // The same again, and another network.
-        let mut asked = table(&[[0.5; 3], [0.5; 3]]);
+        // The same again, also with others between, and another network.
+        let mut asked = table(&[[0.5; 3], [0.5; 3], [0.5, 1.0, 0.5], [0.5; 3], [-0.0, 0.5, 0.5], [0.0, 0.5, 0.5]]);
         asked.push((1, vec![0.5, 0.5, 0.0]));
-        assert_eq!(followed(&asked), [None; 3]);
+        let twice = [Some((2, 0)), Some((1, 0)), Some((2, 0)), Some((0, 0)), Some((2, 4))];
+        assert_eq!(followed(&asked), [&[None][..], &twice, &[None]].concat());
         // Of all coalitions whoever is followed from a slot on follows others from an earlier one.
         let all: Vec<[f32; 3]> = (0..27).map(|i| [i % 3, i / 3 % 3, i / 9].map(|level| level as f32 / 2.0)).collect();
         let follows = followed(&table(&all));
