@@ -51,7 +51,7 @@ pub(crate) struct Args {
     /// Precision: f32, tf32 for products, or bf16 for all that lies between them too.
     #[arg(long, default_value = "bf16")]
     precision: String,
-    /// Who decides once per epoch for every network, on one thread: lstm (512 units before layers of 512), shipped (the network of the shipped
+    /// Who decides once per epoch for every network, on the threads that draw orders: lstm (512 units before layers of 512), shipped (the network of the shipped
     /// settings) or none. What is decided changes nothing.
     #[arg(long, default_value = "lstm")]
     controller: String,
@@ -91,7 +91,7 @@ struct Controller {
 }
 
 impl Controller {
-    fn new(args: &Args, host: Host) -> operant::Result<Option<Self>> {
+    fn new(args: &Args, host: Host, pool: &Arc<CpuPool>) -> operant::Result<Option<Self>> {
         let network = match args.controller.as_str() {
             "lstm" => NetworkSettings {
                 hidden: vec![UNITS],
@@ -111,7 +111,7 @@ impl Controller {
         let policy = Policy { architecture, head: Head::new(&spec), params, normaliser: None };
         let mut rng = HostRng::new(3, 0, 0, 0);
         Ok(Some(Self {
-            actor: policy.actor(n, &Options::default())?,
+            actor: policy.actor(n, &Options { pool: Arc::clone(pool), ..Options::default() })?,
             obs: (0..n * spec.observation.len()).map(|_| rng.unit() * 2.0 - 1.0).collect(),
             legal: vec![1; n * spec.action.choices()],
             actions: ActionColumn::new(false, n * spec.action.dims()),
@@ -261,9 +261,9 @@ fn measure(args: &Args, host: Host, precision: Precision, gpu: &Arc<Gpu>) -> ope
         }
     }
     let mut order: Vec<u32> = (0..args.num_envs).flat_map(|_| 0..args.train_samples as u32).collect();
-    let pool = CpuPool::new(device::threads_available().min(args.num_envs));
+    let pool = Arc::new(CpuPool::new(device::threads_available().min(args.num_envs)));
     let mut draws: Vec<HostRng> = (0..args.num_envs as u32).map(|network| HostRng::new(4, network, 0, 0)).collect();
-    let mut controller = Controller::new(args, host)?;
+    let mut controller = Controller::new(args, host, &pool)?;
     let mut measured = Measured::default();
     let mut warm = false;
     while measured.epochs == 0 || measured.train_s + measured.judge_s < args.seconds {

@@ -205,9 +205,15 @@ mod tests {
     #[test]
     fn blocks_go_through_all_tiles_once() {
         let rows = 100;
-        for (side, channels, side_of_kernel) in
-            [(32, [3, 8], 3), (16, [8, 16], 3), (8, [64, 128], 3), (2, [32, 32], 3), (32, [16, 8], 1), (5, [8, 8], 3)]
-        {
+        for (side, channels, side_of_kernel) in [
+            (32, [3, 8], 3),
+            (16, [8, 16], 3),
+            (8, [64, 128], 3),
+            (2, [32, 32], 3),
+            (32, [32, 32], 3),
+            (32, [16, 8], 1),
+            (5, [8, 8], 3),
+        ] {
             let (image, kernel) = ([side; 2], [side_of_kernel; 2]);
             let layer = Products {
                 image,
@@ -232,6 +238,11 @@ mod tests {
                 }
                 for (i, (launch, outputs)) in launches.into_iter().enumerate() {
                     let what = format!("{layer:?}: {launch:?}");
+                    // What does not fit a small GPU takes the kernels for any shape.
+                    if shared == ROOMS[0].0 && launch.text != Text::Octets {
+                        assert_eq!((channels, launch.text), ([64, 128], Text::Products), "{what}");
+                        continue;
+                    }
                     assert_eq!(launch.text, Text::Octets, "{what}");
                     assert!(launch.shared <= room, "{what}");
                     let n = |i: usize| launch.numbers[i] as usize;
