@@ -32,7 +32,8 @@ impl Luck {
         self.beyond_the_mean(position, first_turn, |_, theirs| -f64::from(theirs.equity()))
     }
 
-    /// The same at a state's score and with its cube, as parts of the match in a match.
+    /// The same at a state's score and with its cube, as parts of the match in a match. The best play of a roll is the one with the most
+    /// points without a cube there too: the mean stays 0 whatever is taken for the best.
     pub fn of_rolls_in(&mut self, state: &Match) -> [f64; ROLLS.len()] {
         let Match { stakes, board, .. } = *state;
         self.beyond_the_mean(board.position, board.first, |after, theirs| {
