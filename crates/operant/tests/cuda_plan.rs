@@ -293,6 +293,18 @@ fn seeds_of(network: usize, slots: usize) -> Vec<(usize, Seed, f32)> {
     (0..slots).filter(|slot| network > 0 && (network + slot) % 3 != 1).map(one).collect()
 }
 
+/// Five classes; samples to train on and to validate on.
+fn task_of<'a>(
+    host: Host,
+    image: [usize; 3],
+    samples: [(&'a [f32], &'a [i32]); 2],
+    training: Training,
+    precision: Precision,
+) -> Task<'a> {
+    let [train, validation] = samples.map(|(images, targets)| Samples { images, targets });
+    Task { host, image, classes: 5, train, validation, training, precision, own_samples: false, augment: false }
+}
+
 #[test]
 #[ignore = "needs a GPU"]
 fn networks_side_by_side_learn_as_they_do_alone() {
@@ -301,17 +313,7 @@ fn networks_side_by_side_learn_as_they_do_alone() {
     let host = Host::find("baseline").unwrap();
     let ((images, targets), (val, val_targets)) = (samples(40, 192, classes, 1), samples(22, 192, classes, 2));
     let training = Training { batch: 16, learning_rate: 0.02, ..Training::default() };
-    let task = Task {
-        host,
-        image,
-        classes,
-        train: Samples { images: &images, targets: &targets },
-        validation: Samples { images: &val, targets: &val_targets },
-        training,
-        precision: Precision::F32,
-        own_samples: false,
-        augment: false,
-    };
+    let task = task_of(host, image, [(&images, &targets), (&val, &val_targets)], training, Precision::F32);
     let run = |numbers: &[u64]| {
         let mut group = GrownGroup::new(&gpu, &task, numbers).unwrap();
         for (place, &number) in numbers.iter().enumerate() {
@@ -389,17 +391,13 @@ fn counterfactuals_score_as_they_do_alone() {
         [("baseline", Precision::Bf16), ("baseline", Precision::F32), ("post_pool", Precision::Tf32)]
     {
         let host = Host::find(name).unwrap();
-        let task = Task {
+        let task = task_of(
             host,
             image,
-            classes,
-            train: Samples { images: &images, targets: &targets },
-            validation: Samples { images: &val, targets: &val_targets },
-            training: Training { batch: 16, learning_rate: 0.02, ..Training::default() },
+            [(&images, &targets), (&val, &val_targets)],
+            Training { batch: 16, learning_rate: 0.02, ..Training::default() },
             precision,
-            own_samples: false,
-            augment: false,
-        };
+        );
         let numbers: Vec<u64> = (0..networks).collect();
         let mut group = GrownGroup::new(&gpu, &task, &numbers).unwrap();
         for network in 0..networks as usize {
@@ -466,17 +464,13 @@ fn networks_in_bf16_learn_nearly_as_in_f32() {
     for (base, networks) in [(8, 13u64), (32, 4)] {
         let host = Host { base, ..Host::find("baseline").unwrap() };
         let of = |precision: Precision, numbers: &[u64]| {
-            let task = Task {
+            let task = task_of(
                 host,
                 image,
-                classes,
-                train: Samples { images: &images, targets: &targets },
-                validation: Samples { images: &val, targets: &val_targets },
-                training: Training { batch, ..Training::default() },
+                [(&images, &targets), (&val, &val_targets)],
+                Training { batch, ..Training::default() },
                 precision,
-                own_samples: false,
-                augment: false,
-            };
+            );
             first_gradient(&gpu, &task, numbers)
         };
         let numbers: Vec<u64> = (0..networks).collect();
