@@ -284,7 +284,8 @@ impl Checkpoints {
     /// has left that future behind.
     fn thin_out(&self, newest: &str) {
         let (names, best) = (self.list(), self.best());
-        let at = names.iter().position(|name| name == newest).unwrap_or(names.len().saturating_sub(1));
+        // Not there: the folder was taken away since it was written, which the next write will tell.
+        let Some(at) = names.iter().position(|name| name == newest) else { return };
         let old = (at + 1).saturating_sub(self.keep);
         let gone = names[..old].iter().filter(|name| Some(*name) != best.as_ref()).chain(&names[at + 1..]);
         for name in gone {
@@ -409,6 +410,19 @@ mod tests {
         let message = checkpoints.pick(Some("step-00000000005")).unwrap_err().to_string();
         assert!(message.contains("did you mean"), "{message}");
         fs::remove_dir_all(&run).unwrap();
+    }
+
+    /// Between a checkpoint's writing and the look for old ones somebody may move the run.
+    #[test]
+    fn a_folder_that_is_gone_is_not_thinned_out() {
+        let run = folder("checkpoints-gone");
+        let checkpoints = Checkpoints::new(&run, 2);
+        checkpoints.save(10, mark(false), &parts("10")).unwrap();
+        // Of a checkpoint that is not there no other is newer or older.
+        checkpoints.thin_out("step-000000000005");
+        assert_eq!(checkpoints.list(), ["step-000000000010"]);
+        fs::remove_dir_all(&run).unwrap();
+        checkpoints.thin_out("step-000000000010");
     }
 
     /// A run that goes on from an older checkpoint leaves the later ones behind: what it saves is the newest, and stays.
