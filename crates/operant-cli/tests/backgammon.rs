@@ -171,6 +171,29 @@ fn a_file_of_networks_refuses_words_that_would_change_nothing() {
     }
 }
 
+/// Of a network and itself the mean is what it says; of two it lies between them.
+#[test]
+fn networks_are_stacked() {
+    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/backgammon.safetensors");
+    let shipped = shipped.to_str().unwrap();
+    let win = |model: &str| {
+        let report = json(&["analyse", "backgammon", "--model", model, "--json"]);
+        report["outcome"]["win"].as_f64().unwrap()
+    };
+    let shown = text(&["backgammon", "stack", run(), run(), "--out", "twice.safetensors"]);
+    assert!(shown.starts_with("2 networks, 32 units together, written to twice.safetensors\n"), "{shown}");
+    assert!((win("twice.safetensors") - win(run())).abs() < 1e-5);
+    text(&["backgammon", "stack", run(), shipped, "--out", "both.safetensors"]);
+    let (low, high) = (win(run()).min(win(shipped)), win(run()).max(win(shipped)));
+    let both = win("both.safetensors");
+    assert!(low < both && both < high, "{low} {both} {high}");
+    let (code, message) = failure(&["backgammon", "stack", run(), "nowhere", "--out", "none.safetensors"]);
+    assert!(code == 1 && message.contains("nowhere"), "{message}");
+    assert!(!folder().join("none.safetensors").exists());
+    let (code, message) = failure(&["backgammon", "stack", run(), "--out", "one.safetensors"]);
+    assert!(code == 2 && message.contains("2 values required"), "{message}");
+}
+
 #[test]
 fn endings_are_exact_with_a_table() {
     let shown = text(&["backgammon", "table", "--out", "bearoff.table"]);

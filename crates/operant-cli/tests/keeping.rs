@@ -321,5 +321,5 @@ fn a_checkpoint_is_played_in_the_env_that_it_was_trained_in() {
     }
     std::fs::write(&settings, was).unwrap();
     let (code, _, error) = operant(&[&words[..], &["--device", "gpu"]].concat());
-    assert!(code == 2 && error.contains("unknown device \"gpu\""), "{error}");
+    assert!(code == 2 && error.contains("unknown device \"gpu\"; did you mean \"cuda\"?"), "{error}");
 }

@@ -9,6 +9,7 @@ mod gnubg;
 mod judge;
 mod luck;
 mod play;
+mod stack;
 
 pub(crate) use analyse::{Args as AnalyseArgs, run as analyse};
 pub(crate) use judge::{Of, judge_file, run as judge};
@@ -29,7 +30,7 @@ use std::time::Instant;
 /// The part of a checkpoint that plays.
 pub(crate) const PART: &str = "backgammon.safetensors";
 
-/// Networks that `operant train td backgammon --seed 1 --threads 1` made; docs/results.md says how well they play.
+/// Four networks of `operant train td backgammon --threads 1`, seeds 1 to 4, by `operant backgammon stack`; docs/results.md says how well they play.
 const SHIPPED: &[u8] = include_bytes!("../../../../models/backgammon.safetensors");
 
 /// The only game so far that can be played and analysed.
@@ -105,18 +106,21 @@ fn parts_of(path: &Path) -> Result<Parts, Failure> {
 
 /// The networks of a run's checkpoint, or of a file.
 fn load(path: &Path) -> Result<Evaluator, Failure> {
+    evaluator(&saved(path)?)
+}
+
+/// The bytes of those.
+fn saved(path: &Path) -> Result<Vec<u8>, Failure> {
     if path.is_file() {
-        let bytes = std::fs::read(path)
-            .map_err(|error| Failure::Run(format!("can't read {}: {error}; name a run of td", path.display())))?;
-        return evaluator(&bytes);
+        return std::fs::read(path)
+            .map_err(|error| Failure::Run(format!("can't read {}: {error}; name a run of td", path.display())));
     }
-    let parts = parts_of(path)?;
-    let Some(bytes) = parts.get(PART) else {
+    let mut parts = parts_of(path)?;
+    parts.remove(PART).ok_or_else(|| {
         let text = parts.get("run.toml").map(|text| String::from_utf8_lossy(text).into_owned()).unwrap_or_default();
         let what = Config::from_text(&text, "run.toml").map_or_else(|_| "no td".into(), |config| config.algo);
-        return Err(Failure::Usage(format!("{} is a run of {what}; wanted one of td on backgammon", path.display())));
-    };
-    evaluator(bytes)
+        Failure::Usage(format!("{} is a run of {what}; wanted one of td on backgammon", path.display()))
+    })
 }
 
 /// `operant backgammon`.
@@ -130,6 +134,8 @@ pub(crate) struct Args {
 enum What {
     /// Compute exact endings, and write them to a file for --table.
     Table(TableArgs),
+    /// Make one network of several that play better together: the mean of what they say.
+    Stack(stack::Args),
 }
 
 #[derive(Debug, clap::Args)]
@@ -143,7 +149,13 @@ struct TableArgs {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let What::Table(args) = &args.what;
+    match &args.what {
+        What::Table(args) => table(args),
+        What::Stack(args) => stack::run(args),
+    }
+}
+
+fn table(args: &TableArgs) -> Result<(), Failure> {
     let begun = Instant::now();
     let table = Bearoff::build();
     let (seconds, checksum) = (begun.elapsed().as_secs_f64(), format!("{:016x}", table.checksum()));

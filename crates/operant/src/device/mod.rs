@@ -50,8 +50,12 @@ impl Device {
             Some(("cuda", index)) => index.parse().ok(),
             _ => None,
         };
-        let known = ["cpu", "cuda", "cuda:0"];
-        index.map(Some).ok_or_else(|| Error::unknown("device", name, known, "cpu, cuda or cuda:i"))
+        let words = "cpu, cuda or cuda:i";
+        index.map(Some).ok_or_else(|| match name.to_lowercase().as_str() {
+            // Nearer to "cpu" by letters.
+            "gpu" | "nvidia" => Error::Unknown(format!("unknown device \"{name}\"; did you mean \"cuda\"? ({words})")),
+            _ => Error::unknown("device", name, ["cpu", "cuda", "cuda:0"], words),
+        })
     }
 
     /// As a word for reports.

@@ -185,8 +185,14 @@ impl Gpu {
     /// The same for one of so many that use it at once: kernels that would take all of it leave the others their share. No result
     /// depends on that.
     pub fn open_among(index: usize, at_once: usize) -> Result<Arc<Self>> {
-        let driver = driver().map_err(|error| report::unusable(&[report::driver_missing(&error)]))?;
-        let nvrtc = nvrtc().map_err(|error| report::unusable(&[report::nvrtc_missing(&error)]))?;
+        let (driver, nvrtc) = match (driver(), nvrtc()) {
+            (Ok(driver), Ok(nvrtc)) => (driver, nvrtc),
+            (driver, nvrtc) => {
+                let missing = driver.err().map(|error| report::driver_missing(&error));
+                let problems = missing.into_iter().chain(nvrtc.err().map(|error| report::nvrtc_missing(&error)));
+                return Err(report::unusable(&problems.collect::<Vec<_>>()));
+            }
+        };
         if let Some(problem) = report::nvrtc_too_new(driver, nvrtc.version) {
             return Err(report::unusable(&[problem]));
         }

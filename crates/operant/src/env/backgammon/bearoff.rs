@@ -192,7 +192,10 @@ impl Bearoff {
         let mut bytes = MAGIC.to_vec();
         bytes.extend(self.checksum().to_le_bytes());
         self.two.iter().chain(&self.one).for_each(|x| bytes.extend(x.to_bits().to_le_bytes()));
-        std::fs::write(path, bytes).map_err(|error| {
+        // Beside it first: nobody ever reads half a table.
+        let beside = path.with_extension(format!("{}.part", std::process::id()));
+        std::fs::write(&beside, bytes).and_then(|()| std::fs::rename(&beside, path)).map_err(|error| {
+            let _ = std::fs::remove_file(&beside);
             Error::Io(format!("can't write {}: {error}; name a file that you may write", path.display()))
         })
     }

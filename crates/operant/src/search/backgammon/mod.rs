@@ -17,5 +17,5 @@ pub use cube_player::{CubePlayer, JudgedPlay, Values, WithCube, cubeful, play_se
 pub use leaves::Leaves;
 pub use luck::{Luck, luck_of_games};
 pub use match_equity::MatchEquity;
-pub use network::{BackgammonFile, BackgammonNet, Evaluator, Kind, Weights};
+pub use network::{BackgammonFile, BackgammonNet, Evaluator, Kind, Weights, stacked};
 pub use player::{ByValue, Depth, Judged, RuleOfThumb};

@@ -137,6 +137,43 @@ impl BackgammonNet {
     }
 }
 
+/// One network of several, whose logits are the mean of theirs: their hidden units side by side. What each got wrong by the games that it happened
+/// to learn from differs, and the mean has less of it.
+pub fn stacked(networks: &[(BackgammonNet, Weights)]) -> Result<(BackgammonNet, Weights)> {
+    let Some((first, _)) = networks.first() else {
+        return Err(Error::Invalid("no networks to stack: wanted two or more".into()));
+    };
+    if let Some((other, _)) = networks.iter().find(|(net, _)| net.activation != first.activation) {
+        return Err(Error::Invalid(format!(
+            "networks of {:?} and of {:?} can't be stacked; wanted one network.activation",
+            first.activation, other.activation
+        )));
+    }
+    let hidden = networks.iter().map(|(net, _)| net.hidden).sum();
+    let whole = BackgammonNet { hidden, ..first.clone() };
+    let mut weights = whole.params(0)?;
+    let share = 1.0 / networks.len() as f32;
+    for (params, kind) in weights.iter_mut().zip(Kind::ALL) {
+        let name = |part: &str| format!("{}.{part}", kind.name());
+        let mut bias = [0.0; OUTCOMES];
+        let mut unit = 0;
+        for (net, from) in networks {
+            let from = &from[kind as usize];
+            for (part, len) in [("hidden.weight", kind.inputs()), ("hidden.bias", 1)] {
+                params.get_mut(&name(part))?[unit * len..][..net.hidden * len].copy_from_slice(from.get(&name(part))?);
+            }
+            let rows = params.get_mut(&name("outcome.weight"))?.chunks_exact_mut(hidden);
+            for (row, from) in rows.zip(from.get(&name("outcome.weight"))?.chunks_exact(net.hidden)) {
+                row[unit..][..net.hidden].iter_mut().zip(from).for_each(|(to, from)| *to = from * share);
+            }
+            bias.iter_mut().zip(from.get(&name("outcome.bias"))?).for_each(|(sum, from)| *sum += from * share);
+            unit += net.hidden;
+        }
+        params.set(&name("outcome.bias"), &bias)?;
+    }
+    Ok((whole, weights))
+}
+
 /// Logits of how games between good players end: half are won, a quarter of those with a gammon, one in a hundred games with a backgammon. Values
 /// spread backwards from the ends of games; what begins near the truth has not so far to go.
 const FIRST_GUESS: [f32; OUTCOMES] = [0.0, -1.95, -4.6, -1.95, -4.6];
