@@ -46,10 +46,10 @@ pub(crate) struct MatchArgs {
     /// error [default: on with --plies 2 or 3, with search and against gnubg; off at one ply, where it takes ten times as long as the games].
     #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "on", conflicts_with = "error_rate")]
     pub(crate) luck: Option<Luck>,
-    /// Backgammon: write the games as a .mat file.
+    /// Backgammon: write the games as a .mat file; of several matches FILE-1.mat, FILE-2.mat and so on.
     #[arg(long, value_name = "FILE")]
     pub(crate) mat: Option<PathBuf>,
-    /// Backgammon: write the games as an .sgf file.
+    /// Backgammon: write the games as an .sgf file, several matches likewise.
     #[arg(long, value_name = "FILE")]
     pub(crate) sgf: Option<PathBuf>,
 }

@@ -33,6 +33,22 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
+/// Writes a file that the user named, whole or not at all: beside it first. A link stays one, and what is no file (a pipe, a device) is written to as it is.
+pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    let cannot = |error: std::io::Error| {
+        Failure::Run(format!("can't write {}: {error}; name a file that you may write", path.display()))
+    };
+    if path.metadata().is_ok_and(|found| !found.is_file()) {
+        return std::fs::write(path, bytes).map_err(cannot);
+    }
+    let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let beside = target.with_extension(format!("{}.part", std::process::id()));
+    std::fs::write(&beside, bytes).and_then(|()| std::fs::rename(&beside, &target)).map_err(|error| {
+        let _ = std::fs::remove_file(&beside);
+        cannot(error)
+    })
+}
+
 /// Says what went wrong and gives the exit code.
 pub(crate) fn fail(message: &str, code: u8) -> ExitCode {
     // Standard error may be closed too; there is nobody left to tell.

@@ -187,6 +187,8 @@ fn networks_are_stacked() {
     let (low, high) = (win(run()).min(win(shipped)), win(run()).max(win(shipped)));
     let both = win("both.safetensors");
     assert!(low < both && both < high, "{low} {both} {high}");
+    let against = json(&["eval", "both.safetensors", "--against", "twice.safetensors", "--games", "4", "--json"]);
+    assert_eq!(against["against"], "twice.safetensors");
     let (code, message) = failure(&["backgammon", "stack", run(), "nowhere", "--out", "none.safetensors"]);
     assert!(code == 1 && message.contains("nowhere"), "{message}");
     assert!(!folder().join("none.safetensors").exists());
@@ -196,8 +198,20 @@ fn networks_are_stacked() {
 
 #[test]
 fn endings_are_exact_with_a_table() {
+    // A link stays one: what it leads to is replaced.
+    let (link, file) = (folder().join("bearoff.table"), folder().join("kept.table"));
+    let _ = std::fs::remove_file(&link);
+    std::fs::write(&file, "").unwrap();
+    std::os::unix::fs::symlink("kept.table", &link).unwrap();
     let shown = text(&["backgammon", "table", "--out", "bearoff.table"]);
     assert!(shown.contains("checksum") && shown.contains("written to bearoff.table"), "{shown}");
+    assert!(link.is_symlink() && file.metadata().unwrap().len() > 10_000_000);
+    // The table is a ruler for values: those of the small network are further off than those that come along.
+    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/backgammon.safetensors");
+    let error =
+        |model: &str| json(&["backgammon", "table", "--model", model, "--json"])["mean_win_error"].as_f64().unwrap();
+    let (small, shipped) = (error(run()), error(shipped.to_str().unwrap()));
+    assert!(shipped < 0.02 && shipped < small, "{shipped} {small}");
     // One checker each on the first point: whoever rolls wins.
     let id = "AQAABAAAAAAAAA";
     let words = ["analyse", "backgammon", "--position", id, "--model", run(), "--table", "bearoff.table", "--json"];

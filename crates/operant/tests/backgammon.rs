@@ -115,7 +115,9 @@ fn plays_are_those_of_the_rules() {
     let mut random = Random(1);
     let mut plays = Plays::default();
     let mut position = Position::START;
-    for round in 0..100_000 {
+    let (mut round, mut compared) = (0, 0);
+    while compared < 100_000 {
+        round += 1;
         let dice = random.roll();
         // Every other position comes from play, the rest from anywhere.
         let here = if round % 2 == 0 { position } else { anywhere(&mut random) };
@@ -123,6 +125,7 @@ fn plays_are_those_of_the_rules() {
             position = Position::START;
             continue;
         }
+        compared += 1;
         plays.find(here, dice);
         let found: Vec<Board> = plays
             .iter()
@@ -174,6 +177,25 @@ fn openings_have_their_number_of_plays() {
     assert_eq!(plays.len(), 16);
     assert!(texts.contains(&"8/5 6/5".into()), "{texts:?}");
     assert_eq!(total, 447);
+}
+
+/// Every play of every roll after every opening play.
+#[test]
+fn second_turns_have_their_number_of_plays() {
+    let (mut first, mut second) = (Plays::default(), Plays::default());
+    let mut total = 0;
+    for dice in ROLLS {
+        first.find(Position::START, dice);
+        for play in &first[..] {
+            let position = play.result(Position::START);
+            for dice in ROLLS {
+                second.find(position, dice);
+                assert_eq!(second.len(), twin(&board(position), dice).len(), "{position:?} {dice:?}");
+                total += second.len();
+            }
+        }
+    }
+    assert_eq!(total, 202_782);
 }
 
 #[test]

@@ -480,3 +480,26 @@ fn records_survive_a_mat_file_and_empty_plays_must_be_forced() {
         assert!(message.contains(what) && message.contains("line 5"), "{message}");
     }
 }
+
+/// What is not understood is told, never left out.
+#[test]
+fn damaged_mat_files_are_refused() {
+    let mut player = RuleOfThumb;
+    let (_, records) = contest(&mut player, &mut RuleOfThumb, 1, 5).unwrap();
+    let text = to_mat(&records, ["one", "two"]);
+    assert_eq!(from_mat(&text).unwrap().len(), 1);
+    let refused = |text: &str, words: &str| {
+        let message = from_mat(text).unwrap_err().to_string();
+        assert!(message.contains(words), "{message}");
+    };
+    refused("", "no game in the .mat file");
+    refused("hello\n", "no game in the .mat file");
+    refused(&text.replacen(" 0 point", " 99999999 point", 1), "line 1 of the .mat file: a match to \"99999999\"");
+    let row = text.lines().position(|line| line.starts_with("  1) ")).unwrap();
+    let first: Vec<String> = (text.lines().enumerate())
+        .map(|(number, line)| if number == row { format!("  1) 99{}", &line[7..]) } else { line.to_owned() })
+        .collect();
+    refused(&first.join("\n"), &format!("line {} of the .mat file: \"99: ", row + 1));
+    let wins = text.lines().find(|line| line.trim().starts_with("Wins ")).unwrap();
+    refused(&text.replace(wins, "      Wins 7 points"), "\"Wins 7 points\", but the moves before win ");
+}

@@ -52,6 +52,13 @@ fn self_play_learns_to_beat_random_play() {
     let mut player = ByValue::new("td", evaluator, Depth::One);
     let score = contest(&mut player, &mut Random, 300, 1).unwrap().0;
     assert!(score.mean() > 1.5, "{} points per game", score.mean());
+    // Against itself nothing but the ends of games holds values where they belong: what is said of the opening is what then happens.
+    let mut itself = ByValue::new("itself", Evaluator::new(&net, &weights, &Options::default()).unwrap(), Depth::One);
+    let games = contest(&mut player, &mut itself, 400, 2).unwrap().1;
+    let gammons = games.iter().filter(|game| game.result().unwrap().points > 1).count() as f32 / 400.0;
+    let [win, won, _, lost, _] = player.value(Position::START).to_array();
+    assert!((win - 0.5).abs() < 0.1, "wins {win}");
+    assert!((won + lost - gammons).abs() < 0.15, "gammons {won} and {lost}, played {gammons}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use super::luck::{self, Adjusted};
 use super::{PART, SEARCH, by_value, evaluator, parts_of, with_table};
 use crate::format;
 use crate::matches::MatchArgs;
-use crate::output::{Failure, print};
+use crate::output::{Failure, print, write_whole};
 use crate::versus;
 use operant::algo::{Parts, part};
 use operant::device;
@@ -24,6 +24,9 @@ const SESSIONS: usize = 200;
 pub(super) fn run(args: &MatchArgs, parts: &Parts, of: &Of<'_>) -> Result<(), Failure> {
     if args.error_rate {
         return Err(Failure::Usage("--error-rate judges games without a cube; leave --match and --cube out".into()));
+    }
+    if args.match_to.is_some() && args.jacoby {
+        return Err(Failure::Usage("--jacoby with --match: that rule is of games for money; leave one out".into()));
     }
     let stakes = args.match_to.map_or(Ok(Stakes::money(args.jacoby)), Stakes::match_to)?;
     let sessions = args.games.unwrap_or(SESSIONS);
@@ -112,8 +115,7 @@ fn write(args: &MatchArgs, played: &[Vec<Record>], stakes: Stakes, names: [&str;
         let files = if stakes.length > 0 { played.to_vec() } else { money() };
         for (number, records) in files.iter().enumerate() {
             let path = if files.len() == 1 { path.clone() } else { numbered(path, number + 1) };
-            std::fs::write(&path, text(records, names))
-                .map_err(|error| Failure::Run(format!("can't write {}: {error}", path.display())))?;
+            write_whole(&path, text(records, names).as_bytes())?;
         }
     }
     Ok(())

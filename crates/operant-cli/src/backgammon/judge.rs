@@ -4,7 +4,7 @@ use super::luck::{self, Adjusted};
 use super::{PART, SEARCH, by_value, cube_games, evaluator, gnubg, parts_of, with_table};
 use crate::format;
 use crate::matches::MatchArgs;
-use crate::output::{Failure, print};
+use crate::output::{Failure, print, write_whole};
 use crate::versus;
 use operant::algo::Parts;
 use operant::device;
@@ -65,12 +65,14 @@ pub(crate) fn run(args: &MatchArgs, parts: &Parts, of: &Of<'_>) -> Result<(), Fa
                 let wanted = || Failure::Usage(format!("--against {name}: wanted gnubg:0 to gnubg:3"));
                 Box::new(gnubg::Gnubg::new(plies.ok_or_else(wanted)?)?)
             }
+            None if Path::new(name).is_file() => player_of(name, &parts_of_file(Path::new(name))?, args)?,
             None if Path::new(name).exists() || Path::new("runs").join(name).exists() => {
                 player_of(name, &parts_of(Path::new(name))?, args)?
             }
             None => {
                 let known = ["random", "rules", "gnubg:0", "gnubg:1", "gnubg:2"];
-                return Err(operant::Error::unknown("opponent", name, known, "or the folder of a run").into());
+                let wanted = "random, rules, gnubg:0 to gnubg:3, the folder of a run, or a file of networks";
+                return Err(operant::Error::unknown("opponent", name, known, wanted).into());
             }
         },
     };
@@ -85,10 +87,15 @@ pub(crate) fn run(args: &MatchArgs, parts: &Parts, of: &Of<'_>) -> Result<(), Fa
     show(&score, adjusted.as_ref(), [&player.name(), &other.name()], cpu, of)
 }
 
+/// A file of value networks as a checkpoint has it.
+fn parts_of_file(path: &Path) -> Result<Parts, Failure> {
+    let bytes = std::fs::read(path).map_err(|error| Failure::Run(format!("can't read {}: {error}", path.display())))?;
+    Ok(Parts::from([(PART.to_owned(), bytes)]))
+}
+
 /// The same for value networks in a file.
 pub(crate) fn judge_file(args: &MatchArgs, path: &Path, seed: u64, json: bool) -> Result<(), Failure> {
-    let bytes = std::fs::read(path).map_err(|error| Failure::Run(format!("can't read {}: {error}", path.display())))?;
-    let parts = Parts::from([(PART.to_owned(), bytes)]);
+    let parts = parts_of_file(path)?;
     run(args, &parts, &Of { run: path.display().to_string(), checkpoint: "none, a file", seed, json })
 }
 
@@ -116,8 +123,7 @@ fn player_of(name: &str, parts: &Parts, args: &MatchArgs) -> Result<Box<dyn Play
 fn write_games(args: &MatchArgs, records: &[Record], names: [&str; 2]) -> Result<(), Failure> {
     for (path, text) in [(&args.mat, to_mat as fn(&[Record], [&str; 2]) -> String), (&args.sgf, to_sgf)] {
         if let Some(path) = path {
-            std::fs::write(path, text(records, names))
-                .map_err(|error| Failure::Run(format!("can't write {}: {error}", path.display())))?;
+            write_whole(path, text(records, names).as_bytes())?;
         }
     }
     Ok(())
@@ -147,7 +153,7 @@ fn show(
     let percent = |x: f64| format!("{:.1} %", 100.0 * x);
     print(&format!(
         "{player} against {other}: {:+.3} ± {} points per game (standard error){} over {games} games, seed {}\n\
-         won {}, gammons {} won and {} lost, of these backgammons {} and {}\n\
+         won {}, gammons or more {} won and {} lost, backgammons {} and {}\n\
          checkpoint {}\n",
         score.mean(),
         format::error(score.standard_error(), 3),

@@ -15,7 +15,7 @@ pub(crate) use analyse::{Args as AnalyseArgs, run as analyse};
 pub(crate) use judge::{Of, judge_file, run as judge};
 pub(crate) use play::{Args as PlayArgs, run as play};
 
-use crate::output::{Failure, print};
+use crate::output::{Failure, print, write_whole};
 use operant::algo::Parts;
 use operant::env::backgammon::Bearoff;
 use operant::nn::{Options, Precision};
@@ -143,6 +143,9 @@ struct TableArgs {
     /// Where to write the table.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    /// Measure these networks by the exact endings: the folder of a run of td, or a .safetensors file of one.
+    #[arg(long, value_name = "RUN")]
+    model: Option<PathBuf>,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -160,11 +163,22 @@ fn table(args: &TableArgs) -> Result<(), Failure> {
     let table = Bearoff::build();
     let (seconds, checksum) = (begun.elapsed().as_secs_f64(), format!("{:016x}", table.checksum()));
     if let Some(path) = &args.out {
-        table.save(path)?;
+        write_whole(path, &table.to_bytes())?;
     }
+    let measured = match &args.model {
+        Some(path) => {
+            let mut evaluator = load(path)?;
+            Some(table.measure(|positions, out| evaluator.evaluate(positions, out)))
+        }
+        None => None,
+    };
     if args.json {
         let out = args.out.as_ref().map(|path| path.display().to_string());
-        return print(&format!("{}\n", json!({ "seconds": seconds, "checksum": checksum, "out": out })));
+        let [mean, most] = measured.map_or([None; 2], |errors| errors.map(Some));
+        let report = json!({
+            "seconds": seconds, "checksum": checksum, "out": out, "mean_win_error": mean, "largest_win_error": most
+        });
+        return print(&format!("{report}\n"));
     }
     let mut text = format!(
         "two-sided: 924 x 924 positions of up to 6 checkers each, exact\n\
@@ -173,6 +187,9 @@ fn table(args: &TableArgs) -> Result<(), Failure> {
     );
     if let Some(path) = &args.out {
         text += &format!("written to {}\n", path.display());
+    }
+    if let (Some([mean, most]), Some(path)) = (measured, &args.model) {
+        text += &format!("{}: chances to win are off by {mean:.4} on average, {most:.4} at most\n", path.display());
     }
     print(&text)
 }

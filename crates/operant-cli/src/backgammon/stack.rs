@@ -1,8 +1,7 @@
 //! `operant backgammon stack`: one network of several.
 
 use super::saved;
-use crate::output::{Failure, print};
-use operant::run::replace_file;
+use crate::output::{Failure, print, write_whole};
 use operant::search::backgammon::{BackgammonFile, stacked};
 use std::path::PathBuf;
 
@@ -24,7 +23,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         networks.push(network);
     }
     let (net, weights) = stacked(&networks)?;
-    replace_file(&args.out, &BackgammonFile::to_bytes(&net, &weights)?)?;
+    write_whole(&args.out, &BackgammonFile::to_bytes(&net, &weights)?)?;
     let out = args.out.display();
     print(&format!(
         "{} networks, {} units together, written to {out}\nnext: operant eval {out} --against gnubg:0\n",

@@ -278,6 +278,8 @@ struct Learner {
     targets: Vec<f32>,
     /// Sums over the updates of an iteration: loss, equity error, updates.
     sums: [f64; 3],
+    /// Of the last iteration that had updates: with NaN for those without, losses would look as if they had diverged.
+    loss: f64,
 }
 
 impl Learner {
@@ -305,6 +307,7 @@ impl Learner {
             inputs: vec![0.0; settings.batch_size * kind.inputs()],
             targets: vec![0.0; settings.batch_size * OUTCOMES],
             sums: [0.0; 3],
+            loss: f64::NAN,
         })
     }
 
@@ -507,14 +510,16 @@ impl Algorithm for Td {
             if report.diverged.is_some() {
                 return;
             }
+            if learner.sums[2] > 0.0 {
+                learner.loss = learner.sums[0] / learner.sums[2];
+            }
         }
         let learned = Instant::now();
         report.spans.note(Phase::Learn as usize, played, learned);
         let mut set = |metric: Reported, x: f64| report.values[metric as usize] = x;
         let [contact, race] = &self.learners;
-        // Nothing divided by nothing is NaN: not known this time.
-        set(Reported::LossContact, contact.sums[0] / contact.sums[2]);
-        set(Reported::LossRace, race.sums[0] / race.sums[2]);
+        set(Reported::LossContact, contact.loss);
+        set(Reported::LossRace, race.loss);
         set(Reported::EquityError, (contact.sums[1] + race.sums[1]) / (contact.sums[2] + race.sums[2]));
         set(Reported::Games, self.games as f64);
         set(Reported::Gammons, (ends[2] + ends[3]) as f64 / games as f64);

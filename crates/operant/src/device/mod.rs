@@ -7,12 +7,14 @@ pub mod gemm;
 #[cfg(all(target_arch = "x86_64", not(operant_portable)))]
 pub mod images;
 mod machine;
+mod mapped;
 mod pool;
 mod prefetch;
 mod spans;
 
 pub use aligned::Aligned;
 pub use machine::{available_bytes, check_room, cpu_seconds, describe, resident_bytes, threads_available};
+pub use mapped::MappedNumbers;
 pub use pool::{CpuPool, Part, thread_number};
 pub use prefetch::prefetch;
 pub use spans::{Span, Spans, Total};

@@ -7,9 +7,10 @@ use super::outcome::Outcome;
 use super::plays::Plays;
 use super::position::{BAR, CHECKERS, Position, Side};
 use super::{ROLLS, chances};
+use crate::device::MappedNumbers;
 use crate::error::{Error, Result};
 use std::path::Path;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 /// Home points.
 const HOME: usize = 6;
@@ -21,16 +22,30 @@ const FEW_SIDES: usize = 924;
 const SIDES: usize = 54_264;
 /// Rolls that are told apart; the last stands for more too, whose chance is below 1e-9.
 const MOST_ROLLS: usize = 32;
+/// Numbers of the two-sided table.
+const TWO_SIDED: usize = FEW_SIDES * FEW_SIDES;
+/// Bytes of a file before its numbers: a word and the checksum.
+const HEAD: usize = 16;
 /// First bytes of a file.
 const MAGIC: &[u8; 8] = b"opbearo1";
 
 /// Both tables.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Bearoff {
-    /// `[FEW_SIDES, FEW_SIDES]`: the mover wins, by ranks of mover and opponent.
-    two: Vec<f32>,
-    /// `[SIDES, MOST_ROLLS]`: a side that tries to need few rolls needs so many.
-    one: Vec<f32>,
+    numbers: Numbers,
+}
+
+#[derive(Clone, Debug)]
+enum Numbers {
+    Own(Vec<f32>),
+    /// Those of a file, which programs that use it at once have in memory once.
+    Mapped(Arc<MappedNumbers>),
+}
+
+impl PartialEq for Bearoff {
+    fn eq(&self, other: &Self) -> bool {
+        self.numbers() == other.numbers()
+    }
 }
 
 /// `n` over `k`, for small numbers.
@@ -147,7 +162,9 @@ impl Bearoff {
     pub fn build() -> Self {
         let all = sides(CHECKERS, SIDES);
         let ways = Ways::new(&all);
-        Self { two: two_sided(&all[..FEW_SIDES], &ways), one: one_sided(&all, &ways) }
+        let mut numbers = two_sided(&all[..FEW_SIDES], &ways);
+        numbers.extend(one_sided(&all, &ways));
+        Self { numbers: Numbers::Own(numbers) }
     }
 
     /// How a position ends, if the tables say: both sides at home, and either six checkers or fewer each (exactly), or a checker borne off each
@@ -159,7 +176,7 @@ impl Bearoff {
             return None;
         }
         let win = if few(position) {
-            self.two[rank(mover) * FEW_SIDES + rank(other)]
+            self.numbers()[rank(mover) * FEW_SIDES + rank(other)]
         } else if mover.off() > 0 && other.off() > 0 {
             self.race(mover, other)
         } else {
@@ -170,8 +187,9 @@ impl Bearoff {
 
     /// The chance of the one who rolls first to be done first.
     fn race(&self, first: Side, second: Side) -> f32 {
-        let first = &self.one[rank(first) * MOST_ROLLS..][..MOST_ROLLS];
-        let second = &self.one[rank(second) * MOST_ROLLS..][..MOST_ROLLS];
+        let one = &self.numbers()[TWO_SIDED..];
+        let first = &one[rank(first) * MOST_ROLLS..][..MOST_ROLLS];
+        let second = &one[rank(second) * MOST_ROLLS..][..MOST_ROLLS];
         let (mut win, mut not_done) = (0.0, 1.0);
         for (done, other) in first.iter().zip(second) {
             win += done * not_done;
@@ -182,42 +200,78 @@ impl Bearoff {
 
     /// FNV-1a over all numbers: two tables that agree in it are the same.
     pub fn checksum(&self) -> u64 {
-        let numbers = self.two.iter().chain(&self.one);
-        numbers
+        (self.numbers().iter())
             .fold(0xcbf2_9ce4_8422_2325, |hash, x| (hash ^ u64::from(x.to_bits())).wrapping_mul(0x0000_0100_0000_01b3))
     }
 
-    /// Writes the tables to a file.
-    pub fn save(&self, path: &Path) -> Result<()> {
+    /// `[FEW_SIDES, FEW_SIDES]`: the mover wins, by ranks of mover and opponent. Then `[SIDES, MOST_ROLLS]`: a side that tries to need few
+    /// rolls needs so many.
+    #[inline]
+    fn numbers(&self) -> &[f32] {
+        match &self.numbers {
+            Numbers::Own(numbers) => numbers,
+            Numbers::Mapped(file) => file.numbers(),
+        }
+    }
+
+    /// The tables as the bytes of a file.
+    pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
         bytes.extend(self.checksum().to_le_bytes());
-        self.two.iter().chain(&self.one).for_each(|x| bytes.extend(x.to_bits().to_le_bytes()));
-        // Beside it first: nobody ever reads half a table.
+        self.numbers().iter().for_each(|x| bytes.extend(x.to_bits().to_le_bytes()));
+        bytes
+    }
+
+    /// Writes the tables to a file, beside it first: nobody ever reads half of them.
+    pub fn save(&self, path: &Path) -> Result<()> {
         let beside = path.with_extension(format!("{}.part", std::process::id()));
-        std::fs::write(&beside, bytes).and_then(|()| std::fs::rename(&beside, path)).map_err(|error| {
+        std::fs::write(&beside, self.to_bytes()).and_then(|()| std::fs::rename(&beside, path)).map_err(|error| {
             let _ = std::fs::remove_file(&beside);
             Error::Io(format!("can't write {}: {error}; name a file that you may write", path.display()))
         })
     }
 
-    /// Reads a file that [`Bearoff::save`] wrote.
+    /// Maps a file of such bytes into memory.
     pub fn load(path: &Path) -> Result<Self> {
         let show = path.display();
         let next = "make it with operant backgammon table --out FILE";
-        let bytes = std::fs::read(path).map_err(|error| Error::Io(format!("can't read {show}: {error}; {next}")))?;
         let damaged = |what: &str| Error::Saved(format!("{show} is no bear-off table: {what}; {next}"));
-        let (head, numbers) = bytes.split_at_checked(16).ok_or_else(|| damaged("too short"))?;
-        if &head[..8] != MAGIC || numbers.len() != 4 * (FEW_SIDES * FEW_SIDES + SIDES * MOST_ROLLS) {
+        let file = MappedNumbers::open(path, HEAD)
+            .map_err(|error| Error::Io(format!("can't read {show}: {error}; {next}")))?;
+        if file.head().len() != HEAD
+            || &file.head()[..8] != MAGIC
+            || file.len_bytes() != 4 * (TWO_SIDED + SIDES * MOST_ROLLS)
+        {
             return Err(damaged("another kind of file, or not whole"));
         }
-        let mut numbers: Vec<f32> =
-            numbers.as_chunks::<4>().0.iter().map(|&bytes| f32::from_bits(u32::from_le_bytes(bytes))).collect();
-        let one = numbers.split_off(FEW_SIDES * FEW_SIDES);
-        let table = Self { two: numbers, one };
-        if table.checksum().to_le_bytes() != head[8..] {
+        let checksum: [u8; 8] = file.head()[8..].try_into().expect("eight bytes are left");
+        let table = Self { numbers: Numbers::Mapped(Arc::new(file)) };
+        if table.checksum().to_le_bytes() != checksum {
             return Err(damaged("its checksum does not fit"));
         }
         Ok(table)
+    }
+
+    /// How far values are from exact ones, over all positions of the two-sided table in which the game goes on: the mean and the largest
+    /// difference of the mover's chance to win. `values` are asked for so many positions at a time.
+    pub fn measure(&self, mut values: impl FnMut(&[Position], &mut [Outcome])) -> [f64; 2] {
+        const AT_ONCE: usize = 4096;
+        let sides = sides(FEW, FEW_SIDES);
+        let (mut sum, mut most, mut count) = (0.0, 0.0_f64, 0);
+        let all = |mover: &Side| sides[1..].iter().map(|&other| Position { mover: *mover, other }).collect::<Vec<_>>();
+        let mut out = vec![Outcome::default(); AT_ONCE];
+        for mover in &sides[1..] {
+            for positions in all(mover).chunks(AT_ONCE) {
+                let out = &mut out[..positions.len()];
+                values(positions, out);
+                for (position, outcome) in positions.iter().zip(out) {
+                    let exact = self.numbers()[rank(position.mover) * FEW_SIDES + rank(position.other)];
+                    let error = f64::from((outcome.win - exact).abs());
+                    (sum, most, count) = (sum + error, most.max(error), count + 1);
+                }
+            }
+        }
+        [sum / f64::from(count), most]
     }
 }
 

@@ -96,6 +96,11 @@ pub fn from_mat(text: &str) -> Result<Vec<Record>> {
     for (number, line) in text.lines().enumerate() {
         reader.line(line).map_err(|what| Error::Invalid(format!("line {} of the .mat file: {what}", number + 1)))?;
     }
+    if reader.records.is_empty() {
+        return Err(Error::Invalid(
+            "no game in the .mat file; wanted a line \"Game 1\" and rows of moves after it".into(),
+        ));
+    }
     Ok(reader.records)
 }
 
@@ -111,8 +116,9 @@ struct Reader {
 impl Reader {
     fn line(&mut self, line: &str) -> std::result::Result<(), String> {
         let trimmed = line.trim();
-        if let Some(length) = trimmed.strip_suffix("point match").and_then(|length| length.trim().parse().ok()) {
-            self.length = length;
+        if let Some(length) = trimmed.strip_suffix("point match") {
+            let wanted = |_| format!("a match to \"{}\"; wanted a number of points up to {}", length.trim(), u16::MAX);
+            self.length = length.trim().parse().map_err(wanted)?;
         } else if trimmed == JACOBY {
             self.jacoby = true;
         } else if trimmed.starts_with("Game ") {
@@ -122,6 +128,12 @@ impl Reader {
                 return Err("moves before the first game; wanted a line \"Game 1\"".into());
             }
             let begins = begins(rest);
+            let before = rest[..begins.first().copied().unwrap_or(rest.len())].trim();
+            if !before.is_empty() && !["Wins", "Resigns"].iter().any(|word| before.starts_with(word)) {
+                return Err(format!(
+                    "\"{before}\": wanted a roll and its moves, as in 31: 8/5 6/5, or Doubles, Takes, Drops"
+                ));
+            }
             // One cell far to the right in the first row: the second player began.
             if row.trim() == "1" && begins.len() == 1 && begins[0] > SECOND / 3 {
                 self.state.board.player = 1;
@@ -130,6 +142,14 @@ impl Reader {
             for (i, &begin) in begins.iter().enumerate() {
                 let cell = &rest[begin..begins.get(i + 1).copied().unwrap_or(rest.len())];
                 self.cell(cell.trim())?;
+            }
+        } else if let Some(points) =
+            trimmed.strip_prefix("Wins ").and_then(|rest| rest.split(' ').next()?.parse::<u16>().ok())
+        {
+            // Of a game that was given up only the file knows what it was worth.
+            let won = self.records.last().and_then(Record::result);
+            if let Some(won) = won.filter(|won| won.points != points) {
+                return Err(format!("\"{trimmed}\", but the moves before win {}", won.points));
             }
         } else if let Some(scores) = scores(trimmed).filter(|_| self.is_new()) {
             self.score(scores)?;
