@@ -2,7 +2,7 @@
 
 use operant::Error;
 use std::io::{ErrorKind, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Why a verb failed.
@@ -33,20 +33,39 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Writes a file that the user named, whole or not at all: beside it first. A link stays one, and what is no file (a pipe, a device) is written to as it is.
+/// Writes a file that the user named, whole or not at all: beside it first. A link stays one, what is no file (a pipe, a device) is written to as it is,
+/// and so is a file in a folder where nothing can be made.
 pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    let cannot = |error: std::io::Error| {
+    put_whole(path, bytes).map_err(|error| {
         Failure::Run(format!("can't write {}: {error}; name a file that you may write", path.display()))
-    };
-    if path.metadata().is_ok_and(|found| !found.is_file()) {
-        return std::fs::write(path, bytes).map_err(cannot);
-    }
-    let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let beside = target.with_extension(format!("{}.part", std::process::id()));
-    std::fs::write(&beside, bytes).and_then(|()| std::fs::rename(&beside, &target)).map_err(|error| {
-        let _ = std::fs::remove_file(&beside);
-        cannot(error)
     })
+}
+
+fn put_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    if path.metadata().is_ok_and(|found| !found.is_file()) {
+        return std::fs::write(path, bytes);
+    }
+    let led_to = |to: PathBuf| path.parent().unwrap_or(Path::new("")).join(to);
+    let target = path.canonicalize().or_else(|_| path.read_link().map(led_to)).unwrap_or_else(|_| path.to_owned());
+    let permissions = match std::fs::OpenOptions::new().write(true).open(&target) {
+        Ok(file) => Some(file.metadata()?.permissions()),
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        Err(error) => return Err(error),
+    };
+    let beside = target.with_extension(format!("{}.part", std::process::id()));
+    let done = std::fs::write(&beside, bytes)
+        .and_then(|()| permissions.clone().map_or(Ok(()), |mode| std::fs::set_permissions(&beside, mode)))
+        .and_then(|()| std::fs::rename(&beside, &target));
+    match done {
+        Err(error) if error.kind() == ErrorKind::PermissionDenied && permissions.is_some() => {
+            std::fs::write(&target, bytes)
+        }
+        Err(error) => {
+            let _ = std::fs::remove_file(&beside);
+            Err(error)
+        }
+        Ok(()) => Ok(()),
+    }
 }
 
 /// Says what went wrong and gives the exit code.

@@ -137,4 +137,9 @@ fn a_run_of_td_teaches() {
     assert!(events.contains("taught by 20 batches"), "{events}");
     let words = ["train", "alphazero", "backgammon", "--run-dir", "wrong", "--set", "alphazero.teacher=values"];
     assert!(failure(&words, 2).contains("values: no such file or folder"));
+    // Its value heads analyse and play, one to three rolls ahead, without a search.
+    let shown = text(&["analyse", "backgammon", "--model", "taught", "--dice", "3", "1", "--plies", "2"]);
+    assert!(shown.contains("X to play 3 1: 16 plays"), "{shown}");
+    let shown = text(&["backgammon", "table", "--model", "taught"]);
+    assert!(shown.contains("taught: chances to win are off by 0."), "{shown}");
 }

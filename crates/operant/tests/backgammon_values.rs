@@ -494,7 +494,13 @@ fn damaged_mat_files_are_refused() {
     };
     refused("", "no game in the .mat file");
     refused("hello\n", "no game in the .mat file");
-    refused(&text.replacen(" 0 point", " 99999999 point", 1), "line 1 of the .mat file: a match to \"99999999\"");
+    refused(
+        &text.replacen(" 0 point", " 65 point", 1),
+        "line 1 of the .mat file: a match to \"65\"; wanted 1 to 64 points",
+    );
+    // A comment is nobody's match, and a game may be given up in the row of its last move.
+    let given_up = "; final, 7 point match\n 0 point match\n\n Game 1\n one : 0    two : 0\n  1) 31: 8/5 6/5          Wins 2 points\n";
+    assert_eq!(from_mat(given_up).unwrap()[0].turns.len(), 1);
     let row = text.lines().position(|line| line.starts_with("  1) ")).unwrap();
     let first: Vec<String> = (text.lines().enumerate())
         .map(|(number, line)| if number == row { format!("  1) 99{}", &line[7..]) } else { line.to_owned() })

@@ -46,7 +46,13 @@ pub(super) fn run(args: &MatchArgs, parts: &Parts, of: &Of<'_>) -> Result<(), Fa
         }
         name => {
             let known = ["random", "rules"];
-            return Err(operant::Error::unknown("opponent", name, known, "or the folder of a run").into());
+            return Err(operant::Error::unknown(
+                "opponent",
+                name,
+                known,
+                "random, rules, the folder of a run, or a file of networks",
+            )
+            .into());
         }
     };
     let judge = luck::judge_of(args, parts, of)?;

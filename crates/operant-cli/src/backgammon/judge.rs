@@ -65,7 +65,6 @@ pub(crate) fn run(args: &MatchArgs, parts: &Parts, of: &Of<'_>) -> Result<(), Fa
                 let wanted = || Failure::Usage(format!("--against {name}: wanted gnubg:0 to gnubg:3"));
                 Box::new(gnubg::Gnubg::new(plies.ok_or_else(wanted)?)?)
             }
-            None if Path::new(name).is_file() => player_of(name, &parts_of_file(Path::new(name))?, args)?,
             None if Path::new(name).exists() || Path::new("runs").join(name).exists() => {
                 player_of(name, &parts_of(Path::new(name))?, args)?
             }
@@ -87,15 +86,9 @@ pub(crate) fn run(args: &MatchArgs, parts: &Parts, of: &Of<'_>) -> Result<(), Fa
     show(&score, adjusted.as_ref(), [&player.name(), &other.name()], cpu, of)
 }
 
-/// A file of value networks as a checkpoint has it.
-fn parts_of_file(path: &Path) -> Result<Parts, Failure> {
-    let bytes = std::fs::read(path).map_err(|error| Failure::Run(format!("can't read {}: {error}", path.display())))?;
-    Ok(Parts::from([(PART.to_owned(), bytes)]))
-}
-
 /// The same for value networks in a file.
 pub(crate) fn judge_file(args: &MatchArgs, path: &Path, seed: u64, json: bool) -> Result<(), Failure> {
-    let parts = parts_of_file(path)?;
+    let parts = parts_of(path)?;
     run(args, &parts, &Of { run: path.display().to_string(), checkpoint: "none, a file", seed, json })
 }
 

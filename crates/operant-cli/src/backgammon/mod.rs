@@ -21,6 +21,7 @@ use operant::env::backgammon::Bearoff;
 use operant::nn::{Options, Precision};
 use operant::run::{Checkpoints, Config};
 use operant::search::backgammon::{BackgammonFile, ByValue, Depth, Evaluator};
+use operant::search::game_net;
 use operant::search::mcts::{self, ChanceMode};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -29,6 +30,9 @@ use std::time::Instant;
 
 /// The part of a checkpoint that plays.
 pub(crate) const PART: &str = "backgammon.safetensors";
+
+/// That of a run of alphazero, whose value heads analyse and play without a search.
+const NETWORK_PART: &str = "network.safetensors";
 
 /// Four networks of `operant train td backgammon --threads 1`, seeds 1 to 4, by `operant backgammon stack`; docs/results.md says how well they play.
 const SHIPPED: &[u8] = include_bytes!("../../../../models/backgammon.safetensors");
@@ -42,7 +46,7 @@ pub(crate) enum Game {
 /// Networks that play.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ModelArgs {
-    /// Who values positions: the folder of a run of td, or a .safetensors file of one [default: the network that comes with the program].
+    /// Who values positions: the folder of a run of td or alphazero, or a .safetensors file of one [default: the network that comes with the program].
     #[arg(long, value_name = "RUN")]
     model: Option<PathBuf>,
     /// How far it looks ahead: 1 to 3 rolls.
@@ -94,8 +98,11 @@ fn evaluator_in(bytes: &[u8], precision: Precision) -> Result<Evaluator, Failure
 const SEARCH: mcts::Settings =
     mcts::Settings { c_puct: 0.1, chance: ChanceMode::Widen, widening: 8.0, ..mcts::Settings::PLAIN };
 
-/// The parts of a run's last checkpoint.
+/// The parts of a run's last checkpoint, or of a file of value networks as such a checkpoint has it.
 fn parts_of(path: &Path) -> Result<Parts, Failure> {
+    if path.is_file() {
+        return Ok(Parts::from([(PART.to_owned(), read(path)?)]));
+    }
     let failed = |error: operant::Error| Failure::Run(error.to_string());
     let below = Path::new("runs").join(path);
     let folder = if path.exists() || !below.exists() { path } else { &below };
@@ -104,22 +111,40 @@ fn parts_of(path: &Path) -> Result<Parts, Failure> {
     checkpoints.load(&name).map_err(failed)
 }
 
+fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    std::fs::read(path).map_err(|error| {
+        Failure::Run(format!("can't read {}: {error}; name a run or a file of networks", path.display()))
+    })
+}
+
 /// The networks of a run's checkpoint, or of a file.
 fn load(path: &Path) -> Result<Evaluator, Failure> {
-    evaluator(&saved(path)?)
+    let bytes = saved(path)?;
+    let searches = game_net::game_of(&bytes).is_ok();
+    let loaded = if searches {
+        Evaluator::of_search(&bytes, &Options::default()).map_err(Failure::from)
+    } else {
+        evaluator(&bytes)
+    };
+    loaded.map_err(|failure| match failure {
+        Failure::Run(text) => Failure::Run(format!("{}: {text}", path.display())),
+        usage => usage,
+    })
 }
 
 /// The bytes of those.
 fn saved(path: &Path) -> Result<Vec<u8>, Failure> {
     if path.is_file() {
-        return std::fs::read(path)
-            .map_err(|error| Failure::Run(format!("can't read {}: {error}; name a run of td", path.display())));
+        return read(path);
     }
     let mut parts = parts_of(path)?;
-    parts.remove(PART).ok_or_else(|| {
-        let text = parts.get("run.toml").map(|text| String::from_utf8_lossy(text).into_owned()).unwrap_or_default();
-        let what = Config::from_text(&text, "run.toml").map_or_else(|_| "no td".into(), |config| config.algo);
-        Failure::Usage(format!("{} is a run of {what}; wanted one of td on backgammon", path.display()))
+    let text = parts.get("run.toml").map(|text| String::from_utf8_lossy(text).into_owned()).unwrap_or_default();
+    let config = Config::from_text(&text, "run.toml").ok();
+    let searches = config.as_ref().is_some_and(|config| config.algo == "alphazero" && config.env == "backgammon");
+    parts.remove(if searches { NETWORK_PART } else { PART }).ok_or_else(|| {
+        let what =
+            config.map_or_else(|| "something else".into(), |config| format!("{} on {}", config.algo, config.env));
+        Failure::Usage(format!("{} is a run of {what}; wanted one of td or alphazero on backgammon", path.display()))
     })
 }
 
@@ -134,7 +159,7 @@ pub(crate) struct Args {
 enum What {
     /// Compute exact endings, and write them to a file for --table.
     Table(TableArgs),
-    /// Make one network of several that play better together: the mean of what they say.
+    /// Make one network of several that play better together: the mean of their logits.
     Stack(stack::Args),
 }
 
@@ -143,7 +168,7 @@ struct TableArgs {
     /// Where to write the table.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Measure these networks by the exact endings: the folder of a run of td, or a .safetensors file of one.
+    /// Measure this network by the exact endings: the folder of a run of td or alphazero, or a .safetensors file of one.
     #[arg(long, value_name = "RUN")]
     model: Option<PathBuf>,
     /// Print one JSON object.
@@ -159,19 +184,14 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 fn table(args: &TableArgs) -> Result<(), Failure> {
+    let evaluator = args.model.as_deref().map(load).transpose()?;
     let begun = Instant::now();
     let table = Bearoff::build();
     let (seconds, checksum) = (begun.elapsed().as_secs_f64(), format!("{:016x}", table.checksum()));
     if let Some(path) = &args.out {
         write_whole(path, &table.to_bytes())?;
     }
-    let measured = match &args.model {
-        Some(path) => {
-            let mut evaluator = load(path)?;
-            Some(table.measure(|positions, out| evaluator.evaluate(positions, out)))
-        }
-        None => None,
-    };
+    let measured = evaluator.map(|mut values| table.measure(|positions, out| values.evaluate(positions, out)));
     if args.json {
         let out = args.out.as_ref().map(|path| path.display().to_string());
         let [mean, most] = measured.map_or([None; 2], |errors| errors.map(Some));

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Runs of td, or .safetensors files of them: two or more, best of different seeds.
+    /// Runs of td, or .safetensors files of them: two or more, best of different seeds. Each counts alike.
     #[arg(value_name = "RUN", num_args = 2.., required = true)]
     networks: Vec<PathBuf>,
     /// Where to write the network, as a .safetensors file for --model, eval and td.start.

@@ -120,7 +120,7 @@ const METRICS: &[Metric] = &[
     Metric::new("games_per_min", "games that ended per minute", "1/min").headline(),
     Metric::new("evals_per_s", "states that the network valued for searches per second", "1/s").headline(),
     Metric::new("evals", "states that the network valued per decision", ""),
-    Metric::new("tree_reuse", "share of simulations that trees were left with by the search before", ""),
+    Metric::new("tree_reuse", "share of simulations that trees were left with by the search before", "").headline(),
     Metric::new("tree_hits", "share of simulations that ended at a state the tree had already", ""),
     Metric::new("depth", "mean length of a simulation", ""),
     Metric::new("forced", "share of decisions with one action", ""),

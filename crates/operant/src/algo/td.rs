@@ -118,8 +118,12 @@ enum Reported {
 }
 
 const METRICS: &[Metric] = &[
-    Metric::new("loss/contact", "cross-entropy of five outcomes, positions with contact", ""),
-    Metric::new("loss/race", "cross-entropy of five outcomes, races", ""),
+    Metric::new(
+        "loss/contact",
+        "cross-entropy of five outcomes, positions with contact, in the last iteration that had some",
+        "",
+    ),
+    Metric::new("loss/race", "cross-entropy of five outcomes, races, in the last iteration that had some", ""),
     Metric::new("equity_error", "mean difference of a position's equity to its target", "points").headline(),
     Metric::new("games", "games that ended", "").headline(),
     Metric::new("gammons", "share of games that ended with a gammon or a backgammon", ""),

@@ -25,7 +25,7 @@ pub enum Style {
 }
 
 /// Most headline metrics that the line shows.
-const HEADLINES: usize = 4;
+const HEADLINES: usize = 7;
 
 /// The newest sample, as far as the line shows it.
 #[derive(Clone, Copy, Debug)]

@@ -224,11 +224,7 @@ impl Bearoff {
 
     /// Writes the tables to a file, beside it first: nobody ever reads half of them.
     pub fn save(&self, path: &Path) -> Result<()> {
-        let beside = path.with_extension(format!("{}.part", std::process::id()));
-        std::fs::write(&beside, self.to_bytes()).and_then(|()| std::fs::rename(&beside, path)).map_err(|error| {
-            let _ = std::fs::remove_file(&beside);
-            Error::Io(format!("can't write {}: {error}; name a file that you may write", path.display()))
-        })
+        crate::nn::write_file(path, &self.to_bytes())
     }
 
     /// Maps a file of such bytes into memory.
@@ -253,25 +249,21 @@ impl Bearoff {
     }
 
     /// How far values are from exact ones, over all positions of the two-sided table in which the game goes on: the mean and the largest
-    /// difference of the mover's chance to win. `values` are asked for so many positions at a time.
+    /// difference of the mover's chance to win.
     pub fn measure(&self, mut values: impl FnMut(&[Position], &mut [Outcome])) -> [f64; 2] {
-        const AT_ONCE: usize = 4096;
-        let sides = sides(FEW, FEW_SIDES);
-        let (mut sum, mut most, mut count) = (0.0, 0.0_f64, 0);
-        let all = |mover: &Side| sides[1..].iter().map(|&other| Position { mover: *mover, other }).collect::<Vec<_>>();
-        let mut out = vec![Outcome::default(); AT_ONCE];
-        for mover in &sides[1..] {
-            for positions in all(mover).chunks(AT_ONCE) {
-                let out = &mut out[..positions.len()];
-                values(positions, out);
-                for (position, outcome) in positions.iter().zip(out) {
-                    let exact = self.numbers()[rank(position.mover) * FEW_SIDES + rank(position.other)];
-                    let error = f64::from((outcome.win - exact).abs());
-                    (sum, most, count) = (sum + error, most.max(error), count + 1);
-                }
+        let sides = &sides(FEW, FEW_SIDES)[1..];
+        let mut out = vec![Outcome::default(); sides.len()];
+        let (mut sum, mut most) = (0.0, 0.0_f64);
+        for &mover in sides {
+            let positions: Vec<Position> = sides.iter().map(|&other| Position { mover, other }).collect();
+            values(&positions, &mut out);
+            for (&Position { other, .. }, outcome) in positions.iter().zip(&out) {
+                let exact = self.numbers()[rank(mover) * FEW_SIDES + rank(other)];
+                let error = f64::from((outcome.win - exact).abs());
+                (sum, most) = (sum + error, most.max(error));
             }
         }
-        [sum / f64::from(count), most]
+        [sum / (sides.len() * sides.len()) as f64, most]
     }
 }
 

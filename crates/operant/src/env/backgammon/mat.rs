@@ -3,7 +3,7 @@
 use super::match_play::{Decision, Match, Phase};
 use super::plays::Plays;
 use super::record::{Doubled, Record, Turn};
-use super::stakes::Stakes;
+use super::stakes::{LONGEST_MATCH, Stakes};
 use crate::error::{Error, Result};
 use std::fmt::Write;
 
@@ -58,7 +58,7 @@ fn cells(record: &Record) -> Vec<String> {
 }
 
 /// What a cell begins with.
-const WORDS: [&str; 3] = ["doubles", "takes", "drops"];
+const WORDS: [&str; 5] = ["doubles", "takes", "drops", "wins", "resigns"];
 
 /// Where the cells of a row begin.
 fn begins(row: &str) -> Vec<usize> {
@@ -116,11 +116,15 @@ struct Reader {
 impl Reader {
     fn line(&mut self, line: &str) -> std::result::Result<(), String> {
         let trimmed = line.trim();
-        if let Some(length) = trimmed.strip_suffix("point match") {
-            let wanted = |_| format!("a match to \"{}\"; wanted a number of points up to {}", length.trim(), u16::MAX);
-            self.length = length.trim().parse().map_err(wanted)?;
-        } else if trimmed == JACOBY {
+        if trimmed == JACOBY {
             self.jacoby = true;
+        } else if trimmed.starts_with(';') {
+            // A comment.
+        } else if let Some(length) = trimmed.strip_suffix("point match") {
+            let length = length.trim();
+            let known = length.parse().ok().filter(|length| *length <= LONGEST_MATCH);
+            let wanted = || format!("a match to \"{length}\"; wanted 1 to {LONGEST_MATCH} points, or 0 for money");
+            self.length = known.ok_or_else(wanted)?;
         } else if trimmed.starts_with("Game ") {
             self.begin()?;
         } else if let Some((row, rest)) = trimmed.split_once(')').filter(|(row, _)| row.parse::<u32>().is_ok()) {
@@ -129,7 +133,7 @@ impl Reader {
             }
             let begins = begins(rest);
             let before = rest[..begins.first().copied().unwrap_or(rest.len())].trim();
-            if !before.is_empty() && !["Wins", "Resigns"].iter().any(|word| before.starts_with(word)) {
+            if !before.is_empty() {
                 return Err(format!(
                     "\"{before}\": wanted a roll and its moves, as in 31: 8/5 6/5, or Doubles, Takes, Drops"
                 ));
@@ -143,14 +147,8 @@ impl Reader {
                 let cell = &rest[begin..begins.get(i + 1).copied().unwrap_or(rest.len())];
                 self.cell(cell.trim())?;
             }
-        } else if let Some(points) =
-            trimmed.strip_prefix("Wins ").and_then(|rest| rest.split(' ').next()?.parse::<u16>().ok())
-        {
-            // Of a game that was given up only the file knows what it was worth.
-            let won = self.records.last().and_then(Record::result);
-            if let Some(won) = won.filter(|won| won.points != points) {
-                return Err(format!("\"{trimmed}\", but the moves before win {}", won.points));
-            }
+        } else if trimmed.starts_with("Wins ") {
+            self.won(trimmed)?;
         } else if let Some(scores) = scores(trimmed).filter(|_| self.is_new()) {
             self.score(scores)?;
         }
@@ -191,8 +189,30 @@ impl Reader {
         Ok(())
     }
 
+    /// A line or cell such as `Wins 2 points`. Of a game that was given up only the file knows what it was worth, and of one that ends a match
+    /// it may say no more than that needed.
+    fn won(&mut self, text: &str) -> std::result::Result<(), String> {
+        let points = text.split_whitespace().nth(1).and_then(|points| points.parse::<u16>().ok());
+        let Some((record, won)) = self.records.last().and_then(|record| Some((record, record.result()?))) else {
+            return Ok(());
+        };
+        let over = record.stakes.length > 0 && record.stakes.next(won.player, won.points).is_none();
+        match points {
+            Some(points) if points > won.points || (points < won.points && !over) => {
+                Err(format!("\"{text}\", but the moves before win {}", won.points))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn cell(&mut self, cell: &str) -> std::result::Result<(), String> {
         let lower = cell.to_lowercase();
+        if lower.starts_with("wins") {
+            return self.won(cell);
+        }
+        if lower.starts_with("resigns") {
+            return Ok(());
+        }
         let turn = self.last().turns.len();
         let mut decide = |decision: Decision| match self.state.after(decision) {
             Ok(state) => {

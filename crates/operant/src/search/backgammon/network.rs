@@ -1,11 +1,13 @@
 //! The value networks of backgammon: one for positions with contact and one for races, each with one hidden layer and five cumulative outcomes.
 
 use crate::env::backgammon::{
-    Bearoff, CONTACT_INPUTS, OUTCOMES, Outcome, Position, RACE_INPUTS, contact_inputs, race_inputs,
+    Backgammon, Bearoff, CONTACT_INPUTS, OUTCOMES, Outcome, Position, RACE_INPUTS, State, contact_inputs, race_inputs,
 };
+use crate::env::game::Game;
 use crate::error::{Error, Result};
 use crate::lanes::{Backend, Kernel, Simd};
 use crate::nn::{Act, Feed, Graph, Metadata, Node, Options, ParamSpec, Params, Plan, SharedWeights};
+use crate::search::game_net;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -141,7 +143,7 @@ impl BackgammonNet {
 /// to learn from differs, and the mean has less of it.
 pub fn stacked(networks: &[(BackgammonNet, Weights)]) -> Result<(BackgammonNet, Weights)> {
     let Some((first, _)) = networks.first() else {
-        return Err(Error::Invalid("no networks to stack: wanted two or more".into()));
+        return Err(Error::Invalid("no networks to stack: wanted one or more".into()));
     };
     if let Some((other, _)) = networks.iter().find(|(net, _)| net.activation != first.activation) {
         return Err(Error::Invalid(format!(
@@ -240,10 +242,39 @@ impl BackgammonFile {
 /// Rows that a network sees at once: their inputs stay in the second-level cache.
 const ROWS: usize = 768;
 
+/// What a network sees.
+#[derive(Clone, Copy, Debug)]
+enum Sees {
+    /// What an expert counts.
+    Counts(Kind),
+    /// The board, as networks of tree search do.
+    Board,
+}
+
+impl Sees {
+    fn numbers(self) -> usize {
+        match self {
+            Self::Counts(kind) => kind.inputs(),
+            Self::Board => Backgammon::OBSERVATION,
+        }
+    }
+
+    fn write(self, positions: &[Position], out: &mut [f32]) {
+        match self {
+            Self::Counts(kind) => kind.write_inputs(Backend::fast(), positions, out),
+            Self::Board => {
+                for (&position, out) in positions.iter().zip(out.chunks_exact_mut(Backgammon::OBSERVATION)) {
+                    Backgammon::observe(&State { position, dice: [0; 2], player: 0, first: false }, out);
+                }
+            }
+        }
+    }
+}
+
 /// One network with room for a batch.
 #[derive(Debug)]
 struct Part {
-    kind: Kind,
+    sees: Sees,
     plan: Plan,
     outcome: Node,
     /// `[ROWS, inputs]`
@@ -264,35 +295,36 @@ pub struct Evaluator {
 impl Evaluator {
     /// Plans both networks; each fork runs on the thread that calls it.
     pub fn new(net: &BackgammonNet, weights: &Weights, options: &Options) -> Result<Self> {
-        let make = |kind: Kind| -> Result<(Part, SharedWeights)> {
-            let (mut graph, logits) = net.build(kind)?;
-            let outcome = graph.activation(logits, Act::Sigmoid)?;
-            let plan = Plan::inference(&graph, &[outcome], ROWS, options)?;
-            let shared = plan.share(&weights[kind as usize]);
-            let plan = plan.fork(&shared);
-            let inputs = vec![0.0; ROWS * kind.inputs()];
-            Ok((
-                Part { kind, plan, outcome, inputs, waiting: Vec::with_capacity(ROWS), rows: Vec::with_capacity(ROWS) },
-                shared,
-            ))
+        let make = |kind: Kind| {
+            let (graph, logits) = net.build(kind)?;
+            Part::new(Sees::Counts(kind), graph, logits, &weights[kind as usize], options)
         };
-        let (contact, contact_weights) = make(Kind::Contact)?;
-        let (race, race_weights) = make(Kind::Race)?;
-        Ok(Self { parts: [contact, race], shared: [contact_weights, race_weights], table: None })
+        Ok(Self::of([make(Kind::Contact)?, make(Kind::Race)?]))
+    }
+
+    /// The value heads of a network of tree search (a file of `operant train alphazero backgammon`).
+    pub fn of_search(bytes: &[u8], options: &Options) -> Result<Self> {
+        let (architecture, params) = game_net::from_bytes::<Backgammon>(bytes)?;
+        let make = || {
+            let net = architecture.build()?;
+            let value = net.outputs.iter().find(|(name, _)| *name == "value").expect("networks of games have values").1;
+            Part::new(Sees::Board, net.graph, value, &params, options)
+        };
+        Ok(Self::of([make()?, make()?]))
+    }
+
+    fn of([(contact, contact_weights), (race, race_weights)]: [(Part, SharedWeights); 2]) -> Self {
+        Self { parts: [contact, race], shared: [contact_weights, race_weights], table: None }
     }
 
     /// The same with memory of its own, for another thread.
     pub fn fork(&self) -> Self {
-        let [contact, race] = &self.parts;
-        let fork = |part: &Part| Part {
-            kind: part.kind,
-            plan: part.plan.fork(&self.shared[part.kind as usize]),
-            outcome: part.outcome,
-            inputs: vec![0.0; part.inputs.len()],
-            waiting: Vec::with_capacity(ROWS),
-            rows: Vec::with_capacity(ROWS),
+        let fork = |kind: Kind| {
+            let part = &self.parts[kind as usize];
+            Part::with(part.sees, part.plan.fork(&self.shared[kind as usize]), part.outcome)
         };
-        Self { parts: [fork(contact), fork(race)], shared: self.shared.clone(), table: self.table.clone() }
+        let parts = Kind::ALL.map(fork);
+        Self { parts, shared: self.shared.clone(), table: self.table.clone() }
     }
 
     /// The same, with exact values where a table has them.
@@ -336,14 +368,33 @@ impl Evaluator {
 }
 
 impl Part {
+    /// Plans a network with these logits, and shares its weights.
+    fn new(
+        sees: Sees,
+        mut graph: Graph,
+        logits: Node,
+        params: &Params,
+        options: &Options,
+    ) -> Result<(Self, SharedWeights)> {
+        let outcome = graph.activation(logits, Act::Sigmoid)?;
+        let plan = Plan::inference(&graph, &[outcome], ROWS, options)?;
+        let shared = plan.share(params);
+        Ok((Self::with(sees, plan.fork(&shared), outcome), shared))
+    }
+
+    fn with(sees: Sees, plan: Plan, outcome: Node) -> Self {
+        let inputs = vec![0.0; ROWS * sees.numbers()];
+        Self { sees, plan, outcome, inputs, waiting: Vec::with_capacity(ROWS), rows: Vec::with_capacity(ROWS) }
+    }
+
     /// Values the rows that wait.
     fn run(&mut self, out: &mut [Outcome]) {
         let rows = self.rows.len();
         if rows == 0 {
             return;
         }
-        self.kind.write_inputs(Backend::fast(), &self.waiting, &mut self.inputs);
-        self.plan.forward_shared(rows, &[Feed::Real(&self.inputs[..rows * self.kind.inputs()])]);
+        self.sees.write(&self.waiting, &mut self.inputs);
+        self.plan.forward_shared(rows, &[Feed::Real(&self.inputs[..rows * self.sees.numbers()])]);
         let outcomes = self.plan.output(self.outcome).as_chunks::<OUTCOMES>().0;
         for ((&row, &position), &outcome) in self.rows.iter().zip(&self.waiting).zip(outcomes) {
             out[row as usize] = Outcome::from_array(outcome).within_rules(position);
