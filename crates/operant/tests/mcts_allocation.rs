@@ -3,7 +3,7 @@
 use operant::algo::Report;
 use operant::config::{self, Table};
 use operant::device::alloc::{CountingAllocator, allocations};
-use operant::env::backgammon::Backgammon;
+use operant::env::backgammon::{BAR, Backgammon, Position, Side, State};
 use operant::env::connect4::Connect4;
 use operant::env::game::{Game, Turn, settle_chance};
 use operant::env::twenty48::Twenty48;
@@ -41,6 +41,31 @@ fn of_games<G: Game>(settings: &Settings, most: u32) -> u64 {
     allocations() - before
 }
 
+/// A search whose tree may be full before its simulations are done, with many leaves waiting at once: a race from twelve points, where
+/// nothing is blocked and doubles have hundreds of plays.
+fn a_full_tree_does_not_grow() {
+    let mut counts = [0; BAR + 1];
+    counts[1..=12].fill(1);
+    counts[10..=12].fill(2);
+    let side = Side::new(&counts).unwrap();
+    let state = State { position: Position { mover: side, other: side }, dice: [2, 1], player: 0, first: false };
+    let settings = Settings { simulations: 400, leaves: 50, ..Settings::default() };
+    let mut mcts = Mcts::<Backgammon>::new(&settings).unwrap();
+    let (mut null, mut states) = (Null::default(), Vec::with_capacity(4096));
+    let capacity = |mcts: &Mcts<Backgammon>| {
+        let tree = mcts.tree();
+        (tree.states.capacity(), tree.actions.capacity(), tree.child.capacity(), tree.prior.capacity())
+    };
+    let (before, mut full) = (capacity(&mcts), 0);
+    for search in 0..20 {
+        mcts.begin(state, HostRng::new(1, search, 0, 0));
+        mcts.search(&mut null, &mut states);
+        full += usize::from(mcts.take_counters().simulations < 400);
+        assert_eq!(capacity(&mcts), before);
+    }
+    assert!(full > 0, "no tree was full");
+}
+
 #[test]
 fn nothing_is_allocated_on_the_way() {
     for transpositions in [false, true] {
@@ -52,6 +77,7 @@ fn nothing_is_allocated_on_the_way() {
             assert_eq!(of_games::<Backgammon>(&settings, 60), 0);
         }
     }
+    a_full_tree_does_not_grow();
     let gumbel = Settings { simulations: 32, gumbel: 8, ..Settings::default() };
     assert_eq!(of_games::<Backgammon>(&gumbel, 60), 0);
     for env in ["connect4", "backgammon"] {

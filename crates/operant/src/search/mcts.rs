@@ -516,15 +516,18 @@ impl<G: Game> Mcts<G> {
         let state = self.tree.states[at];
         let value = G::settled(&state) + self.tree.signs[at] * points;
         self.meet(value);
-        if G::turn(&state) == Turn::Chance {
-            self.add_chance_edges(node, &state);
+        let chance = G::turn(&state) == Turn::Chance;
+        if !chance {
+            G::actions(&state, &mut self.room, &mut self.found);
+        }
+        let count = if chance { G::OUTCOMES } else { self.found.len() };
+        if !self.tree.has_room(0, count) {
+            // A leaf for good: others that waited beside it have taken the room, or it has more actions than are left.
+            self.tree.kinds[at] = Kind::Cut;
             return self.settle(node, value);
         }
-        G::actions(&state, &mut self.room, &mut self.found);
-        let count = self.found.len();
-        if !self.tree.has_room(0, count) {
-            // A leaf for good; the next simulation finds the tree full.
-            self.tree.kinds[at] = Kind::Cut;
+        if chance {
+            self.add_chance_edges(node, &state);
             return self.settle(node, value);
         }
         self.tree.kinds[at] = Kind::Decision;
