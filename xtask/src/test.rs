@@ -105,7 +105,11 @@ fn pytest(venv: &Venv, folder: &str, filters: &[&str]) -> Result<(Tally, ()), St
 }
 
 /// Runs a command that counts tests; the counts survive its failure.
-fn count(command: &mut Command, read: fn(&str) -> Option<Tally>, good: &[i32]) -> Result<(Tally, ()), String> {
+pub(crate) fn count(
+    command: &mut Command,
+    read: fn(&str) -> Option<Tally>,
+    good: &[i32],
+) -> Result<(Tally, ()), String> {
     let mut tally = Tally::default();
     let code = watch(command, |line| tally += read(line).unwrap_or_default())?;
     // A failure without a failed test (a compile error, say) must still show in the count.

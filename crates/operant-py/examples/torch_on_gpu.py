@@ -51,6 +51,9 @@ def main() -> None:
                 log_probs[t] = logits.gather(1, actions[t, :, None]).squeeze(1)
                 obs[t + 1], rewards[t], stopped, cut, infos = envs.step(actions[t])
                 ended[t] = stopped | cut
+                # An episode that is cut off would have gone on: what its last state is worth counts.
+                beyond = critic(infos["final_obs"]).squeeze(1)
+                rewards[t] += GAMMA * torch.where(cut & ~stopped, beyond, 0.0)
                 returns = torch.where(ended[t], infos["episode_return"], returns)
             torch.cuda.synchronize()
             stepping += time.perf_counter() - began

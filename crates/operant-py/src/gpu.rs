@@ -587,7 +587,11 @@ impl DeviceEngine {
 
     /// Everything needed to go on exactly from here: the bytes of envs on the CPU.
     fn save<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, pyo3::types::PyBytes>> {
-        Ok(pyo3::types::PyBytes::new(py, &open(&mut self.lock()?, self.id)?.envs.save()))
+        let mut guard = self.lock()?;
+        let state = open(&mut guard, self.id)?;
+        // After a fault on the GPU nothing of it can be saved.
+        state.gpu.synchronize().map_err(raise)?;
+        Ok(pyo3::types::PyBytes::new(py, &state.envs.save()))
     }
 
     /// Goes on from saved bytes; gives what a reset does.

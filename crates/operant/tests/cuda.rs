@@ -564,6 +564,36 @@ fn memory_that_is_given_back_is_given_out_again() {
 
 #[test]
 #[ignore = "needs a GPU"]
+fn graphs_are_recorded_while_others_take_memory() {
+    let device = gpu().info().index;
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            scope.spawn(move || {
+                let gpu = Gpu::open(device).unwrap();
+                let buffer = Buffer::<u32>::new(&gpu, 64, "numbers", "nothing").unwrap();
+                for round in 0..300 {
+                    buffer.upload(&[round + thread; 64]).unwrap();
+                    let clears = Graph::record(&gpu, || (0..20).try_for_each(|_| buffer.zero())).unwrap();
+                    clears.launch().unwrap();
+                    let mut found = [1; 64];
+                    buffer.download(0, &mut found).unwrap();
+                    assert_eq!(found, [0; 64]);
+                }
+            });
+            scope.spawn(move || {
+                let gpu = Gpu::open(device).unwrap();
+                for round in 0..60 {
+                    let size = |i: usize| (i * 3701 + round) % 50_000;
+                    let make = |i: usize| Buffer::<u32>::new(&gpu, size(i), "numbers", "nothing").unwrap();
+                    drop((0..300).map(make).collect::<Vec<_>>());
+                }
+            });
+        }
+    });
+}
+
+#[test]
+#[ignore = "needs a GPU"]
 fn host_envs_say_that_they_have_no_kernel() {
     let grid = operant::env::find("gridworld").unwrap();
     let message = grid.build(&[], &on_gpu(&options(8, Math::Strict))).err().unwrap().to_string();

@@ -19,7 +19,8 @@ class CudaVectorEnv(VectorEnv[DeviceArray, Any, DeviceArray]):
 
     Observations, rewards and flags are :class:`DeviceArray`: ``torch.from_dlpack(obs)``, ``jax.dlpack.from_dlpack(obs)``
     and ``cupy.asarray(obs)`` see the same memory, ordered behind the step on the stream that they work on;
-    ``obs.numpy()`` waits and copies. Nothing else waits: ``step`` returns as soon as the work is queued.
+    ``obs.numpy()`` waits and copies. ``step`` with a tensor of this GPU returns as soon as the work is queued; what waits for
+    the GPU are ``reset``, host arrays as actions, and the CUDA array interface, which has no stream of its own to order by.
 
     With ``output="torch"`` they are PyTorch's tensors, made once for both blocks, and PyTorch's current stream waits for
     every step: the fastest way for a loop in PyTorch. ``step(actions, out=(obs, rewards, terminations, truncations))`` writes

@@ -16,7 +16,7 @@ use crate::lanes::Math;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::marker::PhantomData;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Weak};
 
 /// What a GPU is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +53,8 @@ struct Context {
     code: Mutex<HashMap<String, Arc<Mutex<Weak<Code>>>>>,
     /// Memory of small buffers.
     pool: Mutex<Pool>,
+    /// Held by all who record a graph, and alone by who waits for all of the GPU's work.
+    recordings: RwLock<()>,
 }
 
 // SAFETY: as for `Gpu`.
@@ -77,7 +79,8 @@ impl Context {
         // SAFETY: the pointer is live; what is retained is released in `drop`.
         let status = unsafe { (driver.call.cuDevicePrimaryCtxRetain)(&mut handle, device) };
         driver.check("use the GPU", status)?;
-        let context = Arc::new(Self { driver, device, handle, code: Mutex::default(), pool: Mutex::default() });
+        let (code, pool) = (Mutex::default(), Mutex::default());
+        let context = Arc::new(Self { driver, device, handle, code, pool, recordings: RwLock::default() });
         open.push((device, Arc::downgrade(&context)));
         Ok(context)
     }
@@ -185,6 +188,15 @@ impl Gpu {
     /// The same for one of so many that use it at once: kernels that would take all of it leave the others their share. No result
     /// depends on that.
     pub fn open_among(index: usize, at_once: usize) -> Result<Arc<Self>> {
+        let gpu = Self::open_any(index, at_once)?;
+        match report::too_old(&gpu.info) {
+            Some(problem) => Err(report::unusable(&[problem])),
+            None => Ok(gpu),
+        }
+    }
+
+    /// The same of a GPU that kernels may not be written for.
+    pub(super) fn open_any(index: usize, at_once: usize) -> Result<Arc<Self>> {
         let (driver, nvrtc) = match (driver(), nvrtc()) {
             (Ok(driver), Ok(nvrtc)) => (driver, nvrtc),
             (driver, nvrtc) => {
@@ -245,6 +257,11 @@ impl Gpu {
         self.context.bind()
     }
 
+    /// Held while a graph is recorded: no other thread waits for all of the GPU's work meanwhile, which would spoil the recording.
+    pub(super) fn while_recording(&self) -> RwLockReadGuard<'_, ()> {
+        self.context.recordings.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Its stream as a number, for other libraries of this process.
     pub fn stream_address(&self) -> u64 {
         self.stream as u64
@@ -273,10 +290,14 @@ impl Gpu {
         }
         let mut pool = lock(&self.context.pool);
         let mut found = pool.take(bytes);
-        // SAFETY: the context is live and current. Where others record, it may refuse: then there is another block.
-        if found.is_none() && pool.waits() && unsafe { (self.driver.call.cuCtxSynchronize)() } == 0 {
-            pool.settle();
-            found = pool.take(bytes);
+        if found.is_none() && pool.waits() {
+            // To wait for all would spoil what others record: then there is another block.
+            let recordings = self.context.recordings.try_write();
+            // SAFETY: the context is live and current.
+            if recordings.is_ok() && unsafe { (self.driver.call.cuCtxSynchronize)() } == 0 {
+                pool.settle();
+                found = pool.take(bytes);
+            }
         }
         if found.is_none() {
             let len = pool::BLOCK;
@@ -330,6 +351,7 @@ impl Gpu {
     /// Waits for all work of this process on the GPU, that of other libraries included.
     pub fn synchronize_all(&self) -> Result<()> {
         self.bind()?;
+        let _none_is_recorded = self.context.recordings.write();
         // SAFETY: the context is live and current.
         self.driver.check("finish all work", unsafe { (self.driver.call.cuCtxSynchronize)() })
     }

@@ -28,6 +28,7 @@ impl Graph {
     pub fn record(gpu: &Arc<Gpu>, body: impl FnOnce() -> Result<()>) -> Result<Self> {
         let driver = gpu.driver;
         gpu.bind()?;
+        let held = gpu.while_recording();
         // SAFETY: the stream is live.
         let status = unsafe { (driver.call.cuStreamBeginCapture_v2)(gpu.stream, THREAD_LOCAL) };
         driver.check("begin a graph", status)?;
@@ -38,6 +39,7 @@ impl Graph {
         let mut graph = std::ptr::null_mut();
         // SAFETY: the capture has begun; it is ended also when the body failed.
         let ended = unsafe { (driver.call.cuStreamEndCapture)(gpu.stream, &mut graph) };
+        drop(held);
         let mut handle = std::ptr::null_mut();
         let built = recorded.and_then(|()| {
             driver.check("end a graph", ended)?;

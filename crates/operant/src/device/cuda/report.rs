@@ -215,6 +215,14 @@ impl Report {
     }
 }
 
+/// Why no kernel is written for a GPU, if so.
+pub(super) fn too_old(gpu: &GpuInfo) -> Option<String> {
+    let ((major, minor), (least, part)) = (gpu.capability, LEAST_CAPABILITY);
+    let (index, name) = (gpu.index, &gpu.name);
+    (gpu.capability < LEAST_CAPABILITY)
+        .then(|| format!("cuda:{index}, {name}, has compute capability {major}.{minor}; wanted {least}.{part} or more"))
+}
+
 /// The GPUs with their free memory; notes if there is none that kernels can run on.
 fn look_at_gpus(driver: &Driver, problems: &mut Vec<String>) -> Vec<(GpuInfo, usize)> {
     let gpus = match gpu::list(driver) {
@@ -224,16 +232,15 @@ fn look_at_gpus(driver: &Driver, problems: &mut Vec<String>) -> Vec<(GpuInfo, us
             return Vec::new();
         }
     };
-    match gpus.first() {
-        None => problems.push(gpu_missing(0, 0)),
-        Some(first) if first.capability < LEAST_CAPABILITY => {
-            let ((major, minor), (least, part)) = (first.capability, LEAST_CAPABILITY);
-            let name = &first.name;
-            problems.push(format!("{name} has compute capability {major}.{minor}; wanted {least}.{part} or more"));
-        }
-        Some(_) => {}
+    if gpus.is_empty() {
+        problems.push(gpu_missing(0, 0));
     }
-    let free = |gpu: &GpuInfo| Gpu::open(gpu.index).and_then(|gpu| gpu.memory()).map_or(0, |(free, _)| free);
+    let old: Vec<String> = gpus.iter().filter_map(too_old).collect();
+    // One that can be used is enough: the others are named where they are asked for.
+    if old.len() == gpus.len() {
+        problems.extend(old);
+    }
+    let free = |gpu: &GpuInfo| Gpu::open_any(gpu.index, 1).and_then(|gpu| gpu.memory()).map_or(0, |(free, _)| free);
     gpus.into_iter()
         .map(|gpu| {
             let free = free(&gpu);

@@ -30,6 +30,6 @@ pub use mlp::{Mlp, Pass, Sums, Workspace};
 pub(in crate::nn) use products::Products;
 pub(in crate::nn) use recurrent::RecurrentLayer;
 pub(in crate::nn) use twin::{
-    Args, COLLAPSE, PIXELS, THREADS, Tensor, act_number, activation, collapse, column_sums, vector_twin,
+    Args, COLLAPSE, EARLY, PIXELS, THREADS, Tensor, act_number, activation, collapse, column_sums, vector_twin,
 };
 pub use twin::{Form, Launch, Text, Twin};

@@ -18,6 +18,9 @@ pub(in crate::nn) const PIXELS: usize = 22;
 /// The number by which kernels that add up parts tell whether these are few.
 const FEW: usize = 6;
 
+/// How kernels wait for those before them.
+pub(in crate::nn) const EARLY: &str = include_str!("ops/early.cu");
+
 /// A text of kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Text {
@@ -122,7 +125,7 @@ impl Text {
         let sizes = format!(
             "#define ARGS_BYTES {bytes}\n#define INPUTS {MAX_INPUTS}\n#define EXACT {exact}\n#define NARROW {narrow}\n"
         );
-        [CUDA_PRELUDE, "\n", &sizes, include_str!("ops/plan.cu"), &before.concat(), body].concat()
+        [CUDA_PRELUDE, "\n", &sizes, EARLY, include_str!("ops/plan.cu"), &before.concat(), body].concat()
     }
 
     /// Whether it has kernels for this form.

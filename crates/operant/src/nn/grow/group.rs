@@ -12,6 +12,7 @@ use super::{Blueprint, Host, Seed, Topology, Training, belongs, gate, prefix};
 use crate::device::cuda::{Buffer, DevicePtr, Gpu, Graph as Recorded, Kernel, Params as Argument};
 use crate::error::{Error, Result};
 use crate::lanes::{CUDA_PRELUDE, Math};
+use crate::nn::cuda::EARLY;
 use crate::nn::ops::{Blend, Valve};
 use crate::nn::{CudaPlan, Graph, Method, Networks, Node, Params, Precision, Setup, Shared, Wanted};
 use judging::{JudgeArgs, Told};
@@ -38,7 +39,7 @@ struct BatchArgs {
     images: DevicePtr,
     targets: DevicePtr,
     order: DevicePtr,
-    step: DevicePtr,
+    steps: DevicePtr,
     draws: DevicePtr,
     to_images: DevicePtr,
     to_targets: DevicePtr,
@@ -64,12 +65,15 @@ struct SgdArgs {
     squares: DevicePtr,
     losses: DevicePtr,
     broken: DevicePtr,
-    step: DevicePtr,
+    steps: DevicePtr,
+    rows: DevicePtr,
     groups: u32,
     len: u32,
     stride: u32,
     loss_at: u32,
     blocks: u32,
+    count: u32,
+    batch: u32,
     unused: u32,
     rate: f32,
     keep: f32,
@@ -103,7 +107,7 @@ pub fn group_source() -> String {
         ("SIZES_BYTES", size_of::<SizesArgs>()),
         ("JUDGE_BYTES", size_of::<JudgeArgs>()),
     ];
-    let mut text = format!("{CUDA_PRELUDE}\n");
+    let mut text = format!("{CUDA_PRELUDE}\n{EARLY}");
     for (name, value) in sizes {
         let _ = writeln!(text, "#define {name} {value}");
     }
@@ -117,7 +121,6 @@ struct Kernels {
     gather: Kernel<BatchArgs>,
     squares: Kernel<SgdArgs>,
     descend: Kernel<SgdArgs>,
-    advance: Kernel<SgdArgs>,
     sizes: Kernel<SizesArgs>,
     judge: Kernel<JudgeArgs>,
 }
@@ -171,7 +174,7 @@ struct Memory {
     _validation: Buffer<f32>,
     validation_targets: Buffer<i32>,
     order: Buffer<u32>,
-    step: Buffer<u32>,
+    steps: Buffer<u32>,
     draws: Buffer<u32>,
     momentum: Buffer<f32>,
     kinds: Buffer<u32>,
@@ -375,7 +378,7 @@ impl GrownGroup {
             _validation: validation,
             validation_targets: Buffer::new(gpu, validated.next_multiple_of(batch), "classes", setting)?,
             order: Buffer::new(gpu, groups * count, "orders of samples", setting)?,
-            step: Buffer::new(gpu, 1, "a count", setting)?,
+            steps: Buffer::new(gpu, groups, "counts", setting)?,
             draws: Buffer::new(gpu, groups * DRAW_WORDS, "seeds of draws", setting)?,
             momentum: Buffer::new(gpu, groups * networks.len(), "momentum", setting)?,
             kinds: Buffer::new(gpu, kinds.len(), "kinds of tensors", setting)?,
@@ -399,7 +402,6 @@ impl GrownGroup {
             gather: module.kernel("gather")?,
             squares: module.kernel("squares")?,
             descend: module.kernel("descend")?,
-            advance: module.kernel("advance")?,
             sizes: module.kernel("gradient_sizes")?,
             judge: module.kernel("judge")?,
         };
@@ -466,7 +468,7 @@ impl GrownGroup {
     /// Launches of one step of all networks.
     pub fn launches(&self) -> usize {
         let parts = self.parts_of_all();
-        4 + self.trainer.launches(|part| parts[part as usize])
+        3 + self.trainer.launches(|part| parts[part as usize])
     }
 
     /// Which parts some network has.
@@ -491,12 +493,15 @@ impl GrownGroup {
             squares: self.memory.squares.pointer(),
             losses: self.memory.losses.pointer(),
             broken: self.memory.broken.pointer(),
-            step: self.memory.step.pointer(),
+            steps: self.memory.steps.pointer(),
+            rows: self.trainer.rows().pointer(),
             groups: self.count() as u32,
             len: len as u32,
             stride: self.trainer.sums_len() as u32,
             loss_at: self.trainer.loss_place().unwrap_or(0) as u32,
             blocks: len.div_ceil(4 * THREADS) as u32,
+            count: self.count as u32,
+            batch: self.training.batch as u32,
             unused: 0,
             rate: self.training.learning_rate,
             keep,
@@ -514,7 +519,7 @@ impl GrownGroup {
             images: self.memory.images.pointer(),
             targets: self.memory.targets.pointer(),
             order: self.memory.order.pointer(),
-            step: self.memory.step.pointer(),
+            steps: self.memory.steps.pointer(),
             draws: self.memory.draws.pointer(),
             to_images: pixels.unwrap_or(feed(IMAGES)),
             to_targets: feed(targets),
@@ -530,11 +535,11 @@ impl GrownGroup {
         };
         let sgd = self.sgd_args();
         Recorded::record(&self.gpu, || {
-            self.kernels.gather.launch(groups * batch, THREADS as u32, &samples)?;
-            self.trainer.run(|part| parts[part as usize])?;
-            self.kernels.squares.launch(groups * NORM_BLOCKS as u32, THREADS as u32, &sgd)?;
-            self.kernels.descend.launch(groups * sgd.blocks, THREADS as u32, &sgd)?;
-            self.kernels.advance.launch(1, 1, &sgd)
+            self.kernels.gather.launch_early(groups * batch, THREADS as u32, &samples)?;
+            let near = self.trainer.run(|part| parts[part as usize])?;
+            let blocks = groups * NORM_BLOCKS as u32;
+            self.kernels.squares.launch_on(&self.gpu, near, blocks, THREADS as u32, &sgd)?;
+            self.kernels.descend.launch_early(groups * sgd.blocks, THREADS as u32, &sgd)
         })
     }
 
@@ -566,7 +571,8 @@ impl GrownGroup {
         assert_eq!(orders.len(), groups * self.count, "an order of all samples for each network");
         assert!(orders.iter().all(|sample| (*sample as usize) < self.count), "numbers of samples");
         self.memory.order.upload(orders)?;
-        self.memory.step.zero()?;
+        self.memory.steps.zero()?;
+        self.trainer.rows().upload(&vec![self.training.batch.min(self.count) as u32; groups])?;
         self.memory.losses.zero()?;
         self.memory.broken.zero()?;
         let told = |group: usize| Told { network: group, alphas: &self.alphas[group], follows: None };

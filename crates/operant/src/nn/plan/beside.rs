@@ -81,6 +81,11 @@ pub(super) struct Lane<'a> {
 }
 
 impl Lane<'_> {
+    /// Whether a launch there may begin before the one before it ends.
+    pub(super) fn early(&self) -> bool {
+        self.early
+    }
+
     pub(super) fn start<P: Params>(&self, kernel: &Kernel<P>, blocks: u32, threads: u32, params: &P) -> Result<()> {
         kernel.launch_on(self.gpu, self.early, blocks, threads, params)
     }

@@ -521,12 +521,14 @@ impl CudaPlan {
             .collect()
     }
 
-    /// Runs all groups after all work that came before. `anywhere` says which parts some group has: others are not even launched.
-    pub fn run(&self, anywhere: impl Fn(u32) -> bool) -> Result<()> {
+    /// Runs all groups after all work that came before, of which the last launch may not write what first kernels read before they wait: rows,
+    /// parts and parameters. `anywhere` says which parts some group has: others are not even launched. Tells whether a launch may come
+    /// early behind it.
+    pub fn run(&self, anywhere: impl Fn(u32) -> bool) -> Result<bool> {
         let mut lanes = self.beside.lanes(&self.gpu);
         let launched = self.launch_all(&mut lanes, anywhere);
         // Also where that failed: nothing is left of a run that the next one does not wait for.
-        let joined = lanes.of(None).map(drop);
+        let joined = lanes.of(None).map(|lane| lane.early());
         launched.and(joined)
     }
 

@@ -501,7 +501,7 @@ impl Network<ActArgs, Player> for Planned {
     }
 
     fn forward(&self, player: &Player) -> Result<()> {
-        player.plan.run(|_| true)
+        player.plan.run(|_| true).map(drop)
     }
 
     fn remember(&self, now: &Now<'_>, player: &Player, t: usize) -> Result<()> {

@@ -1,4 +1,4 @@
-/* Around the plan of many networks that learn side by side: the optimiser, and what validation counts. Minibatches are in lessons.cu. After the prelude; defined before this text: the sizes of the static_asserts. */
+/* Around the plan of many networks that learn side by side: the optimiser, and what validation counts. Minibatches are in lessons.cu. After the prelude and early.cu; defined before this text: the sizes of the static_asserts. */
 #define THREADS 256
 #define NORM_BLOCKS 64
 #define FULL 0xFFFFFFFFu
@@ -11,8 +11,9 @@ struct Sgd {
     double *squares;            /* [groups, NORM_BLOCKS] */
     double *losses;             /* [groups]: sums over samples */
     uint32_t *broken;           /* [groups]: minibatches whose loss or gradient was not finite */
-    uint32_t *step;
-    uint32_t groups, len, stride, loss_at, blocks, unused;
+    uint32_t *steps;            /* [groups]: minibatches so far */
+    uint32_t *rows;             /* [groups]: samples of the minibatch under way */
+    uint32_t groups, len, stride, loss_at, blocks, count, batch, unused;
     float rate, keep, decay, longest;
 };
 static_assert(sizeof(Sgd) == SGD_BYTES, "Sgd");
@@ -26,6 +27,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) squares(const Sgd a) {
     const uint32_t group = blockIdx.x / NORM_BLOCKS, block = blockIdx.x % NORM_BLOCKS;
     const float *gradients = a.sums + (size_t)group * a.stride;
     double sum = 0.0;
+    await();
     /* Tensors begin at multiples of 16. */
 #pragma unroll 4
     for (uint32_t i = block * THREADS + threadIdx.x; i < a.len / 4; i += NORM_BLOCKS * THREADS) {
@@ -41,10 +43,12 @@ extern "C" __global__ void __launch_bounds__(THREADS) squares(const Sgd a) {
     for (int warp = 1; warp < THREADS / 32; ++warp) sum += sums[warp];
     a.squares[blockIdx.x] = sum;
 }
-/* A gradient that is not finite changes nothing. */
+/* A gradient that is not finite changes nothing. Tells also how many samples come next: the plan's first kernels ask before they wait for
+   the samples themselves. */
 extern "C" __global__ void __launch_bounds__(THREADS) descend(const Sgd a) {
     __shared__ float factor;
     const uint32_t group = blockIdx.x / a.blocks, block = blockIdx.x % a.blocks;
+    await();
     if (threadIdx.x < 32) {
         const double *of = a.squares + (size_t)group * NORM_BLOCKS;
         const double sum = warp_sum(of[threadIdx.x] + of[threadIdx.x + 32]);
@@ -57,6 +61,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) descend(const Sgd a) {
                 const int fine = fabsf(loss) < INFINITY;
                 if (fine) a.losses[group] += loss;
                 a.broken[group] += !(fine && finite);
+                const uint32_t next = ++a.steps[group];
+                a.rows[group] = min(a.batch, a.count - min(next * a.batch, a.count));
             }
         }
     }
@@ -76,7 +82,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) descend(const Sgd a) {
         *values = {fmaf(b.x, -a.rate, x.x), fmaf(b.y, -a.rate, x.y), fmaf(b.z, -a.rate, x.z), fmaf(b.w, -a.rate, x.w)};
     }
 }
-extern "C" __global__ void advance(const Sgd a) { *a.step += 1; }
 
 /* Root of the mean square of the gradients of the host and of each slot's seed: kinds of owners in `owners`, of 16 numbers each. */
 struct Sizes {

@@ -6,11 +6,11 @@ struct Batch {
     const float *images;     /* [samples, height, width, channels]; of networks with samples of their own [groups, samples, …] */
     const int32_t *targets;  /* [samples], or [groups, samples] */
     const uint32_t *order;   /* [groups, count] */
-    const uint32_t *step;    /* minibatches so far */
+    const uint32_t *steps;   /* [groups]: minibatches so far */
     const uint32_t *draws;   /* [groups, 3]: seed, epoch */
     float *to_images;        /* [groups, batch, height, width, channels]; or narrow, [groups, batch, height, width, 4] as bf16 */
     int32_t *to_targets;     /* [groups, batch] */
-    uint32_t *rows;          /* [groups] */
+    const uint32_t *rows;    /* [groups] */
     uint32_t count, batch, own, augment, height, width, channels, narrow;
 };
 static_assert(sizeof(Batch) == BATCH_BYTES, "Batch");
@@ -34,10 +34,10 @@ FN uint32_t two(float low, float high) {
 }
 /* A block per sample. */
 extern "C" __global__ void __launch_bounds__(THREADS) gather(const Batch a) {
-    const uint32_t group = blockIdx.x / a.batch, row = blockIdx.x % a.batch, first = *a.step * a.batch;
-    const uint32_t rows = min(a.batch, a.count - min(first, a.count)), pixels = a.height * a.width * a.channels;
-    if (row == 0 && threadIdx.x == 0) a.rows[group] = rows;
-    if (row >= rows) return;
+    const uint32_t group = blockIdx.x / a.batch, row = blockIdx.x % a.batch, pixels = a.height * a.width * a.channels;
+    await();
+    if (row >= a.rows[group]) return;
+    const uint32_t first = a.steps[group] * a.batch;
     const uint32_t sample = a.order[(size_t)group * a.count + first + row];
     const size_t at = sample + (a.own ? (size_t)group * a.count : 0);
     const float *from = a.images + at * pixels;

@@ -1,4 +1,4 @@
-/* What every kernel of a plan begins with: its tensors, of which each group (a network on its rows) has its own, and the way to
+/* After early.cu, what every kernel of a plan begins with: its tensors, of which each group (a network on its rows) has its own, and the way to
    them. Defined before this text: ARGS_BYTES, INPUTS, EXACT (products with the accuracy of f32 instead of TF32), NARROW (tensors of
    more than one axis beside the rows hold bf16; others, statistics, parameters and sums hold f32 whatever it is). */
 #define THREADS 256
@@ -22,17 +22,6 @@ struct Args {
 static_assert(sizeof(Args) == ARGS_BYTES, "Args");
 
 #define KERNEL(name) extern "C" __global__ void __launch_bounds__(THREADS) name(const __grid_constant__ Args a)
-/* A kernel may start while the one before it ends: it waits for that before it reads what a kernel of the plan wrote, and only then lets
-   the next one start. So all before the one before have ended when it starts, and every block waits, for the next kernel waits for
-   this one alone. */
-#if __CUDA_ARCH__ >= 900
-FN void await() {
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-}
-#else
-FN void await() {}
-#endif
 #define PLACE                                                                                    \
     const uint32_t group = blockIdx.x / a.blocks, block = blockIdx.x % a.blocks;                 \
     if (a.skip && a.skip[group]) return await();                                                 \
