@@ -1,6 +1,7 @@
 //! `operant compare`: what differs between runs, in settings, in results and over time.
 
 use crate::format;
+use crate::growth_log::{self, Outcome};
 use crate::history::History;
 use crate::html;
 use crate::output::{Failure, print};
@@ -29,6 +30,8 @@ pub(crate) struct Args {
 
 /// Points of one line; more cannot be told apart.
 const POINTS: usize = 400;
+/// Episodes of growing networks that are averaged.
+const LAST: usize = 100;
 /// Samples read from each run.
 const SAMPLES: usize = 50_000;
 
@@ -66,7 +69,28 @@ fn settings_that_differ(folders: &[RunFolder]) -> Result<Rows, Failure> {
 }
 
 fn results_of(folders: &[RunFolder]) -> Vec<Map<String, Value>> {
-    folders.iter().map(|folder| unfolded(folder.results().unwrap_or_default())).collect()
+    let of = |folder: &RunFolder| {
+        let mut results = unfolded(folder.results().unwrap_or_default());
+        results.extend(grown(folder));
+        results
+    };
+    folders.iter().map(of).collect()
+}
+
+/// What the last episodes of growing networks ended with, on the average; nothing where nothing grew.
+fn grown(folder: &RunFolder) -> Map<String, Value> {
+    let outcomes: Vec<Outcome> = folder.events().iter().filter_map(growth_log::outcome).collect();
+    let last = &outcomes[outcomes.len().saturating_sub(LAST)..];
+    if last.is_empty() {
+        return Map::new();
+    }
+    let mean = |of: fn(&Outcome) -> f64| json!(last.iter().map(of).sum::<f64>() / last.len() as f64);
+    let rows = [
+        (format!("grown accuracy, last {LAST}"), mean(|outcome| outcome.accuracy)),
+        (format!("grown parameters, last {LAST}"), mean(|outcome| outcome.parameters as f64)),
+        (format!("fossils, last {LAST}"), mean(|outcome| f64::from(outcome.fossils))),
+    ];
+    rows.into_iter().collect()
 }
 
 /// Settings whose values are not the same in all runs; one that a run lacks is shown as a dash.

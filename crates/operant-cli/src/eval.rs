@@ -2,7 +2,7 @@
 
 use crate::backgammon;
 use crate::matches::MatchArgs;
-use crate::output::{Failure, count, print, warn};
+use crate::output::{Failure, NO_TASK_DATA, count, print, warn};
 use crate::solve::{self, Learned, SolveArgs};
 use crate::versus;
 use operant::algo::Policy;
@@ -34,6 +34,9 @@ pub(crate) struct Args {
     /// Where it is played: cpu, cuda or cuda:i.
     #[arg(long, default_value = "cpu")]
     device: String,
+    /// Where the files of a task of growth lie now, if not where they were in training.
+    #[arg(long, value_name = "FILE_OR_DIR")]
+    task_data: Option<PathBuf>,
     #[command(flatten)]
     solve: SolveArgs,
     #[command(flatten)]
@@ -92,6 +95,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     // A checkpoint is played in the env that it was trained in, whatever became of run.toml since.
     let text = operant::algo::part(&parts, "run.toml").map_err(failed)?;
     let config = Config::from_text(&String::from_utf8_lossy(text), &format!("run.toml of {name}")).map_err(failed)?;
+    config.use_task_data();
+    if let Some(place) = &args.task_data {
+        if !config.reads_task_data() {
+            return Err(Failure::Usage(NO_TASK_DATA.into()));
+        }
+        operant::env::growth::set_task_data(place);
+    }
     let same = now.is_ok_and(|now| (&now.env, &now.env_params) == (&config.env, &config.env_params));
     if !same {
         warn(&format!("run.toml has changed since {name}, which is played in the env that it was trained in"));

@@ -1,7 +1,7 @@
 //! `operant grow`: episodes of growth under a controller: the heuristic, none at all, or a trained policy; and its speed.
 
 use crate::format;
-use crate::output::{Failure, count, grouped, print};
+use crate::output::{Failure, NO_TASK_DATA, count, grouped, print};
 use operant::algo::Policy;
 use operant::config::{self, Table};
 use operant::data::ActionColumn;
@@ -116,11 +116,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 
 /// The env's parameters: those of the shipped settings, or of a run, with what was said over them.
 fn settings(play: &Play, run: Option<&Config>) -> Result<Vec<(String, f64)>, Failure> {
-    if let Some(folder) = &play.task_data {
-        set_task_data(folder);
-    }
     let mut over = match run {
-        Some(config) => config::parse(&config.to_text(), "run.toml")?,
+        Some(config) => {
+            config.use_task_data();
+            config::parse(&config.to_text(), "run.toml")?
+        }
         None => Table::new(),
     };
     if let Some(path) = &play.config {
@@ -136,7 +136,14 @@ fn settings(play: &Play, run: Option<&Config>) -> Result<Vec<(String, f64)>, Fai
         }
         config::assign(&mut over, word)?;
     }
-    Ok(Config::resolve("ppo", "growth", over)?.env_params)
+    let config = Config::resolve("ppo", "growth", over)?;
+    if let Some(folder) = &play.task_data {
+        if !config.reads_task_data() {
+            return Err(Failure::Usage(NO_TASK_DATA.into()));
+        }
+        set_task_data(folder);
+    }
+    Ok(config.env_params)
 }
 
 /// Decides at every step of one episode.

@@ -29,25 +29,30 @@ pub(crate) fn letter(stage: &str) -> char {
     STAGES.iter().find(|(name, _)| *name == stage).map_or(CLEANING, |(_, letter)| *letter)
 }
 
-/// Slots of each env, as events tell.
+/// Slots of each env, as events tell. Where an episode has ended and nothing is known of the next, as it ended.
 pub(crate) fn envs(data: &Data) -> Vec<Vec<Slot>> {
     let mut envs: Vec<Vec<Slot>> = Vec::new();
+    let mut ended: Vec<bool> = Vec::new();
     let count = data.group("slot/").filter(|name| name.ends_with("/alpha")).count();
     let dormant = || vec![("dormant".to_owned(), None); count];
     for event in &data.events {
-        if let Some(outcome) = growth_log::outcome(event) {
-            // The env begins anew.
-            if let Some(slots) = envs.get_mut(outcome.env) {
-                *slots = dormant();
+        let (outcome, change) = (growth_log::outcome(event), growth_log::change(event));
+        let Some(env) = outcome.as_ref().map(|outcome| outcome.env).or(change.as_ref().map(|change| change.env)) else {
+            continue;
+        };
+        if env >= envs.len() {
+            envs.resize_with(env + 1, dormant);
+            ended.resize(env + 1, false);
+        }
+        if let Some(change) = change {
+            if std::mem::replace(&mut ended[env], false) {
+                envs[env] = dormant();
+            }
+            if let Some(slot) = envs[env].get_mut(change.slot) {
+                *slot = (change.to, change.blueprint);
             }
         }
-        let Some(change) = growth_log::change(event) else { continue };
-        if change.env >= envs.len() {
-            envs.resize_with(change.env + 1, dormant);
-        }
-        if let Some(slot) = envs[change.env].get_mut(change.slot) {
-            *slot = (change.to, change.blueprint);
-        }
+        ended[env] |= outcome.is_some();
     }
     envs
 }

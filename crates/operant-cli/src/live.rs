@@ -1,4 +1,4 @@
-//! What viewers know of a run: history from its files, news from its ring.
+//! What viewers know of a run: history and events from its files, other news from its ring.
 
 use crate::history::History;
 use crate::output::Failure;
@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 const SAMPLES: usize = 20_000;
 /// Episodes kept.
 const EPISODES: usize = 2000;
-/// Events kept.
-const EVENTS: usize = 2000;
+/// Events kept: more than many growing networks tell of at once.
+const EVENTS: usize = 20_000;
 /// Time between looks for a new ring or a change of status.
 const LOOK: Duration = Duration::from_millis(500);
 
@@ -58,21 +58,11 @@ impl Data {
         self.history.names().iter().map(String::as_str).filter(move |name| name.starts_with(group))
     }
 
-    fn add_event(&mut self, event: Event) {
-        // Events come by two ways, file and ring; the file rounds their time.
-        let same = |other: &Event| {
-            let near = (other.unix_time - event.unix_time).abs() < 2e-3;
-            // The ring cuts long texts.
-            let same_text = other.text.starts_with(&event.text) || event.text.starts_with(&other.text);
-            other.kind == event.kind && other.step == event.step && near && same_text
-        };
-        if !self.events.iter().rev().any(same) {
-            self.events.push(event);
-        }
-        if self.events.len() > EVENTS {
-            self.events.remove(0);
-            self.events_removed += 1;
-        }
+    fn add_events(&mut self, events: Vec<Event>) {
+        self.events.extend(events);
+        let surplus = self.events.len().saturating_sub(EVENTS);
+        self.events.drain(..surplus);
+        self.events_removed += surplus;
     }
 }
 
@@ -82,7 +72,8 @@ pub(crate) struct Source {
     ring: Option<RingReader>,
     next_sample: u64,
     next_episode: u64,
-    next_event: u64,
+    /// Bytes of the events' file that were read.
+    events_read: u64,
     looked: Option<Instant>,
 }
 
@@ -110,19 +101,19 @@ impl Source {
             settings: flat(&settings),
             history,
             episodes: VecDeque::new(),
-            events: folder.events(),
+            events: Vec::new(),
             metrics: Vec::new(),
             missed: 0,
         };
         let mut source =
-            Self { folder: folder.clone(), ring: None, next_sample: 0, next_episode: 0, next_event: 0, looked: None };
+            Self { folder: folder.clone(), ring: None, next_sample: 0, next_episode: 0, events_read: 0, looked: None };
         source.attach(ring, &mut data);
         source.poll(&mut data);
         Ok((source, data))
     }
 
     fn attach(&mut self, ring: Option<RingReader>, data: &mut Data) {
-        (self.next_sample, self.next_episode, self.next_event) = (0, 0, 0);
+        (self.next_sample, self.next_episode) = (0, 0);
         if let Some(ring) = &ring {
             let header = ring.header();
             data.pid = Some(header.pid);
@@ -137,6 +128,12 @@ impl Source {
             self.looked = Some(Instant::now());
             self.look(data);
         }
+        let (events, again) = self.folder.events_since(&mut self.events_read);
+        if again {
+            // A run that went on from a checkpoint takes back what it told after that.
+            (data.events, data.events_removed) = (Vec::new(), 0);
+        }
+        data.add_events(events);
         let Some(ring) = &self.ring else { return };
         // The ring goes back further than the file's end: only what comes after is new.
         let samples = ring.samples_since(self.next_sample);
@@ -156,9 +153,6 @@ impl Source {
         data.episodes.extend(episodes.records);
         let surplus = data.episodes.len().saturating_sub(EPISODES);
         data.episodes.drain(..surplus);
-        let events = ring.events_since(self.next_event);
-        self.next_event = events.next;
-        events.records.into_iter().for_each(|event| data.add_event(event));
         data.silence = ring.silence();
     }
 

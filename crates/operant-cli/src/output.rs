@@ -114,6 +114,10 @@ pub(crate) fn grouped(number: f64) -> String {
     if number < 0.0 { format!("-{text}") } else { text }
 }
 
+/// Where files are named that nothing would read.
+pub(crate) const NO_TASK_DATA: &str = "--task-data names files of growth's tasks cifar10 and bytes, and this has none of them; leave it out, or say --set env.task=cifar10 \
+     or --set env.task=bytes";
+
 #[cfg(test)]
 mod tests {
     use super::*;

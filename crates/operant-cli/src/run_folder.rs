@@ -182,7 +182,12 @@ impl RunFolder {
 
     /// Events so far; lines that cannot be read are passed over.
     pub(crate) fn events(&self) -> Vec<Event> {
-        let text = std::fs::read(self.path.join("events.jsonl")).unwrap_or_default();
+        self.events_since(&mut 0).0
+    }
+
+    /// Events of whole lines behind the first `read` bytes of their file, which it moves on; and whether that file became shorter since, so
+    /// that these are all there are.
+    pub(crate) fn events_since(&self, read: &mut u64) -> (Vec<Event>, bool) {
         let parse = |line: &str| {
             let value: serde_json::Value = serde_json::from_str(line).ok()?;
             let text = |key: &str| value[key].as_str();
@@ -193,7 +198,18 @@ impl RunFolder {
                 text: text("text").unwrap_or_default().to_owned(),
             })
         };
-        String::from_utf8_lossy(&text).lines().filter_map(parse).collect()
+        let Ok(mut file) = File::open(self.path.join("events.jsonl")) else { return (Vec::new(), false) };
+        let again = file.metadata().is_ok_and(|about| about.len() < *read);
+        if again {
+            *read = 0;
+        }
+        let mut bytes = Vec::new();
+        if file.seek(SeekFrom::Start(*read)).and_then(|_| file.read_to_end(&mut bytes)).is_err() {
+            return (Vec::new(), again);
+        }
+        bytes.truncate(bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1));
+        *read += bytes.len() as u64;
+        (String::from_utf8_lossy(&bytes).lines().filter_map(parse).collect(), again)
     }
 
     /// How the run stands.

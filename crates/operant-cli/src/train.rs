@@ -3,10 +3,11 @@
 use crate::backgammon::PART;
 use crate::interrupt::Interrupt;
 use crate::monitor::InPlace;
-use crate::output::{Failure, count, grouped, print, shell};
+use crate::output::{Failure, NO_TASK_DATA, count, grouped, print, shell};
 use crate::run_folder::part_file;
 use crate::seeds::{self, Batch};
 use operant::config::{self, Table, Value};
+use operant::device::Device;
 use operant::run::{Config, End, Profile, Run, Start, Summary, build_algorithm, build_env, build_pool, decide_device};
 use operant::telemetry::{Console, Sink};
 use std::io::IsTerminal;
@@ -119,6 +120,11 @@ impl Args {
                 config::insert(&mut over, key, Value::String(text.to_owned()))?;
             }
         }
+        if let Some(place) = &self.task_data {
+            // So that the run finds it again from elsewhere.
+            let place = std::path::absolute(place).unwrap_or_else(|_| place.clone());
+            config::insert(&mut over, "task_data", Value::String(place.display().to_string()))?;
+        }
         Ok(over)
     }
 
@@ -224,9 +230,6 @@ fn made_folder(config: &Config) -> PathBuf {
 pub(crate) fn run(args: &Args, started: Instant) -> Result<ExitCode, Failure> {
     let interrupt = Interrupt::listen(args.monitor)?;
     let stop = interrupt.flag();
-    if let Some(folder) = &args.task_data {
-        operant::env::growth::set_task_data(folder);
-    }
     if args.monitor && !std::io::stdout().is_terminal() {
         return Err(Failure::Usage("--monitor needs a terminal; try operant monitor --plain beside the run".into()));
     }
@@ -285,6 +288,9 @@ pub(crate) fn run(args: &Args, started: Instant) -> Result<ExitCode, Failure> {
         }
         None => {
             let (config, chosen) = decide_device(|device| args.config(device))?;
+            if args.task_data.is_some() && !config.reads_task_data() {
+                return Err(Failure::Usage(NO_TASK_DATA.into()));
+            }
             if let Some(line) = chosen.filter(|_| !quiet && !args.dry_run) {
                 // What can't be told costs no run.
                 drop(print(&format!("{line}\n")));
@@ -295,6 +301,10 @@ pub(crate) fn run(args: &Args, started: Instant) -> Result<ExitCode, Failure> {
             if let Some(seeds) = args.seeds {
                 let last = config.settings.seed.wrapping_add(seeds - 1);
                 let folder = args.run_dir.clone().unwrap_or_else(|| new_folder(&config, &format!("-to-{last}")));
+                if config.settings.device.starts_with("cuda") {
+                    // What is missing is said before there is a folder.
+                    Device::named(&config.settings.device)?;
+                }
                 let batch = Batch::new(folder, config, seeds)?;
                 let end = seeds::run(&batch, &Table::new(), args.json, sinks, &interrupt)?;
                 return Ok(if end == End::Stopped { ExitCode::from(130) } else { ExitCode::SUCCESS });

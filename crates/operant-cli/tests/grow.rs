@@ -142,7 +142,29 @@ fn mistakes_are_named() {
         let text = message(&[verb, &words].concat());
         assert!(text.contains("data_batch_1.bin") && text.contains("cifar10_synthetic"), "{text}");
     }
-    assert!(message(&["grow", "host", "--set", "env.task=cifar10"]).contains("cifar10 has 32"));
+    // Images from files have the size that they have, whatever the size of drawn ones is.
+    let text = message(&["grow", "host", "--set", "env.task=cifar10", "--task-data", missing.to_str().unwrap()]);
+    assert!(text.contains("data_batch_1.bin"), "{text}");
+    for verb in [&["grow", "host"][..], &["train", "ppo", "growth", "--json"], &["train", "ppo", "cartpole"]] {
+        let text = message(&[verb, &["--task-data", "nowhere"]].concat());
+        assert!(text.contains("--task-data names files of growth's tasks cifar10 and bytes"), "{text}");
+    }
+}
+
+/// The settings that come along start.
+#[test]
+fn presets_of_growth_start() {
+    let preset = |name: &str| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../configs/growth").join(name);
+    let recurrent = preset("recurrent.toml");
+    let words = ["train", "--config", recurrent.to_str().unwrap(), "--dry-run", "--device", "cpu", "--threads", "1"];
+    let dry = operant(&words);
+    assert!(dry.status.success(), "{}", String::from_utf8_lossy(&dry.stderr));
+    let cifar = preset("cifar10.toml");
+    let missing = folder("no-cifar");
+    let words =
+        ["train", "--config", cifar.to_str().unwrap(), "--device", "cpu", "--task-data", missing.to_str().unwrap()];
+    let refused = operant(&words);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("data_batch_1.bin"));
 }
 
 /// A text of sentences with little in them.
@@ -191,6 +213,33 @@ fn text_is_learned_from_a_file_or_a_folder() {
     assert_eq!(json(&[&words[..], &small, &tiny].concat())["steps"], 32);
     let asked = json(&["query", run.to_str().unwrap(), "select count(*) as x from outcomes", "--json"]);
     assert_eq!(asked[0]["x"], 16);
+    // The run knows where its text lies; another text is refused, and one that has moved can be named.
+    let other = data.join("other.txt");
+    std::fs::write(&other, sentences(301)).unwrap();
+    let run = run.to_str().unwrap();
+    assert_eq!(json(&["eval", run, "--episodes", "1", "--json"])["episodes"], 1);
+    let compared = json(&["compare", run, run, "--json"]);
+    assert!(compared["results"][0]["grown accuracy, last 100"].as_f64().is_some_and(|x| x >= 0.0), "{compared}");
+    let message = |words: &[&str]| {
+        let output = operant(words);
+        assert!(!output.status.success());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let resume =
+        |text: &str| ["train", "--resume", run, "--steps", "48", "--json", "--task-data", text].map(str::to_owned);
+    let with = |text: &str| resume(text).to_vec();
+    let words = with(other.to_str().unwrap());
+    let refused = message(&words.iter().map(String::as_str).collect::<Vec<_>>());
+    assert!(refused.contains("trained on other data") && refused.contains("--task-data"), "{refused}");
+    let moved = data.join("moved.txt");
+    std::fs::rename(&text, &moved).unwrap();
+    assert!(message(&["eval", run, "--episodes", "1"]).contains("can't read text"));
+    assert_eq!(
+        json(&["eval", run, "--episodes", "1", "--json", "--task-data", moved.to_str().unwrap()])["episodes"],
+        1
+    );
+    let words = with(moved.to_str().unwrap());
+    assert_eq!(json(&words.iter().map(String::as_str).collect::<Vec<_>>())["steps"], 48);
 }
 
 #[test]

@@ -36,15 +36,14 @@ fn every_kernel_compiles() {
         panic!("{error}; cargo xtask test installs it, or: pip install nvidia-cuda-nvrtc");
     }
     let mut work = Vec::new();
-    work.extend(VARIANTS.iter().map(|entry| (entry, "sm_90", Math::Strict, AutoReset::SameStep, 128)));
-    for entry in REGISTRY.iter().filter(|entry| entry.door() == Door::Lanes) {
-        for math in [Math::Strict, Math::Fast] {
-            for arch in ["sm_80", "sm_90", "sm_120"] {
+    for entry in over_lanes() {
+        for arch in ["sm_80", "sm_90", "sm_120"] {
+            for math in [Math::Strict, Math::Fast] {
                 work.push((entry, arch, math, AutoReset::SameStep, 128));
             }
+            work.push((entry, arch, Math::Strict, AutoReset::NextStep, 64));
+            work.push((entry, arch, Math::Strict, AutoReset::Disabled, 64));
         }
-        work.push((entry, "sm_90", Math::Strict, AutoReset::NextStep, 64));
-        work.push((entry, "sm_90", Math::Strict, AutoReset::Disabled, 64));
     }
     let next = std::sync::atomic::AtomicUsize::new(0);
     std::thread::scope(|scope| {

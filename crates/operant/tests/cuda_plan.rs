@@ -1,7 +1,11 @@
 //! Kernels of plans: compiled everywhere, held to the CPU where there is a GPU.
 
-use operant::device::cuda::{self, Gpu};
-use operant::lanes::Math;
+#[cfg(target_os = "linux")]
+mod compiled;
+
+#[cfg(target_os = "linux")]
+use compiled::{ARCHS, compile};
+use operant::device::cuda::Gpu;
 use operant::lanes::rng::HostRng;
 use operant::nn::cuda::{Form, Text};
 use operant::nn::grow::{Blueprint, Grown, GrownGroup, Host, Samples, Seed, Task, Topology, Training, group_source};
@@ -13,42 +17,23 @@ use operant::nn::{
 #[cfg(target_os = "linux")]
 #[test]
 fn every_kernel_compiles() {
-    if let Err(error) = cuda::compile("nothing", "", "sm_90", Math::Fast)
-        && error.to_string().contains("not found")
-    {
-        panic!("{error}; cargo xtask test installs it, or: pip install nvidia-cuda-nvrtc");
-    }
-    // Each for one architecture in every form; for several those that have instructions of their own.
-    let archs = ["sm_80", "sm_90", "sm_120"];
     let mut work: Vec<(String, &str, String)> = Vec::new();
-    for (i, text) in Text::ALL.into_iter().enumerate() {
-        let mut add = |arch, form| work.push((text.name().to_owned(), arch, text.source(form)));
+    for text in Text::ALL {
         let tiles = matches!(text, Text::Products | Text::Patches | Text::Recurrent);
-        for (k, form) in [Form::F32, Form::Tf32, Form::Bf16].into_iter().enumerate() {
+        for form in [Form::F32, Form::Tf32, Form::Bf16] {
             if text.serves(form) && (tiles || form != Form::Tf32) {
-                add(archs[(i + k) % archs.len()], form);
+                work.extend(ARCHS.map(|arch| (text.name().to_owned(), arch, text.source(form))));
             }
         }
     }
-    work.extend(archs.map(|arch| ("grown".into(), arch, group_source())));
+    work.extend(ARCHS.map(|arch| ("grown".into(), arch, group_source())));
     let printed = [Precision::F32, Precision::Bf16, Precision::F32];
-    for (seed, (arch, precision)) in archs.into_iter().zip(printed).enumerate() {
+    for (seed, precision) in printed.into_iter().enumerate() {
         let drawn = Drawn::new(seed as u64, [5, 8]);
         let text = CudaPlan::printed(&drawn.graph, &drawn.wanted(), &setup(precision, true)).unwrap();
-        work.push(("chains".into(), arch, text));
+        work.extend(ARCHS.map(|arch| ("chains".into(), arch, text.clone())));
     }
-    let next = std::sync::atomic::AtomicUsize::new(0);
-    std::thread::scope(|scope| {
-        for _ in 0..operant::device::threads_available().min(8) {
-            scope.spawn(|| {
-                while let Some((name, arch, source)) = work.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed))
-                {
-                    let cubin = cuda::compile(name, source, arch, Math::Fast).unwrap();
-                    assert!(cubin.starts_with(b"\x7fELF"));
-                }
-            });
-        }
-    });
+    compile(&work);
 }
 
 fn setup(precision: Precision, fuse: bool) -> Setup<'static> {

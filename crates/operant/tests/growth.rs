@@ -3,13 +3,14 @@
 use operant::device::CpuPool;
 use operant::env::growth::{
     Alpha, CLASSES, Choice, Curve, Epoch, Gates, Governor, Happened, Heuristic, Key, Kind, Ledger, Measured, Mode, Op,
-    Panic, REWARDS, Slot, Stage, Task, allowed, attribution, counted, potential,
+    Panic, REWARDS, STYLES, Slot, Stage, Task, allowed, attribution, counted, potential,
 };
 use operant::env::{
     ActionSpace, Actions, AutoReset, Growth, HostEnv, Options, Params, RowBuf, Seeds, Told, VecEnv, find,
 };
 use operant::lanes::rng::HostRng;
-use operant::nn::grow::Blueprint;
+use operant::nn::grow::{Blueprint, Grown, Seed, Topology, Training};
+use operant::nn::ops::Blend;
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -450,8 +451,8 @@ fn eager(env: &mut Growth) -> bool {
     env.choose(&choice).1
 }
 
-/// Shapley values of up to three seeds share out all that they add, and are told beside interactions; of more they are drawn when an
-/// episode ends.
+/// Shapley values of up to three seeds, and of up to eight when an episode ends, share out all that they add, and are told beside
+/// interactions; of more they are drawn when an episode ends.
 #[test]
 fn what_seeds_are_worth_is_measured_and_told() {
     let mut env = small(&[("epochs", 60.0), ("min_epochs", 0.0), ("prune_age", 100.0)]);
@@ -485,10 +486,54 @@ fn what_seeds_are_worth_is_measured_and_told() {
     while !eager(&mut env) {}
     let episode = env.episode().unwrap();
     assert!(episode.heard().len() > 3, "{:?}", episode.heard());
+    let (worth, heard, accuracy) = (episode.state.worth.clone(), episode.heard(), episode.accuracy());
+    let n = heard.len();
+    assert_eq!((worth.shapley.len(), worth.pairs.len()), (n, n * (n - 1) / 2));
+    assert!(worth.shapley.iter().all(|(.., error)| error.is_none()), "exact");
+    let none = env.cohort_mut().unwrap().forced_scores(0, &heard, &[0]).unwrap()[0] as f32;
+    let sum: f32 = worth.shapley.iter().map(|(_, value, _)| value).sum();
+    assert!((sum - (accuracy - none)).abs() < 1e-3, "{worth:?}, {accuracy} and {none}");
+
+    let many = [("host", 8.0), ("epochs", 60.0), ("min_epochs", 0.0), ("prune_age", 100.0), ("train_samples", 16.0)];
+    let mut env = small(&many);
+    while !eager(&mut env) {}
+    let episode = env.episode().unwrap();
+    assert!(episode.heard().len() > 8, "{:?}", episode.heard());
     let worth = &episode.state.worth;
     assert_eq!(worth.shapley.len(), episode.heard().len());
     assert!(worth.shapley.iter().all(|(.., error)| error.is_some()) && worth.pairs.is_empty());
     assert!(worth.to_string().contains("(Shapley, points)") && worth.to_string().contains(" ± "));
+}
+
+/// A gate's weights are a seed's too, from the choice that gives it one on.
+#[test]
+fn gates_count_among_parameters() {
+    let mut env = small(&[]);
+    let germinate =
+        Choice { op: Op::Germinate as usize, slot: 0, blueprint: Blueprint::ConvSmall.index(), ..Choice::default() };
+    let gated = STYLES.iter().position(|(_, blend, _)| *blend == Blend::Gate).unwrap();
+    env.choose(&Choice { style: gated, ..germinate });
+    let episode = env.episode().unwrap();
+    let planted: usize = episode.state.planted.iter().flatten().map(|planted| planted.parameters).sum();
+    let mut network = Topology::new(episode.host(), [4, 4, 3], CLASSES);
+    let (shapes, _) = network.sizes().unwrap();
+    network.seeds[0] = Some(Seed { blueprint: Blueprint::ConvSmall, blend: Blend::Gate, detached: true });
+    let grown = Grown::new(network, Training::default(), 0).unwrap();
+    let of_seeds = grown.weights().tensors.into_iter().filter(|(name, _)| name.starts_with("seed."));
+    let all: usize = of_seeds.map(|(_, [values, ..])| values.len()).sum();
+    let counted = episode.seed_parameters();
+    assert_eq!((counted, counted - planted), (all, shapes[0].last().unwrap() + 1));
+}
+
+/// Where the deepest slot is too dear for all that the heuristic knows, it takes another.
+#[test]
+fn the_heuristic_takes_the_deepest_slot_that_it_can_pay() {
+    let mut env = small(&[("host", 2.0), ("epochs", 20.0), ("max_parameters", 1500.0), ("train_samples", 16.0)]);
+    let slots = env.episode().unwrap().state.slots.len();
+    let mut heuristic = Heuristic::new(slots);
+    while !env.choose(&heuristic.choose(env.episode().unwrap())).1 {}
+    let planted: Vec<bool> = env.episode().unwrap().state.planted.iter().map(Option::is_some).collect();
+    assert!(planted.contains(&true) && !planted[slots - 1], "{planted:?}");
 }
 
 /// A seed whose gradient goes astray, and what seeds are worth when one is kept, are events.

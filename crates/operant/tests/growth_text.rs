@@ -160,6 +160,13 @@ fn episodes_go_on_exactly_after_save_and_load() {
     other.load(&saved).unwrap();
     (row, rng) = (at, drawn);
     assert!(rows(other.as_mut(), &mut row, &mut rng, 7) == rest, "a saved episode goes on exactly");
+    // Text of the same length with one letter changed has another checksum.
+    let bytes = text();
+    let key = Key { train: 64, validation: 32, ..KEY };
+    let mut changed = bytes.to_vec();
+    changed[7] ^= 1;
+    let digest = |bytes: &[u8]| Task::of_text(bytes, key).unwrap().digest;
+    assert!(digest(bytes) != 0 && digest(bytes) == digest(bytes) && digest(bytes) != digest(&changed));
 }
 
 #[test]

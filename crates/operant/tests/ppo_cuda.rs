@@ -2,12 +2,15 @@
 //! --ignored --test-threads 1`, or this file's program carried there): it learns, repeats its bits, and goes on from its own checkpoints and
 //! from those of the CPU.
 
+#[cfg(target_os = "linux")]
+mod compiled;
 mod trained;
 
+#[cfg(target_os = "linux")]
+use compiled::{ARCHS, compile};
 use operant::algo::{Algorithm, NetworkSettings, Report, ppo};
 use operant::device::cuda;
 use operant::env;
-use operant::lanes::Math;
 use operant::nn::{Act, Precision};
 use operant::run::{Config, Play, SHIPPED, Until, evaluate};
 use trained::{algorithm_on, built_among, evaluated, resolved, run, weights};
@@ -17,27 +20,29 @@ const SERVED: [&str; 5] = ["cartpole", "mountaincar", "mountaincar_continuous", 
 #[cfg(target_os = "linux")]
 #[test]
 fn every_kernel_compiles() {
+    let mut work = Vec::new();
     for (i, name) in SERVED.iter().enumerate() {
         let activation = [Act::Tanh, Act::Relu][i / 2 % 2];
         let network = NetworkSettings { hidden: vec![[64, 32][i % 2]; 2], activation, ..NetworkSettings::default() };
-        // One env for every architecture, the others for one each: compiling takes seconds.
-        let archs = ["sm_90", "sm_80", "sm_120"];
-        for (j, arch) in if i == 0 { &archs[..] } else { &archs[i % 3..][..1] }.iter().enumerate() {
-            let settings = ppo::Settings {
-                normalize_obs: i % 2 == 1 || i == 2,
-                normalize_reward: i > 0 && i < 4,
-                ..ppo::Settings::default()
-            };
-            for part in [ppo::Part::Collecting, ppo::Part::Learning, ppo::Part::LearningShared] {
-                let num_envs = [1024, 65_536][i % 2];
-                let precision = [Precision::Bf16, Precision::F16, Precision::Tf32, Precision::F32][(i + j) % 4];
-                let entry = env::find(name).unwrap();
-                let source = ppo::cuda_source(entry, &network, &settings, num_envs, precision, part).unwrap();
-                let cubin = cuda::compile(name, &source, arch, Math::Fast).unwrap();
-                assert!(cubin.starts_with(b"\x7fELF"), "{name} {arch} {part:?}");
+        let settings = ppo::Settings {
+            normalize_obs: i % 2 == 1 || i == 2,
+            normalize_reward: i > 0 && i < 4,
+            ..ppo::Settings::default()
+        };
+        let (entry, num_envs) = (env::find(name).unwrap(), [1024, 65_536][i % 2]);
+        for (j, arch) in ARCHS.into_iter().enumerate() {
+            // Each env in other numbers on each architecture, and the usual one in the usual numbers on all.
+            let usual = (i == 0 && j > 0).then_some(Precision::Bf16);
+            let own = [Precision::Bf16, Precision::F16, Precision::Tf32, Precision::F32][(i + j) % 4];
+            for precision in usual.into_iter().chain([own]) {
+                for part in [ppo::Part::Collecting, ppo::Part::Learning, ppo::Part::LearningShared] {
+                    let text = ppo::cuda_source(entry, &network, &settings, num_envs, precision, part).unwrap();
+                    work.push((format!("{name} {precision:?} {part:?}"), arch, text));
+                }
             }
         }
     }
+    compile(&work);
 }
 
 /// Those whose blocks make a gradient together, in 16-bit numbers.
@@ -45,25 +50,26 @@ fn every_kernel_compiles() {
 #[test]
 fn every_kernel_of_larger_layers_compiles() {
     let kinds = [
-        ("cartpole", 128, Precision::Bf16, "sm_90", ppo::Part::Learning),
-        ("cartpole", 128, Precision::F16, "sm_80", ppo::Part::Collecting),
-        ("pendulum", 96, Precision::Bf16, "sm_120", ppo::Part::LearningShared),
-        ("acrobot", 128, Precision::F16, "sm_80", ppo::Part::LearningShared),
+        ("cartpole", 128, Precision::Bf16, ppo::Part::Learning),
+        ("cartpole", 128, Precision::F16, ppo::Part::Collecting),
+        ("pendulum", 96, Precision::Bf16, ppo::Part::LearningShared),
+        ("acrobot", 128, Precision::F16, ppo::Part::LearningShared),
     ];
-    for (name, hidden, precision, arch, part) in kinds {
+    let mut work = Vec::new();
+    for (name, hidden, precision, part) in kinds {
         let network = NetworkSettings { hidden: vec![hidden; 2], ..NetworkSettings::default() };
         let (entry, settings) = (env::find(name).unwrap(), ppo::Settings::default());
-        let source = ppo::cuda_source(entry, &network, &settings, 65_536, precision, part).unwrap();
-        let cubin = cuda::compile(name, &source, arch, Math::Fast).unwrap();
-        assert!(cubin.starts_with(b"\x7fELF"), "{name} {arch} {part:?}");
+        let text = ppo::cuda_source(entry, &network, &settings, 65_536, precision, part).unwrap();
+        work.extend(ARCHS.map(|arch| (format!("{name} {hidden} {precision:?} {part:?}"), arch, text.clone())));
     }
+    compile(&work);
 }
 
 /// Kernels around and between wide layers, for every kind of numbers and activation.
 #[cfg(target_os = "linux")]
 #[test]
 fn every_kernel_of_wide_networks_compiles() {
-    let archs = ["sm_90", "sm_80", "sm_120"];
+    let mut work = Vec::new();
     let kinds = [
         (Precision::Bf16, cuda::Operands::Bf16, Act::Tanh),
         (Precision::Tf32, cuda::Operands::Tf32, Act::Sigmoid),
@@ -79,10 +85,10 @@ fn every_kernel_of_wide_networks_compiles() {
         let layers = operant::nn::cuda::layers_source(operands, activation).unwrap();
         let host = env::find(["gridworld", "pendulum"][i % 2]).unwrap();
         for text in [source(entry, ppo::Part::Wide), source(host, ppo::Part::Hosted), layers] {
-            let cubin = cuda::compile(name, &text, archs[i % 3], Math::Fast).unwrap();
-            assert!(cubin.starts_with(b"\x7fELF"), "{name} {precision:?}");
+            work.extend(ARCHS.map(|arch| (format!("{name} {precision:?}"), arch, text.clone())));
         }
     }
+    compile(&work);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use crate::output::{Failure, count, grouped, print};
 use clap::ValueEnum;
 use operant::algo::Report;
 use operant::config::{self, Table};
-use operant::device::{self, alloc};
+use operant::device::{self, Device, alloc};
 use operant::run::{Config, build_algorithm, build_env, build_pool};
 use serde_json::json;
 use std::time::Instant;
@@ -141,6 +141,10 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     if !(args.seconds.is_finite() && args.seconds > 0.0 && args.seconds <= 3600.0) {
         return Err(Failure::Usage(format!("--seconds {}: wanted more than 0 and at most 3600", args.seconds)));
     }
+    let machine = match Device::named(&args.device)? {
+        Device::Cpu => device::describe(),
+        Device::Cuda(gpu) => gpu.describe(),
+    };
     let (num_envs, num_steps) = args.recipe.sizes();
     let (num_envs, num_steps) = (args.num_envs.unwrap_or(num_envs), args.num_steps.unwrap_or(num_steps));
     let mut over = Table::new();
@@ -206,7 +210,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             "allocs_per_iteration": allocations, "iterations": iterations,
             "solved_s": solved.as_ref().map(|solved| solved.seconds), "solved_step": solved.as_ref().map(|solved| solved.steps),
             "all_envs_s": solved.as_ref().and_then(|solved| solved.all_envs_s), "other_share": (1.0 - collect - learn).max(0.0),
-            "machine": device::describe(),
+            "machine": machine,
         });
         return print(&format!("{object}\n"));
     }
@@ -233,7 +237,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         args.recipe.name(),
         if args.device.starts_with("cuda") { args.device.clone() } else { format!("{threads} threads") },
         precision,
-        device::describe(),
+        machine,
         grouped(sps),
         grouped(per_cpu),
         percent(env),

@@ -122,6 +122,12 @@ fn gate(g: &mut Graph, slot: usize, x: Node) -> Result<Node> {
     g.sigmoid(logit)
 }
 
+/// Numbers that a gate has over a tensor of this shape in such a host.
+pub fn gate_parameters(shape: &[usize], host: Host) -> usize {
+    let channels = shape.last().copied().unwrap_or(1);
+    if host.reads_tokens() { channels * (channels + 1) } else { channels + 1 }
+}
+
 /// x + g·(seed − x) with a learned factor g of every channel at every place, the sigmoid of a linear layer: a mean over places, as
 /// [`gate`] takes it, would tell what comes later.
 fn gated_tokens(g: &mut Graph, slot: usize, x: Node, seed: Node) -> Result<Node> {

@@ -8,7 +8,7 @@ use crate::config::{self, Table, Value};
 use crate::error::{Error, Result};
 
 /// Settings outside an algorithm's table that a run may change on the way.
-const MAY_CHANGE: [&str; 6] = ["steps", "until", "threads", "device", "env_device", "precision"];
+const MAY_CHANGE: [&str; 7] = ["steps", "until", "threads", "device", "env_device", "precision", "task_data"];
 
 /// Says what differs between the settings of a checkpoint and those of the file now, or refuses to go on with them.
 /// `None` if nothing differs.

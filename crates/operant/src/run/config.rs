@@ -30,6 +30,8 @@ pub struct Settings {
     /// Where envs are stepped for PPO on a GPU: cpu, or auto: there too if they have kernels. Envs whose own work a GPU does (growth)
     /// take it by auto, and their learner stays on the CPU.
     pub env_device: String,
+    /// Where the files lie that an env learns from (growth with env.task=cifar10 or bytes); else $OPERANT_TASK_DATA, else data.
+    pub task_data: String,
 }
 
 /// What ends a run before its last step.
@@ -53,6 +55,7 @@ impl Default for Settings {
             precision: "f32".into(),
             device: "auto".into(),
             env_device: "auto".into(),
+            task_data: String::new(),
         }
     }
 }
@@ -243,6 +246,19 @@ impl Config {
         let there = self.settings.device.starts_with("cuda") && self.settings.env_device != "cpu";
         // A user's own env is not in the list.
         Ok(there && env::find(&self.env).is_ok_and(env::Entry::works_on_gpu))
+    }
+
+    /// Whether the env learns from files, which [`Settings::task_data`] names.
+    pub fn reads_task_data(&self) -> bool {
+        let task = self.env_params.iter().find(|(name, _)| name == "task");
+        self.env == "growth" && task.is_some_and(|(_, task)| env::growth::reads_files(*task as u32))
+    }
+
+    /// Has envs that are built from now on read the files of this run, where it names some.
+    pub fn use_task_data(&self) {
+        if !self.settings.task_data.is_empty() {
+            env::growth::set_task_data(std::path::Path::new(&self.settings.task_data));
+        }
     }
 
     /// Every setting, as `run.toml` holds them.

@@ -215,6 +215,7 @@ pub fn build_env(config: &Config, pool: &Arc<CpuPool>) -> Result<Box<dyn VecEnv>
 
 /// The envs of one of so many runs that use the device at once.
 pub fn build_env_among(config: &Config, pool: &Arc<CpuPool>, at_once: usize) -> Result<Box<dyn VecEnv>> {
+    config.use_task_data();
     let device = match config.settings.device.as_str() {
         "auto" => Device::Cpu,
         _ if config.stages_envs()? => Device::Cpu,

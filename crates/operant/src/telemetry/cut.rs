@@ -2,21 +2,26 @@
 //!
 //! Invariant: a file is written beside and renamed; one that is cut off at any moment is the old one or the new one.
 
+use super::EventKind;
 use crate::error::{Error, Result};
 use serde::Deserialize;
 use std::fs;
 use std::path::Path;
 
-/// What every line of `metrics.jsonl` holds.
+/// What every line of `metrics.jsonl` and of `events.jsonl` holds, the kind in the latter only.
 #[derive(Deserialize)]
 struct Line {
     step: u64,
+    #[serde(default)]
+    kind: String,
 }
 
-/// Takes samples after `step` out of `metrics.jsonl` and of TensorBoard's files, and what a killed process left half
-/// written. Events stay: they are a log of what happened.
+/// Takes samples after `step` out of `metrics.jsonl` and of TensorBoard's files, what was told of growing networks after it out of
+/// `events.jsonl`, and what a killed process left half written. Events of the run itself stay: they are a log of what happened.
 pub fn cut_back(folder: &Path, step: u64) -> Result<()> {
-    replace_if_shorter(&folder.join("metrics.jsonl"), |bytes| lines_until(bytes, step))?;
+    replace_if_shorter(&folder.join("metrics.jsonl"), |bytes| lines_until(bytes, step, |_| false))?;
+    let log = |kind: &str| EventKind::parse(kind).is_none_or(|kind| kind.topic() != "growth");
+    replace_if_shorter(&folder.join("events.jsonl"), |bytes| lines_until(bytes, step, log))?;
     let entries = fs::read_dir(folder).map_err(|error| Error::io("list", folder, &error))?;
     for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -47,17 +52,19 @@ fn replace_if_shorter(path: &Path, kept: impl FnOnce(&[u8]) -> Vec<u8>) -> Resul
     })
 }
 
-fn lines_until(bytes: &[u8], step: u64) -> Vec<u8> {
+/// Lines up to a step, and those whose kind is always kept.
+fn lines_until(bytes: &[u8], step: u64, always: impl Fn(&str) -> bool) -> Vec<u8> {
     let lines = bytes.split_inclusive(|byte| *byte == b'\n');
     let whole = lines.filter(|line| line.ends_with(b"\n"));
-    let kept = whole.filter(|line| serde_json::from_slice::<Line>(line).is_ok_and(|line| line.step <= step));
+    let kept = whole
+        .filter(|line| serde_json::from_slice::<Line>(line).is_ok_and(|line| line.step <= step || always(&line.kind)));
     kept.flatten().copied().collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::tests::{METRICS, folder};
-    use super::super::{Jsonl, Sample, Sink, Tensorboard};
+    use super::super::{Event, Jsonl, Sample, Sink, Tensorboard};
     use super::*;
 
     fn report(sink: &mut dyn Sink, steps: &[u64]) {
@@ -94,6 +101,34 @@ mod tests {
         assert!(
             !fs::read_dir(&folder).unwrap().any(|entry| entry.unwrap().path().extension() == Some("part".as_ref()))
         );
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn what_grew_is_told_once_and_the_log_stays() {
+        let folder = folder("cut-events");
+        let mut sink = Jsonl::new(&folder);
+        sink.start(&METRICS).unwrap();
+        let told = [
+            (EventKind::Started, 0),
+            (EventKind::Lifecycle, 100),
+            (EventKind::Checkpoint, 100),
+            (EventKind::Lifecycle, 200),
+            (EventKind::Outcome, 200),
+            (EventKind::Alert(super::super::Rule::ALL[0]), 200),
+            (EventKind::Worth, 300),
+            (EventKind::Stopped, 300),
+        ];
+        told.iter().for_each(|(kind, step)| sink.event(&Event::now(*kind, *step, "text")).unwrap());
+        sink.finish().unwrap();
+        cut_back(&folder, 100).unwrap();
+        let text = fs::read_to_string(folder.join("events.jsonl")).unwrap();
+        let kinds: Vec<String> = text
+            .lines()
+            .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["kind"].as_str().unwrap().to_owned())
+            .collect();
+        let kept: Vec<String> = [0, 1, 2, 5, 7].map(|i: usize| told[i].0.to_string()).to_vec();
+        assert_eq!(kinds, kept);
         fs::remove_dir_all(folder).unwrap();
     }
 

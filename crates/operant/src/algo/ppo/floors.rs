@@ -78,11 +78,15 @@ impl Floors {
 
 /// Gives the biases of the policy's last layer their first values.
 pub(super) fn begin_with(logits: &[f64], layer: &str, head: &Head, params: &mut Params) -> Result<()> {
-    let choices: usize = if let Head::Choices(heads) = head { heads.iter().sum() } else { 0 };
-    if logits.len() > choices {
-        let given = logits.len();
+    let heads = if let Head::Choices(heads) = head { heads.as_slice() } else { &[] };
+    // Whole heads: numbers for other sizes would speak for other choices than they were meant for.
+    let fits: Vec<usize> = (0..=heads.len()).map(|count| heads[..count].iter().sum()).collect();
+    if !fits.contains(&logits.len()) {
+        let (given, choices) = (logits.len(), fits.last().copied().unwrap_or(0));
+        let sizes = fits[1..].iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
         return Err(Error::Invalid(format!(
-            "ppo.first_logits: {given} numbers for {choices} choices; wanted at most one each, heads side by side"
+            "ppo.first_logits: {given} numbers for {choices} choices; wanted one for each choice of the first heads, side by side: {sizes} \
+             of them, or none"
         )));
     }
     if !logits.is_empty() {

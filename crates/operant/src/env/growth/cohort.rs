@@ -134,6 +134,13 @@ impl<B: Bodies> Cohort<B> {
         let damaged = || Error::Saved("saved growth episode is damaged; load one that save() gave".into());
         let mut topology = frame.bare();
         let slots = topology.seeds.len();
+        // Older states do not tell.
+        if state.data != 0 && state.data != frame.task.digest {
+            let (then, now) = (state.data, frame.task.digest);
+            return Err(Error::Saved(format!(
+                "it was trained on other data: the files' checksum was {then:016x}, here it is {now:016x}; name those files by --task-data"
+            )));
+        }
         if [state.slots.len(), state.planted.len(), state.born.len()] != [slots; 3] {
             return Err(damaged());
         }

@@ -9,7 +9,7 @@ use super::lifecycle::{Gates, Op, Slot, Stage, allowed};
 use super::reward::{Epoch, Kind, Ledger, Parts};
 use super::task::Task;
 use crate::error::Result;
-use crate::nn::grow::{Blueprint, Host, Score, Seed, Topology, Trained, Training};
+use crate::nn::grow::{Blueprint, Host, Score, Seed, Topology, Trained, Training, gate_parameters};
 use crate::nn::ops::Blend;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub const TARGETS: [f32; 3] = [0.5, 0.7, 1.0];
 pub const SPEEDS: [u32; 4] = [0, 3, 5, 8];
 /// Epochs of losses and accuracies that are shown.
 pub(super) const HISTORY: usize = 5;
-/// Most seeds heard whose every coalition is scored at every epoch.
+/// Most seeds heard whose every coalition is scored at every epoch; when an episode ends it is as many as values are exact for.
 const TABLED: usize = 3;
 /// Of more seeds, Shapley values are drawn when an episode ends: until their standard errors are at most so many points, or so
 /// many pairs of orders were walked.
@@ -94,7 +94,7 @@ pub struct Planted {
     pub blueprint: usize,
     /// Number in [`STYLES`].
     pub style: usize,
-    /// Its parameters.
+    /// Its parameters, without a gate's.
     pub parameters: usize,
     /// Validation accuracy when it came, in points.
     pub accuracy_then: f32,
@@ -161,6 +161,9 @@ pub struct State {
     pub parts: Parts,
     /// What happened in the last epoch.
     pub happened: Vec<Happened>,
+    /// Checksum of the files that it learns from; 0 where there are none.
+    #[serde(default)]
+    pub data: u64,
 }
 
 /// What all episodes of an env have alike.
@@ -227,6 +230,7 @@ impl Episode {
             ledger: Ledger::default(),
             parts: Parts::default(),
             happened: Vec::new(),
+            data: frame.task.digest,
         };
         Self { state, frame }
     }
@@ -246,15 +250,24 @@ impl Episode {
         self.state.history.last().map_or((self.frame.task.classes as f32).ln(), |[loss, _]| *loss)
     }
 
-    /// Parameters of all seeds.
+    /// Parameters of all seeds, with the gates of those that have one.
     pub fn seed_parameters(&self) -> usize {
-        self.state.planted.iter().flatten().map(|planted| planted.parameters).sum()
+        self.sum_parameters(|planted| STYLES[planted.style].1 == Blend::Gate)
     }
 
-    /// Parameters that a blueprint would have in a slot, if it fits there and into the budget.
+    /// Parameters of all seeds with the gates of some.
+    fn sum_parameters(&self, gated: impl Fn(&Planted) -> bool) -> usize {
+        let gate = |slot: usize| gate_parameters(&self.frame.shapes[slot], self.frame.host);
+        let planted = self.state.planted.iter().enumerate().filter_map(|(slot, of)| Some((slot, of.as_ref()?)));
+        planted.map(|(slot, of)| of.parameters + if gated(of) { gate(slot) } else { 0 }).sum()
+    }
+
+    /// Parameters that a blueprint would have in a slot, if it fits there and into the budget, which has to do whatever seeds are given
+    /// a gate later.
     fn affordable(&self, slot: usize, blueprint: Blueprint) -> Option<usize> {
         let parameters = blueprint.parameters(&self.frame.shapes[slot]).ok()?;
-        (self.seed_parameters() + parameters <= self.frame.rules.max_parameters as usize).then_some(parameters)
+        let most = self.sum_parameters(|_| true) + gate_parameters(&self.frame.shapes[slot], self.frame.host);
+        (most + parameters <= self.frame.rules.max_parameters as usize).then_some(parameters)
     }
 
     /// Which slots allow an operation.
@@ -402,10 +415,20 @@ impl Episode {
         alphas
     }
 
+    /// Whether the last epoch is over.
+    fn has_ended(&self) -> bool {
+        self.state.epoch >= self.frame.rules.epochs
+    }
+
+    /// Most seeds heard whose every coalition is scored now.
+    fn tabled(&self) -> usize {
+        if self.has_ended() { attribution::EXACT } else { TABLED }
+    }
+
     /// At the end of an episode in which more seeds are heard than a table is made of: draws what each is worth.
     pub(super) fn draw_worth(&mut self, mut score: impl FnMut(Vec<f32>) -> Result<Score>) -> Result<()> {
         let heard = self.heard();
-        if heard.len() <= TABLED || self.state.epoch < self.frame.rules.epochs {
+        if heard.len() <= self.tabled() || !self.has_ended() {
             return Ok(());
         }
         let mut failure = None;
@@ -427,7 +450,8 @@ impl Episode {
         let n = heard.len();
         let all = (1u32 << n) - 1;
         let of = |coalition: u32| self.alphas_of(&heard, coalition);
-        let others: Vec<u32> = if n <= TABLED { (0..all).collect() } else { (0..n).map(|i| all & !(1 << i)).collect() };
+        let table = n <= self.tabled();
+        let others: Vec<u32> = if table { (0..all).collect() } else { (0..n).map(|i| all & !(1 << i)).collect() };
         std::iter::once(all).chain(others).map(of).collect()
     }
 
@@ -440,7 +464,7 @@ impl Episode {
         let accuracy = 100.0 * now.accuracy;
         let points = |score: &Score| f64::from(100.0 * score.accuracy);
         let (mut contributions, mut interactions, mut worth) = (Vec::new(), Vec::new(), Worth::default());
-        if n <= TABLED {
+        if n <= self.tabled() {
             let table: Vec<f64> = others.iter().map(points).chain([f64::from(accuracy)]).collect();
             contributions = attribution::contributions(&table);
             worth = Worth::exact(&heard, &table);

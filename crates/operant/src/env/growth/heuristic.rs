@@ -72,15 +72,18 @@ impl Heuristic {
         if let Some(slot) = episode.allowed(Op::Advance).iter().position(|allowed| *allowed) {
             return of(Op::Advance, slot);
         }
-        let free = episode.allowed(Op::Germinate);
-        // The deepest free slot: its seed sees the most.
-        let Some(slot) = free.iter().rposition(|allowed| *allowed).filter(|_| self.waited >= PLATEAU) else {
+        if self.waited < PLATEAU {
             return Choice::default();
-        };
-        let fits: Vec<bool> = episode.blueprints(slot).collect();
+        }
+        let free = episode.allowed(Op::Germinate);
         let order = if episode.host().reads_tokens() { ORDER_OF_TOKENS } else { ORDER };
-        let affordable = (0..order.len()).filter(|&i| fits[order[i].index()]);
-        let Some(pick) = affordable.min_by(|&a, &b| self.penalties[a].total_cmp(&self.penalties[b])) else {
+        let pick = |slot: usize| {
+            let fits: Vec<bool> = episode.blueprints(slot).collect();
+            let affordable = (0..order.len()).filter(|&i| fits[order[i].index()]);
+            Some((slot, affordable.min_by(|&a, &b| self.penalties[a].total_cmp(&self.penalties[b]))?))
+        };
+        // The deepest slot that is free and not too dear: its seed sees the most.
+        let Some((slot, pick)) = (0..free.len()).rev().filter(|&slot| free[slot]).find_map(pick) else {
             return Choice::default();
         };
         self.penalties.iter_mut().for_each(|penalty| *penalty *= PENALTY.1);

@@ -30,7 +30,7 @@ pub use governor::{Governor, Panic};
 pub use heuristic::Heuristic;
 pub use lifecycle::{Gates, Measured, Op, Slot, Stage, allowed};
 pub use reward::{Epoch, Kind, Ledger, Parts, REWARDS, attribution as counted, potential};
-pub use task::{CLASSES, Key, Samples, TASKS, Task, set_task_data};
+pub use task::{CLASSES, Key, Samples, TASKS, Task, reads_files, set_task_data};
 pub use together::Together;
 pub use vec::GrowthVec;
 
@@ -44,7 +44,7 @@ use crate::nn::{Method, Precision};
 use crate::params;
 use episode::HISTORY;
 use std::sync::Arc;
-use task::BYTES;
+use task::{BYTES, CIFAR_SIDE, CIFAR10};
 
 /// Names of hosts, in the order of their numbers.
 const HOST_NAMES: &[&str] = &[
@@ -89,7 +89,7 @@ params! {
         train_samples: u32 = 512, 1.0..=50000.0, "";
         /// samples to validate on
         val_samples: u32 = 256, 1.0..=10000.0, "";
-        /// pixels along each side of synthetic images
+        /// pixels along each side of synthetic images; those of cifar10 have 32
         side: u32 = 8, 4.0..=64.0, "pixels";
         /// bytes of a window of text
         context: u32 = 64, 2.0..=1024.0, "bytes";
@@ -137,6 +137,8 @@ impl Settings {
     fn key(&self) -> Key {
         let Self { task, side, train_samples: train, val_samples: validation, modes, task_seed: seed, context, .. } =
             *self;
+        // Images from files have the size that they have.
+        let side = if task == CIFAR10 { CIFAR_SIDE as u32 } else { side };
         Key { task, side, train, validation, modes, seed, context }
     }
 
@@ -230,8 +232,8 @@ impl Growth {
 
     /// Whether a GPU has kernels for so many such hosts and is faster than so many threads, or what is in the way.
     fn served(&self, num_envs: usize, threads: usize) -> Result<()> {
-        let side = self.settings.side as usize;
         let (image, classes) = Task::shape(self.settings.key());
+        let side = image[0];
         GrownGroup::check(self.settings.host(), image, classes)?;
         if side < LEAST_SIDE && threads >= num_envs {
             return Err(Error::Invalid(format!(

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, RwLock, Weak};
 /// Tasks by name, in the order of their numbers.
 pub const TASKS: &[&str] = &["cifar10_synthetic", "cifar10", "motifs", "bytes"];
 /// Number of [`cifar10`] in [`TASKS`].
-const CIFAR10: u32 = 1;
+pub(super) const CIFAR10: u32 = 1;
 /// Number of [`What::Motifs`] in [`TASKS`].
 const MOTIFS: u32 = 2;
 /// Number of the task of texts ([`Task::of_text`]) in [`TASKS`].
@@ -68,6 +68,8 @@ pub struct Task {
     pub classes: usize,
     /// What makes more of them.
     pub(super) source: Option<Source>,
+    /// Checksum of samples that come from files; 0 where they are drawn.
+    pub digest: u64,
 }
 
 impl Task {
@@ -132,11 +134,8 @@ impl Task {
         if key.task == MOTIFS && (key.side as usize) < 2 * MOTIF {
             return Err(Error::Invalid(format!("parameter side = {}: motifs wants at least {}", key.side, 2 * MOTIF)));
         }
-        if key.task != CIFAR10 && key.task != BYTES {
+        if !reads_files(key.task) {
             return Ok(());
-        }
-        if key.task == CIFAR10 && key.side as usize != CIFAR_SIDE {
-            return Err(Error::Invalid(format!("parameter side = {}: cifar10 has {CIFAR_SIDE}", key.side)));
         }
         Self::get(key).map(drop)
     }
@@ -259,7 +258,14 @@ fn synthetic(key: Key) -> Task {
         samples
     };
     let (train, validation) = (samples(key.train), samples(key.validation));
-    Task { train, validation, image: [source.side, source.side, CHANNELS], classes: CLASSES, source: Some(source) }
+    Task {
+        train,
+        validation,
+        image: [source.side, source.side, CHANNELS],
+        classes: CLASSES,
+        source: Some(source),
+        digest: 0,
+    }
 }
 
 /// A smooth pattern that continues over its edges: numbers on a coarse grid, interpolated, of variance 1.
@@ -284,11 +290,27 @@ fn pattern(side: usize, rng: &mut HostRng) -> Vec<f32> {
 }
 
 /// Pixels along each side of CIFAR's images.
-const CIFAR_SIDE: usize = 32;
+pub(super) const CIFAR_SIDE: usize = 32;
 /// A record of its binary files: class, then planes of red, green and blue.
 const RECORD: usize = 1 + CIFAR_SIDE * CIFAR_SIDE * CHANNELS;
 /// Means and standard deviations of its colours, of values between 0 and 1.
 const CIFAR_COLOURS: [(f32, f32); CHANNELS] = [(0.4914, 0.2470), (0.4822, 0.2435), (0.4465, 0.2616)];
+
+/// Tells contents of files apart: never 0.
+pub(super) fn checksum(files: &[&[u8]]) -> u64 {
+    let mix = |hash: u64, word: u64| (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+    let of = |hash: u64, bytes: &&[u8]| {
+        let (words, rest) = bytes.as_chunks::<8>();
+        let hash = words.iter().fold(mix(hash, bytes.len() as u64), |hash, word| mix(hash, u64::from_le_bytes(*word)));
+        rest.iter().fold(hash, |hash, byte| mix(hash, u64::from(*byte)))
+    };
+    files.iter().fold(1, of).max(1)
+}
+
+/// Whether a task's samples come from files.
+pub fn reads_files(task: u32) -> bool {
+    task == CIFAR10 || task == BYTES
+}
 
 static PLACE: RwLock<Option<PathBuf>> = RwLock::new(None);
 
@@ -336,9 +358,10 @@ fn cifar10(key: Key, folder: &Path) -> Result<Task> {
         }
         Ok(decode(&bytes[..count as usize * RECORD]))
     };
-    let (train, validation) =
-        (pick(&train, key.train, "train on")?, pick(&read("test_batch.bin".into())?, key.validation, "validate on")?);
-    Ok(Task { train, validation, image: [CIFAR_SIDE, CIFAR_SIDE, CHANNELS], classes: CLASSES, source: None })
+    let test = read("test_batch.bin".into())?;
+    let digest = checksum(&[&train, &test]);
+    let (train, validation) = (pick(&train, key.train, "train on")?, pick(&test, key.validation, "validate on")?);
+    Ok(Task { train, validation, image: [CIFAR_SIDE, CIFAR_SIDE, CHANNELS], classes: CLASSES, source: None, digest })
 }
 
 fn decode(bytes: &[u8]) -> Samples {

@@ -1,6 +1,6 @@
 //! Text as a task: windows of bytes, at every place of which the next byte is to be told.
 
-use super::task::{Key, Samples, Source, Task};
+use super::task::{Key, Samples, Source, Task, checksum};
 use crate::error::{Error, Result};
 use std::fs::File;
 use std::io::Read;
@@ -38,6 +38,7 @@ impl Task {
             image: [context, 1, 1],
             classes: VOCABULARY,
             source: Some(Source::text(train, context)),
+            digest: checksum(&[text]),
         })
     }
 }
