@@ -86,9 +86,9 @@ fn grown(folder: &RunFolder) -> Map<String, Value> {
     }
     let mean = |of: fn(&Outcome) -> f64| json!(last.iter().map(of).sum::<f64>() / last.len() as f64);
     let rows = [
-        (format!("grown accuracy, last {LAST}"), mean(|outcome| outcome.accuracy)),
-        (format!("grown parameters, last {LAST}"), mean(|outcome| outcome.parameters as f64)),
-        (format!("fossils, last {LAST}"), mean(|outcome| f64::from(outcome.fossils))),
+        (format!("accuracy grown, of at most {LAST} last"), mean(|outcome| outcome.accuracy)),
+        (format!("parameters grown, of at most {LAST} last"), mean(|outcome| outcome.parameters as f64)),
+        (format!("fossils, of at most {LAST} last"), mean(|outcome| f64::from(outcome.fossils))),
     ];
     rows.into_iter().collect()
 }

@@ -95,7 +95,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     // A checkpoint is played in the env that it was trained in, whatever became of run.toml since.
     let text = operant::algo::part(&parts, "run.toml").map_err(failed)?;
     let config = Config::from_text(&String::from_utf8_lossy(text), &format!("run.toml of {name}")).map_err(failed)?;
-    config.use_task_data();
+    // Files may have moved since the checkpoint.
+    now.as_ref().ok().filter(|now| !now.settings.task_data.is_empty()).unwrap_or(&config).use_task_data();
     if let Some(place) = &args.task_data {
         if !config.reads_task_data() {
             return Err(Failure::Usage(NO_TASK_DATA.into()));

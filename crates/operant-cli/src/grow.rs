@@ -50,7 +50,7 @@ struct Play {
     /// Change a parameter of the env: `--set env.epochs=20`. Repeatable.
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// A file of settings, over the shipped ones; of them the env's count.
+    /// A file of settings, over the shipped ones; of them the env's and task_data count.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Folder of a task's files, for env.task=cifar10; a text, or a folder of texts, for env.task=bytes.
@@ -117,17 +117,14 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 /// The env's parameters: those of the shipped settings, or of a run, with what was said over them.
 fn settings(play: &Play, run: Option<&Config>) -> Result<Vec<(String, f64)>, Failure> {
     let mut over = match run {
-        Some(config) => {
-            config.use_task_data();
-            config::parse(&config.to_text(), "run.toml")?
-        }
+        Some(config) => config::parse(&config.to_text(), "run.toml")?,
         None => Table::new(),
     };
     if let Some(path) = &play.config {
         let file = path.display().to_string();
         let failed = |error: std::io::Error| Failure::Usage(format!("can't read settings from {file}: {error}"));
         let mut table = config::parse(&std::fs::read_to_string(path).map_err(failed)?, &file)?;
-        table.retain(|key, _| key == "env");
+        table.retain(|key, _| key == "env" || key == "task_data");
         config::merge(&mut over, table);
     }
     for word in &play.set {
@@ -137,6 +134,7 @@ fn settings(play: &Play, run: Option<&Config>) -> Result<Vec<(String, f64)>, Fai
         config::assign(&mut over, word)?;
     }
     let config = Config::resolve("ppo", "growth", over)?;
+    config.use_task_data();
     if let Some(folder) = &play.task_data {
         if !config.reads_task_data() {
             return Err(Failure::Usage(NO_TASK_DATA.into()));

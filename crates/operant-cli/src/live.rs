@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const SAMPLES: usize = 20_000;
 /// Episodes kept.
 const EPISODES: usize = 2000;
-/// Events kept: more than many growing networks tell of at once.
+/// Events kept: 48 growing networks told of 1,800 in one iteration.
 const EVENTS: usize = 20_000;
 /// Time between looks for a new ring or a change of status.
 const LOOK: Duration = Duration::from_millis(500);
@@ -56,6 +56,12 @@ impl Data {
     /// Metrics whose names start with `group`.
     pub(crate) fn group<'a>(&'a self, group: &'a str) -> impl Iterator<Item = &'a str> {
         self.history.names().iter().map(String::as_str).filter(move |name| name.starts_with(group))
+    }
+
+    /// Forgets events, of which the file has been written anew.
+    fn forget_events(&mut self) {
+        self.events_removed += self.events.len();
+        self.events.clear();
     }
 
     fn add_events(&mut self, events: Vec<Event>) {
@@ -113,7 +119,8 @@ impl Source {
     }
 
     fn attach(&mut self, ring: Option<RingReader>, data: &mut Data) {
-        (self.next_sample, self.next_episode) = (0, 0);
+        (self.next_sample, self.next_episode, self.events_read) = (0, 0, 0);
+        data.forget_events();
         if let Some(ring) = &ring {
             let header = ring.header();
             data.pid = Some(header.pid);
@@ -131,7 +138,7 @@ impl Source {
         let (events, again) = self.folder.events_since(&mut self.events_read);
         if again {
             // A run that went on from a checkpoint takes back what it told after that.
-            (data.events, data.events_removed) = (Vec::new(), 0);
+            data.forget_events();
         }
         data.add_events(events);
         let Some(ring) = &self.ring else { return };

@@ -121,7 +121,7 @@ impl Args {
             }
         }
         if let Some(place) = &self.task_data {
-            // So that the run finds it again from elsewhere.
+            // A run finds it again from elsewhere.
             let place = std::path::absolute(place).unwrap_or_else(|_| place.clone());
             config::insert(&mut over, "task_data", Value::String(place.display().to_string()))?;
         }
@@ -247,6 +247,9 @@ pub(crate) fn run(args: &Args, started: Instant) -> Result<ExitCode, Failure> {
             let below = Path::new("runs").join(folder);
             let folder = if folder.exists() || !below.exists() { folder } else { &below };
             let (over, checkpoint) = (args.over(None)?, args.checkpoint.as_deref());
+            if args.task_data.is_some() && Run::config_of(folder).is_ok_and(|config| !config.reads_task_data()) {
+                return Err(Failure::Usage(NO_TASK_DATA.into()));
+            }
             if Batch::is_in(folder) {
                 let single = [
                     ("--checkpoint", checkpoint.is_some()),
@@ -287,7 +290,8 @@ pub(crate) fn run(args: &Args, started: Instant) -> Result<ExitCode, Failure> {
             Run::resume_with(checkpoint, over, start).map_err(failed)?
         }
         None => {
-            let (config, chosen) = decide_device(|device| args.config(device))?;
+            let (mut config, chosen) = decide_device(|device| args.config(device))?;
+            config.settle_task_data();
             if args.task_data.is_some() && !config.reads_task_data() {
                 return Err(Failure::Usage(NO_TASK_DATA.into()));
             }

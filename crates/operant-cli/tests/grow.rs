@@ -219,7 +219,10 @@ fn text_is_learned_from_a_file_or_a_folder() {
     let run = run.to_str().unwrap();
     assert_eq!(json(&["eval", run, "--episodes", "1", "--json"])["episodes"], 1);
     let compared = json(&["compare", run, run, "--json"]);
-    assert!(compared["results"][0]["grown accuracy, last 100"].as_f64().is_some_and(|x| x >= 0.0), "{compared}");
+    assert!(
+        compared["results"][0]["accuracy grown, of at most 100 last"].as_f64().is_some_and(|x| x >= 0.0),
+        "{compared}"
+    );
     let message = |words: &[&str]| {
         let output = operant(words);
         assert!(!output.status.success());

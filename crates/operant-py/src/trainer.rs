@@ -186,6 +186,8 @@ impl Trainer {
             (run.algorithm().policy().map_err(raise)?, run.config().clone())
         };
         let play = Play { episodes, seed, deterministic, threads: config.settings.threads, ..Play::default() };
+        // Another run of this process may have named others.
+        config.use_task_data();
         let played = py.detach(|| evaluate(&policy, &config.env, &config.env_params, &play, None)).map_err(raise)?;
         Ok((played.returns, played.lengths))
     }

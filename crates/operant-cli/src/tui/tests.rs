@@ -188,24 +188,24 @@ fn events_by_kind_and_growth_where_something_grows() {
     let text = |view: &View| screen(view, &data, 90, 14);
     assert!(text(&view).contains("events: 10, of these alerts: 0"));
     press(&mut view, &data, KeyCode::Char('f'));
-    assert!(text(&view).contains("events of kind lifecycle: 5 of 8") && !text(&view).contains("ppo on growth"));
+    assert!(text(&view).contains("events of kind lifecycle: 6 of 10") && !text(&view).contains("ppo on growth"));
     press(&mut view, &data, KeyCode::Char('f'));
-    assert!(text(&view).contains("events of kind outcome: 1 of 8") && text(&view).contains("71.5 %"));
+    assert!(text(&view).contains("events of kind outcome: 2 of 10") && text(&view).contains("71.5 %"));
     // Rollback, started, all again.
     for _ in 0..3 {
         press(&mut view, &data, KeyCode::Char('f'));
     }
     assert!(text(&view).contains("events: 10, of these alerts: 0"), "all again");
     press(&mut view, &data, KeyCode::Char('s'));
-    assert!(text(&view).contains("events from warning on: 1 of 8") && text(&view).contains("divergence"));
+    assert!(text(&view).contains("events from warning on: 1 of 10") && text(&view).contains("divergence"));
     press(&mut view, &data, KeyCode::Char('e'));
-    assert!(text(&view).contains("events from warning on, of env 0: 0 of 8"));
+    assert!(text(&view).contains("events from warning on, of env 0: 0 of 10"));
     press(&mut view, &data, KeyCode::Char('e'));
-    assert!(text(&view).contains("events from warning on, of env 1: 1 of 8"));
+    assert!(text(&view).contains("events from warning on, of env 1: 1 of 10"));
     for _ in 0..2 {
         press(&mut view, &data, KeyCode::Char('s'));
     }
-    assert!(text(&view).contains("events of env 1: 3 of 8"), "from info on: all");
+    assert!(text(&view).contains("events of env 1: 4 of 10"), "from info on: all");
     for _ in 0..2 {
         press(&mut view, &data, KeyCode::Char('e'));
     }

@@ -254,6 +254,16 @@ impl Config {
         self.env == "growth" && task.is_some_and(|(_, task)| env::growth::reads_files(*task as u32))
     }
 
+    /// Where the env learns from files, says where they lie now, from the root on: the run finds them again from any folder.
+    pub fn settle_task_data(&mut self) {
+        if self.reads_task_data() {
+            self.use_task_data();
+            let place = env::growth::task_data();
+            let place = std::path::absolute(&place).unwrap_or(place);
+            self.settings.task_data = place.display().to_string();
+        }
+    }
+
     /// Has envs that are built from now on read the files of this run, where it names some.
     pub fn use_task_data(&self) {
         if !self.settings.task_data.is_empty() {

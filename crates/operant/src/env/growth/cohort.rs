@@ -130,7 +130,7 @@ impl<B: Bodies> Cohort<B> {
     }
 
     /// Goes on from what was saved of a place.
-    pub(super) fn load(&mut self, place: usize, frame: &Arc<Frame>, state: State, saved: &Saved) -> Result<()> {
+    pub(super) fn load(&mut self, place: usize, frame: &Arc<Frame>, mut state: State, saved: &Saved) -> Result<()> {
         let damaged = || Error::Saved("saved growth episode is damaged; load one that save() gave".into());
         let mut topology = frame.bare();
         let slots = topology.seeds.len();
@@ -138,9 +138,10 @@ impl<B: Bodies> Cohort<B> {
         if state.data != 0 && state.data != frame.task.digest {
             let (then, now) = (state.data, frame.task.digest);
             return Err(Error::Saved(format!(
-                "it was trained on other data: the files' checksum was {then:016x}, here it is {now:016x}; name those files by --task-data"
+                "it was trained on other data: the files' checksum was {then:016x}, here it is {now:016x}; name those files by task_data (--task-data)"
             )));
         }
+        state.data = frame.task.digest;
         if [state.slots.len(), state.planted.len(), state.born.len()] != [slots; 3] {
             return Err(damaged());
         }

@@ -468,7 +468,9 @@ impl Episode {
             let table: Vec<f64> = others.iter().map(points).chain([f64::from(accuracy)]).collect();
             contributions = attribution::contributions(&table);
             worth = Worth::exact(&heard, &table);
-            for i in 0..n {
+            // What is seen and paid for does not depend on whether an episode ends.
+            let seen = if n <= TABLED { n } else { 0 };
+            for i in 0..seen {
                 for j in (0..n).filter(|&j| j != i) {
                     interactions.push((i, attribution::interaction(&table, i, j) as f32));
                 }

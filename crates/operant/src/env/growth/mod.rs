@@ -30,7 +30,7 @@ pub use governor::{Governor, Panic};
 pub use heuristic::Heuristic;
 pub use lifecycle::{Gates, Measured, Op, Slot, Stage, allowed};
 pub use reward::{Epoch, Kind, Ledger, Parts, REWARDS, attribution as counted, potential};
-pub use task::{CLASSES, Key, Samples, TASKS, Task, reads_files, set_task_data};
+pub use task::{CLASSES, Key, Samples, TASKS, Task, reads_files, set_task_data, task_data};
 pub use together::Together;
 pub use vec::GrowthVec;
 

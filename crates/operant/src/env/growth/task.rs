@@ -320,7 +320,7 @@ pub fn set_task_data(place: &Path) {
 }
 
 /// Where they lie: what was said, else `$OPERANT_TASK_DATA`, else `data`.
-fn task_data() -> PathBuf {
+pub fn task_data() -> PathBuf {
     let said = PLACE.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
     said.or_else(|| std::env::var_os("OPERANT_TASK_DATA").map(PathBuf::from)).unwrap_or_else(|| PathBuf::from("data"))
 }

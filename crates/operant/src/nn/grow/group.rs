@@ -535,7 +535,7 @@ impl GrownGroup {
         };
         let sgd = self.sgd_args();
         Recorded::record(&self.gpu, || {
-            self.kernels.gather.launch_early(groups * batch, THREADS as u32, &samples)?;
+            self.kernels.gather.launch(groups * batch, THREADS as u32, &samples)?;
             let near = self.trainer.run(|part| parts[part as usize])?;
             let blocks = groups * NORM_BLOCKS as u32;
             self.kernels.squares.launch_on(&self.gpu, near, blocks, THREADS as u32, &sgd)?;

@@ -189,7 +189,7 @@ impl GrownGroup {
         };
         Recorded::record(&self.gpu, || {
             // The host's parts are always there.
-            let _ = self.judge.run(|part| parts.get(part as usize).copied().unwrap_or(true))?;
+            self.judge.run(|part| parts.get(part as usize).copied().unwrap_or(true)).map(drop)?;
             self.kernels.judge.launch(self.judge.groups() as u32, THREADS as u32, &args)
         })
     }
