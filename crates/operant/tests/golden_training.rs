@@ -223,7 +223,7 @@ fn check(golden: &Golden, task: &Task, backend: Backend) {
 fn ten_steps_end_where_pytorch_ends() {
     let golden = Golden::open("training.safetensors");
     for task in TASKS {
-        for backend in ["portable", "avx2", "avx512"] {
+        for backend in ["portable", "avx2", "avx512", "amx"] {
             if let Ok(backend) = Backend::named(backend) {
                 check(&golden, task, backend);
             }

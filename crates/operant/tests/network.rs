@@ -277,7 +277,7 @@ fn loss_scaling_recovers_from_overflow() {
 #[test]
 fn every_backend_trains_alike() {
     let (wanted, _) = train(&Options { backend: Backend::named("portable").unwrap(), ..Options::default() }, 300, 10);
-    for name in ["avx2", "avx512"] {
+    for name in ["avx2", "avx512", "amx"] {
         let Ok(backend) = Backend::named(name) else { continue };
         let (losses, _) = train(&Options { backend, ..Options::default() }, 300, 10);
         for (a, b) in losses.iter().zip(&wanted) {

@@ -5,6 +5,7 @@
 
 use super::Simd;
 use super::portable::Portable;
+use super::tiles::has_tiles;
 #[cfg(all(target_arch = "x86_64", not(operant_portable)))]
 use super::{avx2::Avx2, avx512::Avx512};
 use crate::Error;
@@ -92,6 +93,8 @@ const PORTABLE_16: Isa = Isa::Portable8;
 pub struct Backend {
     isa: Isa,
     math: Math,
+    /// Whether f32 is multiplied on AMX tiles.
+    tiles: bool,
 }
 
 #[cfg(all(target_arch = "x86_64", not(operant_portable)))]
@@ -114,22 +117,25 @@ fn has_avx512() -> bool {
 impl Backend {
     /// The best code of this width on this CPU.
     pub fn new(width: Width, math: Math) -> Self {
-        Self { isa: Self::best(width), math }
+        Self { isa: Self::best(width), math, tiles: false }
     }
 
-    /// The fastest code on this CPU: widest lanes, fused multiply-add.
+    /// The fastest code on this CPU: widest lanes, fused multiply-add, tiles.
     pub fn fast() -> Self {
-        Self::new(Width::Auto, Math::Fast)
+        let widest = Self::new(Width::Auto, Math::Fast);
+        Self { tiles: widest.width() == 16 && has_tiles(), ..widest }
     }
 
-    /// The instruction set of this [`name`](Self::name) in fast mode: `avx512`, `avx2` or `portable`.
+    /// The instruction set of this [`name`](Self::name) in fast mode: `amx` (AVX-512 with tiles), `avx512`, `avx2` or `portable`.
     pub fn named(name: &str) -> crate::Result<Self> {
-        const NAMES: [&str; 3] = ["avx512", "avx2", "portable"];
+        const NAMES: [&str; 4] = ["amx", "avx512", "avx2", "portable"];
         let (width, lacks) = match name {
+            "amx" if Self::fast().tiles => return Ok(Self::fast()),
+            "amx" => (Width::Sixteen, "avx512f, amx_tile and amx_bf16, and Linux"),
             "avx512" => (Width::Sixteen, "avx512f, avx512dq, avx512bw and avx512vl"),
             "avx2" => (Width::Eight, "avx2, fma, bmi2 and popcnt"),
             "portable" => return Ok(Self { math: Math::Fast, ..Self::portable(Width::Eight) }),
-            _ => return Err(Error::unknown("instruction set", name, NAMES, "one of avx512, avx2, portable")),
+            _ => return Err(Error::unknown("instruction set", name, NAMES, "one of amx, avx512, avx2, portable")),
         };
         let backend = Self::new(width, Math::Fast);
         if backend.name() == name {
@@ -168,7 +174,7 @@ impl Backend {
             Width::Auto | Width::Eight => Isa::Portable8,
             Width::Sixteen => PORTABLE_16,
         };
-        Self { isa, math: Math::Strict }
+        Self { isa, math: Math::Strict, tiles: false }
     }
 
     /// The instruction set, for code that has its own kernels.
@@ -190,6 +196,18 @@ impl Backend {
         }
     }
 
+    /// Whether products of f32 run on tiles.
+    #[inline(always)]
+    pub(crate) fn tiles(self) -> bool {
+        self.tiles
+    }
+
+    /// The same without tiles.
+    #[inline(always)]
+    pub(crate) fn without_tiles(self) -> Self {
+        Self { tiles: false, ..self }
+    }
+
     /// Whether results may differ in the last bits from strict mode.
     pub fn math(self) -> Math {
         self.math
@@ -198,6 +216,7 @@ impl Backend {
     /// The instruction set, as a word for reports.
     pub fn name(self) -> &'static str {
         match self.isa {
+            _ if self.tiles => "amx",
             Isa::Portable1 => "scalar",
             Isa::Portable8 => "portable",
             #[cfg(feature = "check")]
@@ -285,7 +304,7 @@ mod tests {
         assert_eq!(Backend::named("portable").unwrap().name(), "portable");
         let widest = Backend::fast();
         assert_eq!(Backend::named(widest.name()), Ok(widest));
-        for name in ["avx512", "avx2"] {
+        for name in ["amx", "avx512", "avx2"] {
             match Backend::named(name) {
                 Ok(backend) => assert_eq!((backend.name(), backend.math()), (name, Math::Fast)),
                 Err(error) => assert!(error.to_string().contains(widest.name()), "{error}"),

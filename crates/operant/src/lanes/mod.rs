@@ -20,6 +20,7 @@ pub mod rng;
 mod sym;
 #[cfg(all(target_arch = "x86_64", not(operant_portable)))]
 mod tanh_table;
+mod tiles;
 mod vectors;
 
 pub use columns::{Block, Column, Columns, Kind};
@@ -29,6 +30,7 @@ pub use double::Double;
 pub use portable::Portable;
 pub use rng::Rng;
 pub use sym::{CUDA_PRELUDE, PRELUDE, Recording, Sym};
+pub use tiles::has_tiles;
 pub use vectors::Vectors;
 
 use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Sub};

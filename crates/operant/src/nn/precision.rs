@@ -82,11 +82,15 @@ pub fn peak_gflops(backend: Backend, precision: Precision) -> f64 {
     b.fill(0.5);
     let (mut half_a, mut half_b) = (Aligned::zeros(0), Aligned::zeros(0));
     let tiles = precision == Precision::Bf16 && amx::available();
+    let thirds = precision != Precision::Bf16 && backend.tiles();
     if tiles {
         half_a = Aligned::zeros(M * K);
         amx::rows_to_bf16(M, K, &a, K, &mut half_a, K);
         half_b = Aligned::zeros(amx::packed_len(1, K, N));
         amx::pack(1, K, N, &b, 0, N, 1, &mut half_b);
+    } else if thirds {
+        half_b = Aligned::zeros(amx::thirds_len(1, K, N));
+        amx::pack_thirds(1, K, N, &b, 0, N, 1, &mut half_b);
     }
     let mut best = f64::INFINITY;
     let start = Instant::now();
@@ -95,6 +99,8 @@ pub fn peak_gflops(backend: Backend, precision: Precision) -> f64 {
         for _ in 0..8 {
             if tiles {
                 amx::product(&p, &half_a, &half_b, gemm::Init::Zero, &mut c);
+            } else if thirds {
+                amx::product_thirds(&p, &a, &half_b, gemm::Init::Zero, &mut c);
             } else {
                 gemm::product_packed(backend, &p, &a, &b, gemm::Init::Zero, &mut c);
             }

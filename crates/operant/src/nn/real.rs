@@ -32,10 +32,33 @@ pub struct Compute {
 }
 
 impl Compute {
-    /// The same in f32, if `exact`.
+    /// The same in f32 on registers, if `exact`.
     #[inline(always)]
     pub fn or_exact(self, exact: bool) -> Self {
-        if exact { Self { precision: Precision::F32, ..self } } else { self }
+        if exact { Self { precision: Precision::F32, backend: self.backend.without_tiles() } } else { self }
+    }
+
+    /// Whether products run on tiles.
+    #[inline(always)]
+    pub fn tiles(self) -> bool {
+        match self.precision {
+            Precision::F32 | Precision::Tf32 => self.backend.tiles(),
+            Precision::Bf16 => true,
+            Precision::F16 => false,
+        }
+    }
+
+    /// Whether products of so many terms and columns take f32 apart for tiles: where those are filled.
+    #[inline(always)]
+    fn thirds(self, terms: usize, columns: usize) -> bool {
+        self.precision != Precision::Bf16 && self.tiles() && terms >= 64 && columns >= 64
+    }
+
+    /// The same for a product over rows, where taking apart and turning both operands costs as much as multiplying few columns.
+    #[inline(always)]
+    pub(super) fn thirds_of(self, shape: &Outer) -> bool {
+        let whole = shape.m.is_multiple_of(16) && shape.n.is_multiple_of(16);
+        whole && shape.m.min(shape.n) >= 96 && self.thirds(shape.m, shape.n)
     }
 
     /// Whether ops may keep two bf16 numbers in a word, one register's width apart: on tiles and registers of 16.
@@ -70,7 +93,7 @@ impl<'a, R> Left<'a, R> {
 pub enum Packed<'a, R> {
     /// Panels of elements.
     Real(&'a [R]),
-    /// bf16 tiles.
+    /// bf16 tiles: for a left operand in bf16 of rounded weights, for one of elements of their three parts.
     Half(&'a [u16]),
 }
 
@@ -417,6 +440,7 @@ impl Real for f32 {
         match (a, b) {
             (Left::Real(a), Packed::Real(b)) => gemm::product_packed(compute.backend, p, a, b, init, c),
             (Left::Half(a), Packed::Half(b)) => amx::product(p, a, b, init, c),
+            (Left::Real(a), Packed::Half(b)) => amx::product_thirds(p, a, b, init, c),
             _ => unreachable!("operands are staged in the plan's one precision"),
         }
     }
@@ -440,6 +464,12 @@ impl Real for f32 {
                 }
                 false
             }
+            (Left::Real(a), Packed::Half(b)) => {
+                for strip in 0..strips.count {
+                    amx::product_thirds(p, &a[strip * strips.a..], b, init, &mut c[strip * strips.c..]);
+                }
+                false
+            }
             _ => unreachable!("operands are staged in the plan's one precision"),
         }
     }
@@ -452,6 +482,7 @@ impl Real for f32 {
     fn outer_scratch(compute: Compute, shape: Outer) -> Scratch {
         let rows = shape.rows.next_multiple_of(CHUNK);
         match compute.precision {
+            _ if compute.thirds_of(&shape) => Scratch { real: 0, half: amx::outer_room(shape.m, shape.n) },
             Precision::F32 | Precision::Tf32 => Scratch::default(),
             Precision::F16 => Scratch::real(shape.rows * (shape.m + shape.n)),
             Precision::Bf16 => {
@@ -474,6 +505,9 @@ impl Real for f32 {
             c_row: s.c_row,
         };
         match compute.precision {
+            _ if compute.thirds_of(&s) => {
+                amx::add_outer_thirds(s.rows, (s.m, s.n), (a, s.a_row), (b, s.b_row), room.half, (c, s.c_row));
+            }
             Precision::F32 | Precision::Tf32 => gemm::product(compute.backend, &p, a, b, gemm::Init::Accumulate, c),
             Precision::F16 => {
                 let (left, right) = room.real.split_at_mut(s.rows * s.m);
@@ -515,6 +549,7 @@ impl Real for f32 {
 
     fn packed_len(compute: Compute, k_outer: usize, k_inner: usize, n: usize) -> Scratch {
         match compute.precision {
+            _ if compute.thirds(k_inner, n) => Scratch { real: 0, half: amx::thirds_len(k_outer, k_inner, n) },
             Precision::F32 | Precision::Tf32 | Precision::F16 => Scratch::real(gemm::packed_len(k_outer * k_inner, n)),
             Precision::Bf16 => Scratch { real: 0, half: amx::packed_len(k_outer, k_inner, n) },
         }
@@ -531,6 +566,9 @@ impl Real for f32 {
         out: PackedMut<f32>,
     ) {
         match compute.precision {
+            _ if compute.thirds(k_inner, n) => {
+                amx::pack_thirds(k_outer, k_inner, n, source, k_inner * row, row, col, out.half);
+            }
             Precision::F32 | Precision::Tf32 => {
                 gemm::pack(compute.backend, k_outer * k_inner, n, source, row, col, out.real)
             }

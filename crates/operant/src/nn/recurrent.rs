@@ -158,18 +158,24 @@ fn multiply<R: Real>(
 
 /// Scratch of [`outer`].
 fn outer_scratch<R: Real>(compute: Compute, shape: Outer) -> Scratch {
-    match compute.precision {
-        Precision::F32 | Precision::Tf32 => R::packed_len(compute, 1, shape.rows, shape.n),
-        _ => R::outer_scratch(compute, shape),
+    if packs(compute, &shape) {
+        R::packed_len(compute.or_exact(true), 1, shape.rows, shape.n)
+    } else {
+        R::outer_scratch(compute, shape)
     }
+}
+
+/// Whether [`outer`] packs B: in f32 on registers.
+fn packs(compute: Compute, shape: &Outer) -> bool {
+    matches!(compute.precision, Precision::F32 | Precision::Tf32) && !compute.thirds_of(shape)
 }
 
 /// [`Real::outer`] with B packed: its rows are often a power of two apart, and so fight for few lines of the nearest cache.
 fn outer<R: Real>(compute: Compute, s: Outer, a: &[R], b: &[R], room: Room<R>, c: &mut [R]) {
-    if !matches!(compute.precision, Precision::F32 | Precision::Tf32) {
+    if !packs(compute, &s) {
         return R::outer(compute, s, a, b, room, c);
     }
-    let packed = room.real;
+    let (compute, packed) = (compute.or_exact(true), room.real);
     R::pack(compute, 1, s.rows, s.n, b, s.b_row, 1, PackedMut { real: packed, half: room.half });
     let p = Product {
         m: s.m,

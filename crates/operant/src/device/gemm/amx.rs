@@ -1,4 +1,4 @@
-//! Products of bf16 (as `u16` bits) in AMX tiles, summed in f32.
+//! Products of bf16 (as `u16` bits) in AMX tiles, summed in f32; and of f32, by three bf16 numbers for each.
 //!
 //! A tile of C is 16 by 16; a chunk is the 32 terms of k that one instruction adds. A is row-major with `inner`
 //! contiguous; B is packed in tiles of 16 pairs of rows by 16 columns. Rounding to bf16 is to nearest even, with
@@ -10,6 +10,8 @@
 use super::{Init, Product, elements, reach};
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux", not(operant_portable)))]
+mod thirds;
+#[cfg(all(target_arch = "x86_64", target_os = "linux", not(operant_portable)))]
 mod tiles;
 
 /// Terms of k that one tile instruction adds.
@@ -18,17 +20,10 @@ pub const CHUNK: usize = 32;
 const TILE: usize = 16;
 /// Elements of a tile of B.
 const B_TILE: usize = CHUNK * TILE;
+/// bf16 numbers whose sum is a number of f32.
+const PARTS: usize = 3;
 
-/// Whether this CPU has AMX for bf16 and the operating system lets this process use it (asked for once).
-pub fn available() -> bool {
-    #[cfg(all(target_arch = "x86_64", target_os = "linux", not(operant_portable)))]
-    {
-        static AVAILABLE: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
-        *AVAILABLE.get_or_init(tiles::ask)
-    }
-    #[cfg(not(all(target_arch = "x86_64", target_os = "linux", not(operant_portable))))]
-    false
-}
+pub use crate::lanes::has_tiles as available;
 
 fn require() {
     assert!(available(), "this machine has no AMX: ask `amx::available` first");
@@ -229,6 +224,120 @@ pub fn pack_words(rows: usize, cols: usize, src: &[u16], out: &mut [u16]) {
     }
     #[cfg(not(all(target_arch = "x86_64", target_os = "linux", not(operant_portable))))]
     let _ = out;
+}
+
+/// Elements of a B of `outer · inner` rows and `n` columns that is packed by [`pack_thirds`].
+pub fn thirds_len(outer: usize, inner: usize, n: usize) -> usize {
+    PARTS * packed_len(outer, inner, n)
+}
+
+/// Packs `B[o, p, j] = src[o·outer_stride + p·row + j·col]` for [`product_thirds`]. Fast if `row` or `col` is one.
+///
+/// # Panics
+/// If `src` or `out` is too short, `out` is not on a cache line, or without AMX.
+#[expect(clippy::too_many_arguments)]
+pub fn pack_thirds(
+    outer: usize,
+    inner: usize,
+    n: usize,
+    src: &[f32],
+    outer_stride: usize,
+    row: usize,
+    col: usize,
+    out: &mut [u16],
+) {
+    require();
+    let reached = reach(&[(outer, outer_stride), (inner, row), (n, col)]);
+    assert!(reached <= src.len(), "the source holds {} elements, wanted {reached}", src.len());
+    let out = &mut out[..thirds_len(outer, inner, n)];
+    assert!(out.as_ptr().addr().is_multiple_of(64), "packed tiles begin on a cache line");
+    let mut tiles = out.chunks_exact_mut(PARTS * B_TILE);
+    for j in (0..n).step_by(TILE) {
+        for o in 0..outer {
+            for p in (0..inner).step_by(CHUNK) {
+                let (rows, columns) = (CHUNK.min(inner - p), TILE.min(n - j));
+                let src = &src[o * outer_stride + p * row + j * col..];
+                let tile = tiles.next().unwrap();
+                #[cfg(all(target_arch = "x86_64", target_os = "linux", not(operant_portable)))]
+                // SAFETY: AMX was found, with which AVX-512 is asked for; these elements are in `src`, and a tile has room for
+                // all parts.
+                unsafe {
+                    let to = tile.as_mut_ptr().cast();
+                    if col == 1 {
+                        thirds::pack_rows(rows, columns, src.as_ptr(), row, to);
+                    } else if row == 1 {
+                        thirds::pack_columns(rows, columns, src.as_ptr(), col, to);
+                    } else {
+                        let mut ordered = [0.0; B_TILE];
+                        for (at, to) in ordered.iter_mut().enumerate().filter(|(at, _)| at % TILE < columns) {
+                            *to = if at / TILE < rows { src[at / TILE * row + at % TILE * col] } else { 0.0 };
+                        }
+                        thirds::pack_rows(rows, TILE, ordered.as_ptr(), TILE, to);
+                    }
+                }
+                #[cfg(not(all(target_arch = "x86_64", target_os = "linux", not(operant_portable))))]
+                let _ = (rows, columns, src, tile);
+            }
+        }
+    }
+}
+
+/// C = init + A·B in f32, with B packed by [`pack_thirds`]; `a_inner`, `b_outer` and `b_inner` are not read (inner terms of A lie
+/// together). Errors are those of a sum in f32, or less; numbers below 2⁻¹¹⁰ may lose bits.
+///
+/// # Panics
+/// If an operand is too short for the product, rows of C overlap, or without AMX.
+pub fn product_thirds(p: &Product, a: &[f32], packed: &[u16], init: Init, c: &mut [f32]) {
+    let _tiles = hold();
+    let reached = reach(&[(p.m, p.a_row), (p.outer, p.a_outer), (p.inner, 1)]);
+    assert!(reached <= a.len(), "A holds {} elements, wanted {reached}: {p:?}", a.len());
+    let wanted = thirds_len(p.outer, p.inner, p.n);
+    assert!(wanted <= packed.len(), "the packed B holds {} elements, wanted {wanted}: {p:?}", packed.len());
+    p.check_c(init, c.len());
+    #[cfg(all(target_arch = "x86_64", target_os = "linux", not(operant_portable)))]
+    // SAFETY: AMX was found and is held, and the operands were checked.
+    unsafe {
+        thirds::product(p, a.as_ptr(), packed.as_ptr(), init, c.as_mut_ptr());
+    }
+}
+
+/// Elements of the room of [`add_outer_thirds`] for `m` by `n` sums.
+pub fn outer_room(m: usize, n: usize) -> usize {
+    // A chunk more, since it begins on a cache line.
+    elements(&[4, (m + n).div_ceil(TILE), PARTS, B_TILE]) + CHUNK
+}
+
+/// `C[i, j] += Σ_r A[r, i]·B[r, j]` in f32, as [`product_thirds`] multiplies: rows of A, B and C are `a_row`, `b_row` and `c_row`
+/// apart.
+///
+/// # Panics
+/// If an operand or the room is too short, rows of C overlap, `m` or `n` is not a multiple of 16, or without AMX.
+pub fn add_outer_thirds(
+    rows: usize,
+    (m, n): (usize, usize),
+    (a, a_row): (&[f32], usize),
+    (b, b_row): (&[f32], usize),
+    room: &mut [u16],
+    (c, c_row): (&mut [f32], usize),
+) {
+    let _tiles = hold();
+    assert!(m.is_multiple_of(TILE) && n.is_multiple_of(TILE), "{m} by {n} sums, wanted whole tiles of {TILE}");
+    let reached = reach(&[(rows, a_row), (m, 1)]);
+    assert!(reached <= a.len(), "A holds {} elements, wanted {reached}", a.len());
+    let reached = reach(&[(rows, b_row), (n, 1)]);
+    assert!(reached <= b.len(), "B holds {} elements, wanted {reached}", b.len());
+    Product { m, n, c_row, ..Product::default() }.check_c(Init::Accumulate, c.len());
+    let room = &mut room[..outer_room(m, n)];
+    #[cfg(all(target_arch = "x86_64", target_os = "linux", not(operant_portable)))]
+    // SAFETY: AMX was found and is held, and the operands were checked; the room has a chunk to spare for its beginning.
+    unsafe {
+        let (a, b, c) = (a.as_ptr(), b.as_ptr(), c.as_mut_ptr());
+        let room = room.as_mut_ptr();
+        let room = room.add(room.align_offset(64));
+        thirds::outer(thirds::Outer { rows, m, n, a, a_row, b, b_row, c, c_row }, room);
+    }
+    #[cfg(not(all(target_arch = "x86_64", target_os = "linux", not(operant_portable))))]
+    let _ = room;
 }
 
 fn check_rounding(read: usize, src: &[f32], written: usize, dst: &[u16]) {

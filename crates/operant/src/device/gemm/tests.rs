@@ -451,3 +451,133 @@ fn tiles_add_pairs_in_order() {
         assert_eq!(*got, want, "C[{i}, {j}]");
     }
 }
+
+/// Products of f32 on tiles against f64, with errors of sums in f32; the rows and columns that a product may have.
+#[test]
+fn thirds_are_as_exact_as_f32() {
+    if !amx::available() {
+        eprintln!("skipped: no AMX");
+        return;
+    }
+    let shapes = [
+        (1, 1, 32, 32),
+        (5, 1, 33, 43),
+        (16, 1, 64, 64),
+        (37, 1, 64, 7),
+        (96, 2, 40, 89),
+        (70, 3, 192, 64),
+        (33, 5, 32, 32),
+    ];
+    for (number, (m, outer, inner, n)) in shapes.into_iter().enumerate() {
+        let (k, seed) = (outer * inner, number as u64 * 7);
+        let p = Product {
+            m,
+            n,
+            outer,
+            inner,
+            a_row: inner / 2,
+            a_outer: m * inner,
+            a_inner: 1,
+            b_outer: inner * n,
+            b_inner: n,
+            c_row: n + 3,
+        };
+        let a = noise(reach(&[(p.m, p.a_row), (p.outer, p.a_outer), (p.inner, 1)]), seed);
+        let b = noise(k * n, seed + 1);
+        let columns: Vec<f32> = (0..k * n).map(|at| b[at % k * n + at / k]).collect();
+        let spread: Vec<f32> = b.iter().flat_map(|x| [*x, f32::NAN]).collect();
+        let (bias, before) = (noise(n, seed + 2), noise(m * p.c_row + 3, seed + 3));
+        for begin in BEGINS {
+            let packings = [(&b, inner * n, n, 1), (&columns, inner, 1, k), (&spread, 2 * inner * n, 2 * n, 2)];
+            for (src, outer_stride, row, col) in packings {
+                let mut packed = crate::device::Aligned::zeros(amx::thirds_len(outer, inner, n));
+                amx::pack_thirds(outer, inner, n, src, outer_stride, row, col, &mut packed);
+                let mut c = before.clone();
+                amx::product_thirds(&p, &a, &packed, begin.init(&bias), &mut c);
+                let unit = (k + 6) as f64 * f64::from(f32::EPSILON) / 2.0;
+                check(
+                    &p,
+                    begin,
+                    &bias,
+                    &before,
+                    &c,
+                    |i, j, first| expected(&p, i, j, |at| a[at], |at| b[at], first),
+                    unit,
+                );
+                // A row has the same bits whatever rows come with it.
+                for i in [0, m / 2, m - 1] {
+                    let mut alone = before[i * p.c_row..].to_vec();
+                    amx::product_thirds(
+                        &Product { m: 1, ..p },
+                        &a[i * p.a_row..],
+                        &packed,
+                        begin.init(&bias),
+                        &mut alone,
+                    );
+                    assert_eq!(alone[..n], c[i * p.c_row..][..n], "row {i} of {p:?}");
+                }
+            }
+        }
+    }
+}
+
+/// Every number is the sum of its parts to the last bit, so products by one are exact, and a large and a small term that meet
+/// nothing else stay apart.
+#[test]
+fn thirds_lose_no_bit() {
+    if !amx::available() {
+        eprintln!("skipped: no AMX");
+        return;
+    }
+    let (m, k, n) = (32, 32, 32);
+    let mut one = vec![0.0; k * n];
+    (0..k).for_each(|i| one[i * n + i] = 1.0);
+    let mut packed = crate::device::Aligned::zeros(amx::thirds_len(1, k, n));
+    amx::pack_thirds(1, k, n, &one, 0, n, 1, &mut packed);
+    let bits = noise(m * k, 5);
+    let a: Vec<f32> = bits.iter().enumerate().map(|(i, x)| x * 2f32.powi(i as i32 % 200 - 100)).collect();
+    let mut c = vec![0.0; m * n];
+    amx::product_thirds(&plain(m, k, n), &a, &packed, Init::Zero, &mut c);
+    assert_eq!(c, a);
+    for broken in [f32::INFINITY, f32::NEG_INFINITY, f32::NAN, f32::from_bits(0x7fff_ffff), f32::from_bits(0xff80_0001)]
+    {
+        let mut a = a.clone();
+        a[3 * k + 7] = broken;
+        amx::product_thirds(&plain(m, k, n), &a, &packed, Init::Zero, &mut c);
+        assert!(!c[3 * n + 7].is_finite(), "{broken:?} became {}", c[3 * n + 7]);
+        assert_eq!(c[4 * n..], a[4 * k..], "other rows");
+    }
+}
+
+#[test]
+fn thirds_add_products_over_rows() {
+    if !amx::available() {
+        eprintln!("skipped: no AMX");
+        return;
+    }
+    for (number, (rows, m, n)) in
+        [(1, 16, 32), (31, 32, 16), (32, 64, 64), (97, 48, 80), (200, 16, 16), (0, 32, 32)].into_iter().enumerate()
+    {
+        let (a_row, b_row, c_row) = (m + 5, n + 1, n + 2);
+        let seed = 90 + number as u64;
+        let (a, b, before) = (noise(rows * a_row, seed), noise(rows * b_row, seed + 1), noise(m * c_row, seed + 2));
+        let mut c = before.clone();
+        let mut room = vec![u16::MAX; amx::outer_room(m, n)];
+        amx::add_outer_thirds(rows, (m, n), (&a, a_row), (&b, b_row), &mut room, (&mut c, c_row));
+        let p = Product {
+            m,
+            n,
+            outer: 1,
+            inner: rows,
+            a_row: 1,
+            a_inner: a_row,
+            b_inner: b_row,
+            c_row,
+            ..Product::default()
+        };
+        // Six products of parts, each rounded once.
+        let unit = (rows + 6) as f64 * f64::from(f32::EPSILON) / 2.0;
+        let term = |i, j, first| expected(&p, i, j, |at| a[at], |at| b[at], first);
+        check(&p, Begin::Accumulate, &[], &before, &c, term, unit);
+    }
+}

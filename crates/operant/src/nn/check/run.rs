@@ -214,7 +214,7 @@ pub fn case(case: &Case) -> Result<(), String> {
         }
     }
 
-    for name in ["portable", "avx2", "avx512"] {
+    for name in ["portable", "avx2", "avx512", "amx"] {
         let Ok(backend) = Backend::named(name) else { continue };
         for tile_rows in [None, Some(3)] {
             let options = Options { backend, tile_rows, ..Options::default() };

@@ -19,9 +19,10 @@ pub struct Linear {
     pub act: Act,
 }
 
-/// Rows that are multiplied and activated while they are in the nearest cache; all if there is nothing to activate.
-fn block_rows(act: Act, m: usize) -> usize {
-    if act == Act::Identity { m.max(1) } else { 48 }
+/// Rows that are multiplied and activated while they are in the nearest cache; all if there is nothing to activate, or on tiles, from
+/// which a change costs more than that.
+fn block_rows(act: Act, m: usize, compute: Compute) -> usize {
+    if act == Act::Identity || compute.tiles() { m.max(1) } else { 48 }
 }
 
 /// Products this small run in f32 whatever the plan's precision.
@@ -130,7 +131,7 @@ impl Op for Linear {
         let x = R::left(compute, view, c.x[0], c.room.again());
         let weight = c.packed.get(0);
         let start = if self.bias { Start::Bias(c.x[2]) } else { Start::Zero };
-        let block = block_rows(self.act, m);
+        let block = block_rows(self.act, m, compute);
         for first in (0..m).step_by(block) {
             let block = block.min(m - first);
             let y = &mut c.y[0][first * n..(first + block) * n];
@@ -147,7 +148,7 @@ impl Op for Linear {
         let gradient = if self.act == Act::Identity { 0 } else { m * n };
         let dz = c.room.take(Scratch::real(gradient)).real;
         let (y, dy) = (c.y[0], c.dy[0]);
-        let block = block_rows(self.act, m);
+        let block = block_rows(self.act, m, compute);
         let view = View::dense(block, n);
         let stride = R::left_stride(compute, view);
         let start = if c.add & 1 == 1 { Start::Add } else { Start::Zero };

@@ -33,8 +33,13 @@ pub(in crate::nn) const MOST_LAYERS: usize = MAX_OUTPUTS;
 const FEW: usize = 16;
 /// Rows that pass all layers together.
 const BLOCK: usize = 48;
-/// The same in bf16, where changing between tiles and other instructions costs more.
-const WORDS_BLOCK: usize = 96;
+
+/// Rows that pass a layer together, of `rows`: on tiles all, since changing between them and fused multiply-adds, which wait for
+/// each other, costs more than a way to the second cache.
+#[inline(always)]
+fn block_rows(compute: Compute, rows: usize) -> usize {
+    if compute.tiles() { rows.max(1) } else { BLOCK.min(rows.max(1)) }
+}
 
 #[derive(Clone, Copy)]
 struct Sizes<'a> {
@@ -350,7 +355,7 @@ impl Tower {
         if few {
             transpose(c.x[1], k, weights);
         }
-        let most = if WORDS { WORDS_BLOCK } else { BLOCK }.min(m.max(1));
+        let most = block_rows(c.compute, m);
         let z = c.room.take(Scratch::real(if WORDS { most * s.widest() } else { 0 })).real;
         // Without gradients nobody has made room for hidden layers.
         let mut forgotten: [&mut [R]; MAX_OUTPUTS] = std::array::from_fn(|l| {
@@ -419,7 +424,7 @@ impl Tower {
             live = live.compact::<L, WORDS>(&s, room.real);
         }
         let Live { rows, dy, x, kept } = live;
-        let most = if WORDS { WORDS_BLOCK } else { BLOCK }.min(rows.max(1));
+        let most = block_rows(c.compute, rows);
         let widest = s.widest();
         let mut dz = c.room.take(Scratch::real(rows * kept_len::<WORDS>(widest))).real;
         let mut dz_next = c.room.take(Scratch::real(rows * kept_len::<WORDS>(widest))).real;
@@ -688,7 +693,7 @@ impl Op for Tower {
                 .or(R::left_scratch(compute, View::dense(m, n)))
                 .or(R::outer_scratch(compute, shape));
         }
-        let block = WORDS_BLOCK.min(m.max(1));
+        let block = block_rows(compute, m);
         let first = inputs.min(FEW) * widest;
         let hidden = s.layers - 1;
         let forward = Scratch::real(first + block * widest * (1 + hidden));

@@ -93,9 +93,13 @@ pub struct Outcome {
 const TILE_BYTES: usize = 768 << 10;
 /// Most rows of a tile: with more, gains from reuse of weights no longer pay for lost locality.
 const MAX_TILE_ROWS: usize = 192;
+/// The same on AMX tiles: a core needs a microsecond to change between them and fused multiply-adds, so ops with either take turns
+/// less often.
+const MAX_TILE_ROWS_AMX: usize = 576;
 
-fn tile_rows(per_row: usize, element: usize) -> usize {
-    let rows = (TILE_BYTES / (per_row * element).max(1)).clamp(1, MAX_TILE_ROWS);
+fn tile_rows(per_row: usize, element: usize, compute: Compute) -> usize {
+    let most = if compute.tiles() { MAX_TILE_ROWS_AMX } else { MAX_TILE_ROWS };
+    let rows = (TILE_BYTES / (per_row * element).max(1)).clamp(1, most);
     if rows >= 48 { rows / 48 * 48 } else { rows }
 }
 
@@ -127,12 +131,12 @@ impl<R: Real> Plan<R> {
         let params = Params::new(graph.params.clone())?;
         let offsets: Vec<usize> = params.specs().iter().map(|spec| spec.offset).collect();
         let params_len = params.len();
-        let chosen = |per_row, least| tile_rows(per_row, size_of::<R>()).max(least);
+        let (precision, note) = options.precision.served();
+        let compute = Compute { backend: options.backend, precision };
+        let chosen = |per_row, least| tile_rows(per_row, size_of::<R>(), compute).max(least);
         let choose = |per_row, least| options.tile_rows.unwrap_or_else(|| chosen(per_row, least));
         let merging = Merging { towers: true, takes_sum: &|_| false, timing: &|_| None };
         let recipe = Recipe::new(graph, wanted, &offsets, params_len, max_rows, &merging, choose)?;
-        let (precision, note) = options.precision.served();
-        let compute = Compute { backend: options.backend, precision };
         // Weights, packed weights, and their gradients, of which every group of tiles has its own.
         let (groups, weights) = (Cut::most_groups(&recipe), params_len * if recipe.sums_len > 0 { 2 } else { 1 });
         let numbers = recipe.tile_len * options.pool.threads().min(groups)

@@ -5,7 +5,6 @@
 #![allow(unsafe_code)]
 
 use super::super::op::{Backward, Draws, Forward, Kind, MAX_INPUTS, MAX_OUTPUTS};
-use super::super::precision::Precision;
 use super::super::real::{Compute, Real, Room};
 use super::build::{Buffer, Place, Recipe, Slot, Step, Work};
 use super::weights::Packs;
@@ -143,7 +142,7 @@ impl<R: Real> Run<'_, R> {
             pool.for_each_mut(&mut workers[..threads], |thread, worker| {
                 // Named whole: a closure would else take hold of the bare pointers inside.
                 let (full, shared_sums, own_sums) = (full, shared_sums, own_sums);
-                let _tiles = (self.compute.precision == Precision::Bf16).then(amx::hold);
+                let _tiles = self.compute.tiles().then(amx::hold);
                 for group in thread * cut.groups / threads..(thread + 1) * cut.groups / threads {
                     let own = Shared(own_sums.0.wrapping_add(group * len * usize::from(apart)));
                     if apart && stage == 0 {
@@ -186,7 +185,7 @@ impl<R: Real> Run<'_, R> {
 
     /// One thread, one stage: the sums of a group are added up as soon as it is done, in the same order, and stay in cache.
     fn groups_in_turn(&self, cut: Cut, worker: &mut Worker<R>, full: Shared<R>, sums: &mut [R], own: &mut [R]) {
-        let _tiles = (self.compute.precision == Precision::Bf16).then(amx::hold);
+        let _tiles = self.compute.tiles().then(amx::hold);
         for group in 0..cut.groups {
             own.fill(R::default());
             // In one stage nothing reads finished sums.

@@ -1,4 +1,4 @@
-//! The instructions. Functions here need what [`ask`] asks for.
+//! The instructions. Functions here need what [`super::available`] asks for.
 #![allow(unsafe_code)]
 
 use super::super::avx512::transpose16;
@@ -8,33 +8,6 @@ use std::arch::asm;
 use std::arch::x86_64::*;
 use std::cell::Cell;
 use std::ptr;
-
-/// Asks the CPU for tiles and AVX-512 BF16, and Linux for the tiles' state
-/// (Intel SDM volume 1, 18.3; Linux, Documentation/arch/x86/xstate.rst).
-pub(super) fn ask() -> bool {
-    const XSAVE: u32 = 1 << 27; // CPUID.1:ECX.OSXSAVE
-    const TILES: u32 = 1 << 24 | 1 << 22; // CPUID.7:EDX.AMX-TILE, AMX-BF16
-    const STATE: u64 = 1 << 18 | 1 << 17; // XCR0.TILEDATA, TILECFG
-    const ARCH_REQ_XCOMP_PERM: libc::c_long = 0x1023;
-    const XFEATURE_XTILEDATA: libc::c_long = 18;
-    let wide = is_x86_feature_detected!("avx512f")
-        && is_x86_feature_detected!("avx512bw")
-        && is_x86_feature_detected!("avx512bf16");
-    wide && __cpuid(1).ecx & XSAVE != 0
-        && __cpuid_count(7, 0).edx & TILES == TILES
-        // SAFETY: OSXSAVE says that `xgetbv` may be used.
-        && unsafe { xcr0() } & STATE == STATE
-        // SAFETY: this call takes two numbers and changes only which state the process may use.
-        && unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) } == 0
-}
-
-/// # Safety
-/// The CPU has `xgetbv`.
-#[target_feature(enable = "xsave")]
-unsafe fn xcr0() -> u64 {
-    // SAFETY: the caller's contract.
-    unsafe { _xgetbv(0) }
-}
 
 // The compiler knows no type that lives in tiles, so it never touches them: they keep their values from one piece of
 // assembly to the next. Tiles 0 to 3 hold C, 4 holds A, 5 holds B (the CPU renames them); where B stays, 0 and 1 hold C, 2 and 3
@@ -74,7 +47,7 @@ thread_local! {
 ///
 /// # Safety
 /// AMX was found.
-unsafe fn configure(rows: usize) {
+pub(super) unsafe fn configure(rows: usize) {
     if ROWS.replace(rows) == rows {
         return;
     }
@@ -95,14 +68,14 @@ pub(super) fn release() {
 }
 
 #[inline(always)]
-unsafe fn zero<const T: usize>() {
+pub(super) unsafe fn zero<const T: usize>() {
     // SAFETY: the CPU has AMX and tiles are configured.
     unsafe { asm!("tilezero tmm{t}", t = const T, options(nostack, preserves_flags, nomem)) };
 }
 
 /// Reads rows of 64 bytes, `stride` bytes apart.
 #[inline(always)]
-unsafe fn load<const T: usize>(from: *const u8, stride: usize) {
+pub(super) unsafe fn load<const T: usize>(from: *const u8, stride: usize) {
     // SAFETY: the caller lets these rows be read.
     unsafe {
         asm!("tileloadd tmm{t}, [{from} + {stride}*1]", t = const T, from = in(reg) from, stride = in(reg) stride,
@@ -112,7 +85,7 @@ unsafe fn load<const T: usize>(from: *const u8, stride: usize) {
 
 /// Writes rows of 64 bytes, `stride` bytes apart.
 #[inline(always)]
-unsafe fn store<const T: usize>(to: *mut u8, stride: usize) {
+pub(super) unsafe fn store<const T: usize>(to: *mut u8, stride: usize) {
     // SAFETY: the caller lets these rows be written.
     unsafe {
         asm!("tilestored [{to} + {stride}*1], tmm{t}", t = const T, to = in(reg) to, stride = in(reg) stride,
@@ -122,7 +95,7 @@ unsafe fn store<const T: usize>(to: *mut u8, stride: usize) {
 
 /// `C += A · B` over one chunk, for these tiles.
 #[inline(always)]
-unsafe fn dot<const C: usize, const A: usize, const B: usize>() {
+pub(super) unsafe fn dot<const C: usize, const A: usize, const B: usize>() {
     // SAFETY: the CPU has AMX and tiles are configured.
     unsafe {
         asm!("tdpbf16ps tmm{c}, tmm{a}, tmm{b}", c = const C, a = const A, b = const B,
@@ -373,7 +346,7 @@ unsafe fn last_columns(part: &Strip, height: usize, columns: usize) {
 
 /// The first `count` of 16 lanes; all if there are more.
 #[inline(always)]
-fn lanes(count: usize) -> __mmask16 {
+pub(super) fn lanes(count: usize) -> __mmask16 {
     if count >= 16 { !0 } else { (1 << count) - 1 }
 }
 
