@@ -173,6 +173,26 @@ fn a_step_is_the_cpus() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// What collections describe operators by: a small change of a field does what it does on the CPU.
+#[test]
+#[ignore = "needs a GPU"]
+fn rounded_weights_keep_small_changes() {
+    let operator = Operator { layers: 4, base_channels: 64, ..plain() };
+    let mut cpu = on_cpu(&operator, Update::Autoregressive, 3..5);
+    let fields = cpu.state().to_vec();
+    let moved: Vec<f32> = fields.iter().enumerate().map(|(i, x)| x + if i % 7 < 3 { 1e-3 } else { -1e-3 }).collect();
+    let change = |after: &[f32], before: &[f32]| after.iter().zip(before).map(|(a, b)| a - b).collect::<Vec<f32>>();
+    let plain = cpu.apply(&fields).to_vec();
+    let wanted = change(cpu.apply(&moved), &plain);
+    let first = first(&operator);
+    let member = Member { operator: &operator, update: Update::Autoregressive, seed: 9, first: &first };
+    let mut gpu = CudaRollout::with_rounded_weights(&gpu(), &[member], After::default(), 3..5, 500).unwrap();
+    let found = gpu.apply(&fields).unwrap();
+    let errors = [error(&found, &plain), error(&change(&gpu.apply(&moved).unwrap(), &found), &wanted)];
+    println!("rounded weights: {:.2e}, of a change {:.2e}", errors[0], errors[1]);
+    assert!(errors[0] < 1e-3 && errors[1] < 1e-2, "{errors:?}");
+}
+
 #[test]
 #[ignore = "needs a GPU"]
 fn residual_trajectories_stay_near() {

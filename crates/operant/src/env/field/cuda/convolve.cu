@@ -24,6 +24,8 @@ struct ConvArgs {
   const float* bias; /* [operators, outputs] */
   float* parts;  /* [B, parts, 2, outputs] */
   u32 images, side, outputs, rows_per_op, kernel, origin, chunks, tiles, blocks_n, a_slots, b_slots, resident, counted, paired;
+  u32 log_tiles, log_columns, op_magic, block_magic;
+  u32 passes; /* products of numbers of two planes: 3, or 2 where weights have one; else 1 */
 };
 static_assert(sizeof(ConvArgs) == CONV_BYTES, "as in Rust");
 
@@ -84,49 +86,64 @@ FN float2 staged2(const u8* at) {
 #endif
 }
 
-/* Which image, tile and block of outputs. */
+/* x / by, where magic is 2³² / by, rounded up, or 0 for 1: at most one too many by that. Whole divisions take longer than a tile waits. */
+FN u32 divided(u32 x, u32 by, u32 magic) {
+  const u32 found = __umulhi(x, magic);
+  return magic ? found - (found * by > x) : x;
+}
+
+/* Which operator, image, tile, where that lies among others, and block of outputs. */
 struct Place {
-  u32 image, tile, block, weights;
+  u32 op, image, tile, row, column, block, weights;
 };
 FN Place place(const ConvArgs& a, u32 number) {
   Place p;
   /* A pair has neighbouring tiles of the same outputs. */
-  const u32 odd = a.paired & number;
-  number >>= a.paired;
-  p.block = number % a.blocks_n;
-  number /= a.blocks_n;
-  p.tile = number % (a.tiles >> a.paired);
-  p.image = number / (a.tiles >> a.paired);
-  p.tile = (p.tile << a.paired) + odd;
-  p.weights = (p.image / a.rows_per_op) * a.blocks_n + p.block;
+  const u32 odd = a.paired & number, group = divided(number >> a.paired, a.blocks_n, a.block_magic), log_groups = a.log_tiles - a.paired;
+  p.block = (number >> a.paired) - group * a.blocks_n;
+  p.image = group >> log_groups;
+  p.tile = ((group - (p.image << log_groups)) << a.paired) + odd;
+  p.row = p.tile >> a.log_columns, p.column = p.tile - (p.row << a.log_columns);
+  p.op = divided(p.image, a.rows_per_op, a.op_magic);
+  p.weights = p.op * a.blocks_n + p.block;
   return p;
 }
 
-/* Tiles of a block: neighbours where weights stay, so that few blocks come to a second operator. */
+/* Tiles of a block: neighbours where weights stay, so that few blocks come to a second operator. Where pairs of blocks are left over in
+   the last round, from number `whole` on two of them share the outputs of a pair of tiles, if HALVES. */
 struct Share {
-  u32 first, end, step;
+  u32 first, end, step, whole;
 };
-FN Share share(const ConvArgs& a) {
-  const u32 count = a.images * a.tiles * a.blocks_n;
-  if (!a.resident) return Share{blockIdx.x, count, gridDim.x};
-  return Share{(u32)((u64)blockIdx.x * count / gridDim.x), (u32)((u64)(blockIdx.x + 1) * count / gridDim.x), 1};
+template <bool HALVES> FN Share share(const ConvArgs& a) {
+  const u32 count = a.images * a.tiles * a.blocks_n, each = count / gridDim.x, more = count - each * gridDim.x;
+  if (!a.resident && HALVES && a.paired && 2 * more <= gridDim.x) return Share{blockIdx.x, count + more, gridDim.x, count - more};
+  if (!a.resident) return Share{blockIdx.x, count, gridDim.x, count};
+  const u32 first = blockIdx.x * each + min(blockIdx.x, more);
+  return Share{first, first + each + (blockIdx.x < more), 1, count};
 }
+/* Of a number beyond those of whole tiles: which half of the outputs. */
+FN u32 half_of(const Share& s, u32 number) { return (number - s.whole) >> 1 & 1; }
+FN u32 tile_number(const Share& s, u32 number) { return number < s.whole ? number : s.whole + ((number - s.whole) >> 2 << 1) + (number & 1); }
 
 /* Writes d[channel of 64][pixel of 256] from channel `first` on, and its sums; `stage` has room for half of the pixels: a quarter is
-   written while the one before leaves. */
-FN void write_turned(const ConvArgs& a, const Place& p, u32 first, u32 columns, const float (&d)[128], u8* stage, int id, u32 thread) {
+   written while the one before leaves; or room for all if WHOLE. TALL tiles are eight columns by 32 rows. */
+template <bool TALL, bool WHOLE, class Meanwhile>
+FN void write_turned(const ConvArgs& a, const Place& p, u32 first, const float (&d)[128], u8* stage, int id, u32 thread, Meanwhile meanwhile) {
 #if KIND < 2
   if (first >= a.outputs) return;
   const u32 warp = thread / 32, lane = thread % 32, channel = first + warp * 16 + lane / 4;
-  const float* bias = a.bias + (p.image / a.rows_per_op) * a.outputs;
+  const float* bias = a.bias + p.op * a.outputs;
   const float add = channel < a.outputs ? bias[channel] : 0.0f, add8 = channel + 8 < a.outputs ? bias[channel + 8] : 0.0f;
   const u32 row = shared_address(stage) + ((lane / 16) * 8 + lane % 8) * 128 + (((warp * 2 + lane / 8 % 2) ^ (lane % 8)) << 4);
   float sums[8] = {};
 #pragma unroll
   for (int round = 0; round < 4; ++round) {
     /* What was written there before has been read. */
-    if (thread == 0) asm volatile("cp.async.bulk.wait_group.read 1;" ::: "memory");
-    team_wait(id);
+    if (!WHOLE || round == 0) {
+      if (thread == 0) asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(WHOLE ? 0 : 1) : "memory");
+      team_wait(id);
+    }
+    const u32 quarter = (WHOLE ? round : round % 2) * 8192;
 #pragma unroll
     for (int j = 0; j < 8; j += 2) {
       u32 words[4];
@@ -139,14 +156,15 @@ FN void write_turned(const ConvArgs& a, const Place& p, u32 first, u32 columns, 
         sum[0] += y, sum[1] = fmaf(y, y, sum[1]);
         words[i] = pack(x, y);
       }
-      asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row + (round % 2 * 8 + j) * 1024), "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3]) : "memory");
+      asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row + quarter + j * 1024), "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3]) : "memory");
     }
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    meanwhile(round);
     team_wait(id);
     if (thread == 0) {
       asm volatile(
           "cp.async.bulk.tensor.5d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5, %6}], [%1];\ncp.async.bulk.commit_group;" ::"l"(&a.to),
-          "r"(shared_address(stage) + round % 2 * 8192), "r"(first), "r"(0), "r"((p.tile % columns) * 16), "r"((p.tile / columns) * 16 + round * 4), "r"(p.image)
+          "r"(shared_address(stage) + quarter), "r"(first), "r"(0), "r"(p.column * (TALL ? 8 : 16)), "r"(TALL ? p.row * 32 + round * 8 : p.row * 16 + round * 4), "r"(p.image)
           : "memory");
     }
   }
@@ -175,19 +193,41 @@ FN void give(const ConvArgs& a, u32 barrier) {
   barrier_arrive_at(barrier, 1);
 }
 
+/* A tile whose products others make: what comes for it may go. */
+FN void pass_on(const ConvArgs& a, const Rings& r, u32 slabs, u32& slot_a, u32& turn_a, u32& slot_b, u32& turn_b, u32 lane) {
+  for (u32 slab = 0; slab < slabs; ++slab) {
+    barrier_wait(r.full_a + 8 * slot_a, turn_a & 1);
+    for (u32 dy = 0; dy < a.kernel; ++dy) {
+      barrier_wait(r.full_b + 8 * slot_b, turn_b & 1);
+      if (lane == 0) give(a, r.empty_b + 8 * slot_b);
+      if (++slot_b == a.b_slots) slot_b = 0, ++turn_b;
+    }
+    if (lane == 0) barrier_arrive(r.empty_a + 8 * slot_a);
+    if (++slot_a == a.a_slots) slot_a = 0, ++turn_a;
+  }
+}
+
 /* Multiplies and writes the tiles of a team. */
 template <int TN, int GROUPS, int TEAMS, bool TURNED>
-FN void consume(const ConvArgs& a, const Rings& r, u8* staging, float* reduced, const Share& s, u32 columns, u32 slabs) {
+FN void consume(const ConvArgs& a, const Rings& r, u8* staging, float* reduced, const Share& s, u32 slabs) {
   constexpr u32 STAGE = TURNED ? 128 * 128 : 64 * STAGE_ROW;
   const u32 k = a.kernel;
-  const u32 group = threadIdx.x / 128, team = group / GROUPS, half = group % GROUPS, thread = threadIdx.x % 128;
+  /* The same for a warp, which the compiler sees by this: addresses of operands are then no thread's own. */
+  const u32 group = __shfl_sync(~0u, threadIdx.x / 128, 0), team = group / GROUPS, half = group % GROUPS, thread = threadIdx.x % 128;
   const u32 warp = thread / 32, lane = thread % 32;
   const int id = 1 + group;
   u8* stage = staging + group * STAGE;
   float* own = reduced + group * 512;
   u32 sequence = 0, held = ~0u, visits = 0;
+  u32 slot_a = 0, turn_a = 0, slot_b = 0, turn_b = 0;
+  /* What another team's tile takes of the rings. */
+  const u32 turns_a = slabs / a.a_slots, turns_b = slabs * k / a.b_slots, slots_a = slabs - turns_a * a.a_slots, slots_b = slabs * k - turns_b * a.b_slots;
   for (u32 number = s.first; number < s.end; number += s.step, ++sequence) {
-    Place p = place(a, number);
+    Place p = place(a, tile_number(s, number));
+    if (number >= s.whole && half_of(s, number) != half) {
+      pass_on(a, r, slabs, slot_a, turn_a, slot_b, turn_b, lane);
+      continue;
+    }
     if (held != p.weights) held = p.weights, ++visits;
     bool mine = sequence % TEAMS == team;
     /* Resident weights are given back when the next tile, whoever's it is, needs others. */
@@ -199,9 +239,7 @@ FN void consume(const ConvArgs& a, const Rings& r, u8* staging, float* reduced, 
     if (mine) {
       constexpr int N = TURNED ? 256 : TN;
       float d[N / 2];
-      const u32 first_a = sequence * slabs, first_b = sequence * slabs * k;
-      u32 slot_a = first_a % a.a_slots, turn_a = first_a / a.a_slots;
-      u32 slot_b = a.resident ? 0 : first_b % a.b_slots, turn_b = a.resident ? visits - 1 : first_b / a.b_slots;
+      if (a.resident) slot_b = 0, turn_b = visits - 1;
       u32 done_a = ~0u, done_b = ~0u;
       /* Teams multiply in turn: one that waited for a slot two rounds ahead would take an earlier round for it. */
       if (TEAMS > 1 && sequence > 0) barrier_wait(r.order + 8 * team, ((sequence - 1) / TEAMS) & 1);
@@ -239,11 +277,11 @@ FN void consume(const ConvArgs& a, const Rings& r, u8* staging, float* reduced, 
         for (u32 i = 0; i < a.b_slots; ++i) barrier_arrive(r.empty_b + 8 * i);
 
       if constexpr (TURNED) {
-        write_turned(a, p, p.block * TN + half * 64, columns, d, stage, id, thread);
+        write_turned<false, false>(a, p, p.block * TN + half * 64, d, stage, id, thread, [](int) {});
         continue;
       }
-      const u32 y = (p.tile / columns) * 8 + 4 * half, x = (p.tile % columns) * 16;
-      const float* bias = a.bias + (p.image / a.rows_per_op) * a.outputs;
+      const u32 y = p.row * 8 + 4 * half, x = p.column * 16;
+      const float* bias = a.bias + p.op * a.outputs;
 #pragma unroll
       for (int piece = 0; piece < TN / 64; ++piece) {
         const u32 first = p.block * TN + piece * 64;
@@ -287,8 +325,12 @@ FN void consume(const ConvArgs& a, const Rings& r, u8* staging, float* reduced, 
           a.parts[(part * 2 + which) * a.outputs + first + channel] = total;
         }
       }
-    } else if (a.resident && give_back && lane == 0) {
-      for (u32 i = 0; i < a.b_slots; ++i) barrier_arrive(r.empty_b + 8 * i);
+    } else {
+      turn_a += turns_a, turn_b += turns_b;
+      if ((slot_a += slots_a) >= a.a_slots) slot_a -= a.a_slots, ++turn_a;
+      if ((slot_b += slots_b) >= a.b_slots) slot_b -= a.b_slots, ++turn_b;
+      if (a.resident && give_back && lane == 0)
+        for (u32 i = 0; i < a.b_slots; ++i) barrier_arrive(r.empty_b + 8 * i);
     }
   }
   if (TURNED && thread == 0) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
@@ -319,17 +361,16 @@ FN void convolve(const ConvArgs& a) {
   else __syncthreads();
   wait_before();
   let_next();
-  const Share s = share(a);
-  const u32 columns = a.side / 16;
-  const u32 passes = KIND == 3 ? 3 : 1, slabs = passes * a.chunks * k;
+  const Share s = share<TURNED && GROUPS == 2>(a);
+  const u32 passes = KIND == 3 ? a.passes : 1, slabs = passes * a.chunks * k;
 
   if (threadIdx.x == THREADS) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(&a.x) : "memory");
     asm volatile("prefetch.tensormap [%0];" ::"l"(&a.w) : "memory");
     u32 slot_a = 0, turn_a = 0, slot_b = 0, turn_b = 0, held = ~0u;
     for (u32 number = s.first; number < s.end; number += s.step) {
-      Place p = place(a, number);
-      int y = (p.tile / columns) * ROWS + a.origin, x = (p.tile % columns) * 16 + a.origin;
+      Place p = place(a, tile_number(s, number));
+      int y = p.row * ROWS + a.origin, x = p.column * 16 + a.origin;
       bool bring = !a.resident || held != p.weights;
       held = p.weights;
       for (u32 pass = 0; pass < passes; ++pass) {
@@ -345,9 +386,9 @@ FN void convolve(const ConvArgs& a) {
             for (u32 dy = 0; dy < k; ++dy) {
               barrier_wait(empty_b + 8 * slot_b, (turn_b & 1) ^ 1);
               barrier_expect(full_b + 8 * slot_b, b_bytes);
-              const int op = p.image / a.rows_per_op, tap = dy * k + dx;
-              if (a.paired) copy5_to_both(b_ring + slot_b * b_bytes + rank * (b_bytes / 2), &a.w, full_b + 8 * slot_b, channel, w_plane, p.block * TN + rank * (TN / 2), tap, op);
-              else copy5(b_ring + slot_b * b_bytes, &a.w, full_b + 8 * slot_b, channel, w_plane, p.block * TN, tap, op);
+              const int tap = dy * k + dx;
+              if (a.paired) copy5_to_both(b_ring + slot_b * b_bytes + rank * (b_bytes / 2), &a.w, full_b + 8 * slot_b, channel, w_plane, p.block * TN + rank * (TN / 2), tap, p.op);
+              else copy5(b_ring + slot_b * b_bytes, &a.w, full_b + 8 * slot_b, channel, w_plane, p.block * TN, tap, p.op);
               if (++slot_b == a.b_slots) slot_b = 0, ++turn_b;
             }
           }
@@ -355,7 +396,7 @@ FN void convolve(const ConvArgs& a) {
       }
     }
   } else if (threadIdx.x < THREADS) {
-    consume<TN, GROUPS, TEAMS, TURNED>(a, Rings{a_ring, b_ring, a_bytes, b_bytes, full_a, empty_a, full_b, empty_b, order}, staging, reduced, s, columns, slabs);
+    consume<TN, GROUPS, TEAMS, TURNED>(a, Rings{a_ring, b_ring, a_bytes, b_bytes, full_a, empty_a, full_b, empty_b, order}, staging, reduced, s, slabs);
   }
   /* Neither of a pair leaves while the other may still write to it. */
   if (a.paired) {

@@ -13,13 +13,14 @@ struct FinishArgs {
   const u32* keys;       /* [B, 4] */
   const u32* clock;      /* time, of this step */
   const u32* dropped;    /* [operators]: of 65,536 */
-  u32 side, channels, padded, border, past_is_activation, log_channels, layer, act, rows_per_op, octets, log_side, unused;
+  u32 side, channels, padded, border, past_is_activation, log_channels, layer, act, rows_per_op, octets, log_side, images;
 };
 static_assert(sizeof(FinishArgs) == FINISH_BYTES, "as in Rust");
 
 struct LastArgs {
   FinishArgs f;
   const float* weight;  /* [operators, field channels, padded] */
+  const float* by_lane; /* the same as lanes of `wide.cu` read them: [operators, parts of 64 channels, 4, 64]; or none */
   const float* bias;    /* [operators, field channels] */
   const float2* scales; /* [operators, steps + 1]: scale, or threshold and growth of dropout */
   const float* factor;  /* [operators, field channels, field channels]: what the way back makes of Gaussian noise */

@@ -31,6 +31,11 @@ pub(super) struct ConvArgs {
     pub resident: u32,
     pub counted: u32,
     pub paired: u32,
+    pub log_tiles: u32,
+    pub log_columns: u32,
+    pub op_magic: u32,
+    pub block_magic: u32,
+    pub passes: u32,
 }
 impl Params for ConvArgs {}
 
@@ -73,25 +78,27 @@ pub(super) struct FinishArgs {
     pub rows_per_op: u32,
     pub octets: u32,
     pub log_side: u32,
-    pub unused: u32,
+    pub images: u32,
 }
 impl Params for FinishArgs {}
 
 impl FinishArgs {
-    /// Whether `wide.cu` is for it: at most four rows of an image have a block's 8,192 numbers.
+    /// Whether `wide.cu` is for it: a warp's rows of 64 numbers lie in one row of an image.
     pub(super) fn is_wide(&self, precision: Precision) -> bool {
         numbers(precision).bytes() == 2
             && matches!(self.channels, 64 | 128 | 256)
-            && self.side * self.channels >= WIDE_NUMBERS / 4
+            && self.side * self.channels >= 64 * WIDE_ROWS
     }
 
-    fn wide_blocks(&self, pixels: u32) -> u32 {
-        (u64::from(pixels) * u64::from(self.channels) / u64::from(WIDE_NUMBERS)) as u32
+    /// Rows of 64 numbers that a warp of `wide.cu` has at once.
+    pub(super) fn rows_at_once(&self) -> u32 {
+        if self.past == DevicePtr::NONE { WIDE_ROWS } else { WIDE_ROWS / 2 }
     }
 
-    /// Rows of 64 numbers of a block that lie in one row of an image.
-    pub(super) fn line(&self) -> u32 {
-        (self.side * self.channels / 64).min(WIDE_NUMBERS / 64)
+    /// Blocks of `wide.cu`: all that run at once, unless there is less to do.
+    fn wide_blocks(&self, at_once: u32) -> u32 {
+        let tiles = self.images * self.side * self.side * (self.channels / 64) / self.rows_at_once();
+        tiles.div_ceil(WIDE_WARPS).min(at_once)
     }
 }
 
@@ -112,6 +119,7 @@ impl Params for WideArgs {}
 pub(super) struct LastArgs {
     pub f: FinishArgs,
     pub weight: DevicePtr,
+    pub by_lane: DevicePtr,
     pub bias: DevicePtr,
     pub scales: DevicePtr,
     pub factor: DevicePtr,
@@ -238,9 +246,9 @@ pub(super) enum Step {
     Join(GatherArgs, u32),
     /// And pixels of all rows.
     Finish(FinishArgs, u32),
-    FinishWide(WideArgs, u32),
+    FinishWide(WideArgs),
     Last(LastArgs, u32),
-    LastWide(WideLastArgs, u32),
+    LastWide(WideLastArgs),
     /// And channels of all rows.
     Normalise(NormaliseArgs, u32),
     DrawModes(CorrelateArgs),
@@ -256,8 +264,8 @@ impl Step {
             Self::Convolve(_, a) => format!("convolve {}x{} to {}", a.kernel, a.kernel, a.outputs),
             Self::Gather(..) => "gather".into(),
             Self::Join(..) => "join".into(),
-            Self::Finish(a, _) | Self::FinishWide(WideArgs { f: a, .. }, _) => format!("finish {}", a.channels),
-            Self::Last(a, _) | Self::LastWide(WideLastArgs { last: a, .. }, _) => {
+            Self::Finish(a, _) | Self::FinishWide(WideArgs { f: a, .. }) => format!("finish {}", a.channels),
+            Self::Last(a, _) | Self::LastWide(WideLastArgs { last: a, .. }) => {
                 format!("finish {} and step", a.f.channels)
             }
             Self::Normalise(..) => "normalise".into(),
@@ -267,9 +275,9 @@ impl Step {
     }
 }
 
-/// `__umulhi` by this divides numbers below 2¹⁶ by n.
+/// For `divided` of `convolve.cu`; `__umulhi` by it alone divides numbers below 2¹⁶ by n, if that is 2 or more.
 pub(super) fn magic(n: u32) -> u32 {
-    ((1u64 << 32) / u64::from(n) + 1) as u32
+    (u32::MAX / n).wrapping_add(1)
 }
 
 /// A kernel that convolves.
@@ -284,14 +292,19 @@ pub(super) struct Tile {
     pub turned: bool,
 }
 
-/// From few outputs to many.
-pub(super) const TILES: [Tile; 5] = [
+/// From few outputs to many; behind them one for a special case.
+pub(super) const TILES: [Tile; 6] = [
     Tile { name: "turned_64", outputs: 64, groups: 2, turned: true },
     Tile { name: "turned_128", outputs: 128, groups: 2, turned: true },
     Tile { name: "convolve_64", outputs: 64, groups: 4, turned: false },
     Tile { name: "convolve_128", outputs: 128, groups: 4, turned: false },
     Tile { name: "convolve_256", outputs: 256, groups: 2, turned: false },
+    Tile { name: "tall", outputs: 64, groups: 2, turned: true },
 ];
+/// The place there of the kernel of `tall.cu`, whose tiles are of this shape.
+pub(super) const TALL: usize = 5;
+pub(super) const TALL_COLUMNS: usize = 8;
+pub(super) const TALL_ROWS: usize = 32;
 
 impl Tile {
     /// Of any kernel.
@@ -319,16 +332,20 @@ impl Tile {
 pub(super) const SHARED: usize = 227 << 10;
 /// Teams of the first convolution, and their 256 pixels' neighbourhoods, weights, and room to write from.
 const STEM_TEAMS: u32 = 3;
-const STEM_SHARED: usize = 1024 + STEM_TEAMS as usize * 128 * (256 + 64 + 128);
+const STEM_SHARED: usize = 1024 + STEM_TEAMS as usize * 128 * (256 + 64 + 256);
 /// Threads of kernels between convolutions, and their pixels.
 const THREADS: u32 = 256;
 const PIXELS: u32 = 128;
-/// Threads of those of `wide.cu`, and numbers.
-const WIDE_THREADS: u32 = 128;
-pub(super) const WIDE_NUMBERS: u32 = 8192;
-/// Their shared memory: results and what comes past them; for the last layer weights, noise and a barrier besides.
-const WIDE_SHARED: usize = 1024 + 2 * 2 * WIDE_NUMBERS as usize;
-const LAST_SHARED: usize = WIDE_SHARED + 4 * (1024 + 512) + 8;
+/// Warps of those of `wide.cu`, and rows of 64 numbers that each has at once, if nothing comes past them.
+const WIDE_WARPS: u32 = 4;
+const WIDE_ROWS: u32 = 32;
+/// Their shared memory: two times those rows and a barrier for each warp; for the last layer normals of noise and weights besides.
+const WIDE_SHARED: usize = 1024 + WIDE_WARPS as usize * 2 * (WIDE_ROWS as usize * 128 + 8);
+const LAST_SHARED: usize = WIDE_SHARED + WIDE_WARPS as usize * 4 * 128 + 4096;
+/// Kernels of `wide.cu`: their names for 64 channels and for more, and blocks of them that run at once on a multiprocessor.
+const FINISH: [(&str, u32); 2] = [("finish_64", 6), ("finish_wide", 6)];
+const LAST_WHITE: [(&str, u32); 2] = [("white_64", 4), ("white_wide", 4)];
+const LAST_BEHIND: [(&str, u32); 2] = [("behind_64", 5), ("behind_wide", 4)];
 /// Channels that a block gathers.
 const GATHERED: u32 = 16;
 /// Pixels of a block that unfolds.
@@ -399,16 +416,17 @@ pub fn source(precision: Precision) -> String {
     for n in [64, 128, 256] {
         text += &multiply(precision, n);
     }
-    text + include_str!("convolve.cu") + include_str!("finish.cu") + include_str!("wide.cu") + include_str!("stem.cu")
+    text + include_str!("convolve.cu") + include_str!("tall.cu") + include_str!("finish.cu") + include_str!("wide.cu") + include_str!("stem.cu")
 }
 
 /// Those of `wide.cu` and `stem.cu`.
 #[derive(Debug)]
 struct Wide {
     stem: Kernel<StemArgs>,
-    finish: Kernel<WideArgs>,
-    last: Kernel<WideLastArgs>,
-    last_behind: Kernel<WideLastArgs>,
+    /// For 64 channels, and for more.
+    finish: [Kernel<WideArgs>; 2],
+    last_white: [Kernel<WideLastArgs>; 2],
+    last_behind: [Kernel<WideLastArgs>; 2],
 }
 
 /// Loaded kernels.
@@ -440,12 +458,14 @@ impl Kernels {
             false => Ok(None),
         };
         let drawn = (64 * channels.next_multiple_of(64)).max(PIXELS as usize * of_field) * size_of::<f32>();
+        let finish = |place: usize| module.kernel(FINISH[place].0)?.with_shared(WIDE_SHARED);
+        let last = |name: &str| module.kernel(name)?.with_shared(LAST_SHARED);
         let wide = || {
             Ok::<_, Error>(Wide {
                 stem: module.kernel("stem")?.with_shared(STEM_SHARED)?,
-                finish: module.kernel("finish_wide")?.with_shared(WIDE_SHARED)?,
-                last: module.kernel("last_wide")?.with_shared(LAST_SHARED)?,
-                last_behind: module.kernel("last_behind")?.with_shared(LAST_SHARED)?,
+                finish: [finish(0)?, finish(1)?],
+                last_white: [last(LAST_WHITE[0].0)?, last(LAST_WHITE[1].0)?],
+                last_behind: [last(LAST_BEHIND[0].0)?, last(LAST_BEHIND[1].0)?],
             })
         };
         Ok(Self {
@@ -506,11 +526,20 @@ impl Kernels {
             }
             Step::Join(a, rows) => self.join.launch(*rows, THREADS, a),
             Step::Finish(a, pixels) => self.finish.launch(pixels / PIXELS, THREADS, a),
-            Step::FinishWide(a, pixels) => start(&wide()?.finish, a.f.wide_blocks(*pixels), WIDE_THREADS, a, early),
+            Step::FinishWide(a) => {
+                let place = usize::from(a.f.channels > 64);
+                let blocks = a.f.wide_blocks(FINISH[place].1 * self.blocks);
+                start(&wide()?.finish[place], blocks, 32 * WIDE_WARPS, a, early)
+            }
             Step::Last(a, pixels) => self.last.launch(pixels / PIXELS, THREADS, a),
-            Step::LastWide(a, pixels) => {
-                let last = if a.last.is_behind() { &wide()?.last_behind } else { &wide()?.last };
-                start(last, a.last.f.wide_blocks(*pixels), WIDE_THREADS, a, early)
+            Step::LastWide(a) => {
+                let place = usize::from(a.last.f.channels > 64);
+                let (last, about) = match a.last.is_behind() {
+                    true => (&wide()?.last_behind, LAST_BEHIND),
+                    false => (&wide()?.last_white, LAST_WHITE),
+                };
+                let blocks = a.last.f.wide_blocks(about[place].1 * self.blocks);
+                start(&last[place], blocks, 32 * WIDE_WARPS, a, early)
             }
             Step::Normalise(a, channels) => self.normalise.launch(*channels, THREADS, a),
             Step::DrawModes(a) => {

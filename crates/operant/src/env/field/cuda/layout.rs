@@ -2,8 +2,7 @@
 
 use super::Member;
 use super::kernels::{
-    ConvArgs, FinishArgs, GatherArgs, LastArgs, SHARED, StemArgs, Step, TILES, Tile, UnfoldArgs, WIDE_NUMBERS,
-    WideArgs, WideLastArgs, magic, numbers,
+    ConvArgs, FinishArgs, GatherArgs, LastArgs, SHARED, StemArgs, Step, TALL, TALL_COLUMNS, TALL_ROWS, TILES, Tile, UnfoldArgs, WideArgs, WideLastArgs, magic, numbers,
 };
 use crate::Result;
 use crate::data::shards::half_bits;
@@ -35,6 +34,8 @@ pub(super) struct Build<'a> {
     members: &'a [Member<'a>],
     params: Vec<Params>,
     precision: Precision,
+    /// In f32 weights are those of tf32.
+    rounded: bool,
     realisations: usize,
     clock: DevicePtr,
     keys: DevicePtr,
@@ -68,7 +69,7 @@ impl<'a> Build<'a> {
         gpu: &'a Arc<Gpu>,
         members: &'a [Member<'a>],
         realisations: usize,
-        precision: Precision,
+        (precision, rounded): (Precision, bool),
         clock: DevicePtr,
         keys: &[u32],
     ) -> Result<Self> {
@@ -80,6 +81,7 @@ impl<'a> Build<'a> {
             members,
             params,
             precision,
+            rounded,
             realisations,
             clock,
             keys: none,
@@ -285,18 +287,28 @@ impl<'a> Build<'a> {
         let chunk = ROW / numbers.bytes();
         let weights = self.weights(&all, x.channels)?;
         let bias = self.upload(&biases)?;
-        let place = Tile::place(outputs, numbers);
+        let tall = !stem && numbers.bytes() == 2 && kernel == 3 && x.padded <= 64 && wide <= 64 && grid >= TALL_ROWS;
+        let place = if tall { TALL } else { Tile::place(outputs, numbers) };
         let n = TILES[place].outputs;
         let width = grid + 2 * x.border;
         let x_sizes = [x.padded, planes, width, width, rows];
         let tile = TILES[place];
-        let x_map = TensorMap::new(self.gpu, numbers, x.at, x_sizes, [chunk, 1, COLUMNS, tile.rows() + kernel - 1, 1])?;
+        let (columns, x_box) = match tall {
+            true => (TALL_COLUMNS, [chunk, 1, TALL_COLUMNS + 2, TALL_ROWS + 2, 1]),
+            false => (COLUMNS, [chunk, 1, COLUMNS, tile.rows() + kernel - 1, 1]),
+        };
+        let x_map = TensorMap::new(self.gpu, numbers, x.at, x_sizes, x_box)?;
         // Turned results leave in quarters of a tile.
         let to_sizes = [wide, 1, grid, grid, rows];
-        let to_map = TensorMap::new(self.gpu, numbers, self.results[to], to_sizes, [chunk, 1, COLUMNS, 4, 1])?;
+        let to_box = [chunk, 1, columns, 64 / columns, 1];
+        let to_map = TensorMap::new(self.gpu, numbers, self.results[to], to_sizes, to_box)?;
         let w_sizes = [x.padded, planes, outputs, kernel * kernel, self.members.len()];
         let chunks = x.padded.div_ceil(chunk);
-        let passes = if self.precision == Precision::F32 { 3 } else { 1 };
+        let passes = match self.precision {
+            Precision::F32 if self.rounded => 2,
+            Precision::F32 => 3,
+            _ => 1,
+        };
         let slots = Slots::new(numbers, tile, kernel, passes * chunks * kernel * kernel);
         let tiles = grid * grid / (COLUMNS * tile.rows());
         // Weights that stay come once in any case.
@@ -326,6 +338,11 @@ impl<'a> Build<'a> {
                 resident: u32::from(slots.resident),
                 counted: u32::from(counted),
                 paired: u32::from(paired),
+                log_tiles: tiles.ilog2(),
+                log_columns: (grid / columns).ilog2(),
+                op_magic: magic(self.realisations as u32),
+                block_magic: magic(wide.div_ceil(n) as u32),
+                passes: passes as u32,
             },
         ))
     }
@@ -411,7 +428,7 @@ impl<'a> Build<'a> {
             rows_per_op: self.realisations as u32,
             octets,
             log_side: operator.grid.trailing_zeros(),
-            unused: 0,
+            images: self.rows() as u32,
         };
         Ok((args, norm.1))
     }
@@ -421,10 +438,11 @@ impl<'a> Build<'a> {
         (self.rows() * self.operator().grid.pow(2)) as u32
     }
 
-    /// A tensor with a border or without as rows of 64 numbers, of which so many come or leave at once.
-    fn rows_of_64(&self, at: DevicePtr, f: &FinishArgs, border: u32, at_once: u32) -> Result<TensorMap> {
+    /// A tensor with a border or without as rows of 64 numbers.
+    fn rows_of_64(&self, at: DevicePtr, f: &FinishArgs, border: u32) -> Result<TensorMap> {
         let rows = self.rows() * (f.side + 2 * border).pow(2) as usize * f.channels as usize / 64;
-        TensorMap::new(self.gpu, self.numbers(), at, [64, rows, 1, 1, 1], [64, at_once as usize, 1, 1, 1])
+        let at_once = [64, f.rows_at_once() as usize, 1, 1, 1];
+        TensorMap::new(self.gpu, self.numbers(), at, [64, rows, 1, 1, 1], at_once)
     }
 
     /// Results, and what comes past them or any other tensor if nothing does.
@@ -433,15 +451,15 @@ impl<'a> Build<'a> {
             DevicePtr::NONE => (f.y, 0),
             past => (past, if f.past_is_activation == 1 { f.border } else { 0 }),
         };
-        Ok([self.rows_of_64(f.y, f, 0, WIDE_NUMBERS / 64)?, self.rows_of_64(past, f, border, f.line())?])
+        Ok([self.rows_of_64(f.y, f, 0)?, self.rows_of_64(past, f, border)?])
     }
 
     fn finish_step(&self, f: FinishArgs) -> Result<Step> {
         if !f.is_wide(self.precision) {
             return Ok(Step::Finish(f, self.pixels()));
         }
-        let ([y, past], out) = (self.read_by(&f)?, self.rows_of_64(f.out, &f, f.border, f.line())?);
-        Ok(Step::FinishWide(WideArgs { y, past, out, f }, self.pixels()))
+        let ([y, past], out) = (self.read_by(&f)?, self.rows_of_64(f.out, &f, f.border)?);
+        Ok(Step::FinishWide(WideArgs { y, past, out, f }))
     }
 
     /// The launch that makes the step.
@@ -450,7 +468,7 @@ impl<'a> Build<'a> {
             return Ok(Step::Last(last, self.pixels()));
         }
         let [y, past] = self.read_by(&last.f)?;
-        Ok(Step::LastWide(WideLastArgs { y, past, last }, self.pixels()))
+        Ok(Step::LastWide(WideLastArgs { y, past, last }))
     }
 
     /// Launches of the first convolution, from the field at `state`.
@@ -539,12 +557,23 @@ impl<'a> Build<'a> {
         Ok((steps, finish))
     }
 
-    /// Weights and biases of the way back to the field, and what Gaussian noise becomes on it.
-    pub(super) fn output(&mut self, wide: u32) -> Result<[DevicePtr; 3]> {
+    /// Weights of the way back to the field, the same as lanes of `wide.cu` read them, biases, and what Gaussian noise becomes on it.
+    pub(super) fn output(&mut self, wide: u32) -> Result<[DevicePtr; 4]> {
         let channels = self.operator().channels;
-        let (mut weights, mut biases, mut factors) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut weights, mut by_lane, mut biases, mut factors) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for params in &self.params {
             let weight = params.get("output.weight")?;
+            let inputs = weight.len() / channels;
+            if inputs.is_multiple_of(64) && channels <= 4 {
+                for part in (0..inputs).step_by(64) {
+                    by_lane.extend((0..4 * 64).map(|i| {
+                        // Half of eight, lane of eight, pair of two, and which of them.
+                        let (k, half, lane, pair, which) = (i / 64, i / 32 % 2, i / 4 % 8, i / 2 % 2, i % 2);
+                        let channel = part + half * 32 + pair * 16 + lane * 2 + which;
+                        if k < channels { weight[k * inputs + channel] } else { 0.0 }
+                    }));
+                }
+            }
             for row in weight.chunks_exact(weight.len() / channels) {
                 weights.extend_from_slice(row);
                 weights.resize(weights.len() + wide as usize - row.len(), 0.0);
@@ -554,7 +583,7 @@ impl<'a> Build<'a> {
             noise_factor(weight, channels, &mut factor);
             factors.extend(factor.into_iter().map(|x| x as f32));
         }
-        Ok([self.upload(&weights)?, self.upload(&biases)?, self.upload(&factors)?])
+        Ok([self.upload(&weights)?, self.upload(&by_lane)?, self.upload(&biases)?, self.upload(&factors)?])
     }
 }
 

@@ -3,7 +3,7 @@
 #if KIND < 2
 #define STEM_SLAB (256 * 128)
 #define STEM_WEIGHTS (64 * 128)
-#define STEM_STAGE (128 * 128)
+#define STEM_STAGE (256 * 128)
 #define STEM_TEAMS 3
 
 struct StemArgs {
@@ -14,59 +14,57 @@ struct StemArgs {
 };
 static_assert(sizeof(StemArgs) == STEM_BYTES, "as in Rust");
 
-/* A tile's pixels in rows of 128 bytes, swizzled as the copy engine would. */
-template <int C>
-FN void unfold_tile(const StemArgs& s, const Place& p, u8* slab, u32 thread) {
-  const u32 side = s.c.side, columns = side / 16;
+/* A pixel's neighbourhood. */
+template <int C> FN void read_around(const StemArgs& s, const Place& p, u32 pixel, float* v) {
+  const u32 side = s.c.side, y = p.row * 16 + pixel / 16 + side - 1, x = p.column * 16 + pixel % 16 + side - 1;
   const float* image = s.state + (u64)p.image * side * side * C;
 #pragma unroll
-  for (u32 pixel = thread; pixel < 256; pixel += 128) {
-    const u32 y = p.tile / columns * 16 + pixel / 16 + side - 1, x = p.tile % columns * 16 + pixel % 16 + side - 1;
-    float v[9 * C];
+  for (u32 tap = 0; tap < 9; ++tap) {
+    const float* at = image + (((y + tap / 3) & (side - 1)) * side + ((x + tap % 3) & (side - 1))) * C;
 #pragma unroll
-    for (u32 tap = 0; tap < 9; ++tap) {
-      const float* at = image + (((y + tap / 3) & (side - 1)) * side + ((x + tap % 3) & (side - 1))) * C;
-#pragma unroll
-      for (u32 c = 0; c < C; ++c) v[tap * C + c] = at[c];
-    }
-    float both[64];
-#pragma unroll
-    for (u32 i = 0; i < 64; ++i) both[i] = i < 9 * C ? v[i] : i < 18 * C ? v[i - 9 * C] - as_stored(v[i - 9 * C]) : 0.0f;
-#pragma unroll
-    for (u32 i = 0; i < 8; ++i) *(uint4*)(slab + pixel * 128 + ((i ^ pixel % 8) << 4)) = pack8(both + i * 8).words[0];
+    for (u32 c = 0; c < C; ++c) v[tap * C + c] = at[c];
   }
+}
+/* As a row of 128 bytes, swizzled as the copy engine would. */
+template <int C> FN void put_row(const float* v, u8* slab, u32 pixel) {
+  float both[64];
+#pragma unroll
+  for (u32 i = 0; i < 64; ++i) both[i] = i < 9 * C ? v[i] : i < 18 * C ? v[i - 9 * C] - as_stored(v[i - 9 * C]) : 0.0f;
+#pragma unroll
+  for (u32 i = 0; i < 8; ++i) *(uint4*)(slab + pixel * 128 + ((i ^ pixel % 8) << 4)) = pack8(both + i * 8).words[0];
 }
 
 /* Teams of a warpgroup, each with tiles of its own. Time goes on by one. */
-extern "C" __global__ void __launch_bounds__(128 * STEM_TEAMS, 1) stem(const __grid_constant__ StemArgs s) {
+template <int C> FN void stem_tiles(const StemArgs& s, u64* arrived) {
   extern __shared__ u8 shared[];
-  __shared__ __align__(8) u64 arrived[STEM_TEAMS];
   const ConvArgs& a = s.c;
-  const u32 team = threadIdx.x / 128, thread = threadIdx.x % 128, full = shared_address(arrived + team);
+  const u32 team = __shfl_sync(~0u, threadIdx.x / 128, 0), thread = threadIdx.x % 128, full = shared_address(arrived + team);
   u8* room = shared + ((1024 - (shared_address(shared) & 1023)) & 1023);
   u8 *slab = room + team * STEM_SLAB, *weights = room + STEM_TEAMS * STEM_SLAB + team * STEM_WEIGHTS;
   u8* stage = room + STEM_TEAMS * (STEM_SLAB + STEM_WEIGHTS) + team * STEM_STAGE;
-  let_next();
-  if (threadIdx.x == 0 && blockIdx.x == 0) *s.clock += 1;
   if (thread == 0) {
     barrier_init(full, 1);
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
   }
-  u32 held = ~0u, visits = 0;
-  for (u32 number = team * gridDim.x + blockIdx.x; number < a.images * a.tiles; number += STEM_TEAMS * gridDim.x) {
-    const Place p = place(a, number);
+  const u32 count = a.images * a.tiles, step = STEM_TEAMS * gridDim.x;
+  u32 held = ~0u, visits = 0, number = team * gridDim.x + blockIdx.x;
+  if (number >= count) return;
+  Place p = place(a, number);
+  /* Two pixels of a thread; the next tile's first one comes while this one's results leave. */
+  float v[9 * C];
+  read_around<C>(s, p, thread, v);
+#pragma unroll 1
+  for (; number < count; number += step) {
     const bool fresh = held != p.weights;
     if (fresh && thread == 0) {
       barrier_expect(full, STEM_WEIGHTS);
       copy5(shared_address(weights), &a.w, full, 0, 0, 0, 0, p.weights);
     }
     held = p.weights;
-    switch (s.field_channels) {
-      case 1: unfold_tile<1>(s, p, slab, thread); break;
-      case 2: unfold_tile<2>(s, p, slab, thread); break;
-      default: unfold_tile<3>(s, p, slab, thread);
-    }
+    float w[9 * C];
+    read_around<C>(s, p, thread + 128, w);
+    put_row<C>(v, slab, thread), put_row<C>(w, slab, thread + 128);
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     team_wait(1 + team);
     if (fresh) barrier_wait(full, visits++ & 1);
@@ -80,8 +78,23 @@ extern "C" __global__ void __launch_bounds__(128 * STEM_TEAMS, 1) stem(const __g
     products_wait<0>();
 #pragma unroll
     for (int i = 0; i < 128; ++i) asm volatile("" : "+f"(d[i])::"memory");
-    write_turned(a, p, 0, a.side / 16, d, stage, 1 + team, thread);
+    const Place next = place(a, min(number + step, count - 1));
+    write_turned<false, true>(a, p, 0, d, stage, 1 + team, thread, [&](int round) {
+      if (round == 2) read_around<C>(s, next, thread, v);
+    });
+    p = next;
   }
   if (thread == 0) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+}
+
+extern "C" __global__ void __launch_bounds__(128 * STEM_TEAMS, 1) stem(const __grid_constant__ StemArgs s) {
+  __shared__ __align__(8) u64 arrived[STEM_TEAMS];
+  let_next();
+  if (threadIdx.x == 0 && blockIdx.x == 0) *s.clock += 1;
+  switch (s.field_channels) {
+    case 1: stem_tiles<1>(s, arrived); break;
+    case 2: stem_tiles<2>(s, arrived); break;
+    default: stem_tiles<3>(s, arrived);
+  }
 }
 #endif

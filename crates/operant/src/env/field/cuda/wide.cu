@@ -1,17 +1,17 @@
 /* What lies between convolutions of 64, 128 or 256 channels: `finish` and `finish_last` for numbers of two bytes.
 
-   A block takes 8,192 numbers in a row, 128 rows of 64, which the copy engine brings to shared memory and takes from there, swizzled.
-   Eight lanes take two rows: of each sixteen numbers a lane has the two whose random bits are those of its own two Philox counters, so
-   that lanes exchange nothing; the four pairs of rows of a warp are in different banks. */
+   Numbers are rows of 64. A warp goes through rows next to each other on its own: the copy engine brings 32 of them to shared memory, or
+   16 and what comes past them, and takes them from there, swizzled, while the warp is at the next. Eight lanes take two rows: of each
+   sixteen numbers a lane has the two whose random bits are those of its own two Philox counters, so that lanes exchange nothing; the
+   four pairs of rows of a warp are in different banks. */
 #if KIND < 2
-#define WIDE_THREADS 128
-#define WIDE_ROWS 128
-#define WIDE_BYTES (WIDE_ROWS * 128)
+#define WIDE_WARPS 4
+/* Of a warp: two buffers, their barriers, and normals of noise. */
+#define WIDE_BYTES 4096
+#define WIDE_NORMALS 128
 
 struct WideArgs {
-  Map y;    /* {64, rows}, 128 rows at once */
-  Map past; /* {64, rows}, those of a block that lie in one row of an image at once */
-  Map out;  /* likewise */
+  Map y, past, out; /* {64, rows}, as many rows at once as a warp has */
   FinishArgs f;
 };
 static_assert(sizeof(WideArgs) == WIDE_BYTES_OF_ARGS, "as in Rust");
@@ -68,32 +68,58 @@ FN float gelu_scaled(float x, float half) {
 #endif
 }
 
-/* A block's place: which image, and which of its rows of 64 numbers. */
-struct Block {
-  u32 image, first, chunks, line, lines;
+/* Rows of a warp's tile: they lie in one row of an image. */
+#define ROWS_OF(PAST) (PAST ? 16 : 32)
+
+/* Where a tile lies: its image, its first row of 64 numbers there, and that pixel. */
+struct Tile {
+  u32 image, first, x, y;
 };
-FN Block block_of(const FinishArgs& f) {
-  const u32 log_blocks = 2 * f.log_side + f.log_channels - 13;
-  Block b;
-  b.image = blockIdx.x >> log_blocks, b.first = (blockIdx.x & ((1u << log_blocks) - 1)) * WIDE_ROWS;
-  /* Rows of a pixel, of a stretch within one row of the image, and such stretches. */
-  b.chunks = f.channels / 64, b.line = min(WIDE_ROWS, f.side * b.chunks), b.lines = WIDE_ROWS / b.line;
-  return b;
+template <u32 ROWS> FN Tile tile_of(const FinishArgs& f, u32 number) {
+  const u32 log_chunks = f.log_channels - 6, log_rows = 2 * f.log_side + log_chunks;
+  Tile t;
+  t.image = number * ROWS >> log_rows;
+  t.first = number * ROWS - (t.image << log_rows);
+  const u32 pixel = t.first >> log_chunks;
+  t.x = pixel & (f.side - 1), t.y = pixel >> f.log_side;
+  return t;
 }
-/* Where stretch `i` begins in a tensor with a border, or without. */
-FN u32 row_at(const FinishArgs& f, const Block& b, u32 i, u32 border) {
-  const u32 pixel = (b.first + i * b.line) / b.chunks, y = pixel >> f.log_side, x = pixel & (f.side - 1), wide = f.side + 2 * border;
-  return ((b.image * wide + y + border) * wide + x + border) * b.chunks;
+/* Its first row in a tensor with a border. */
+FN u32 row_at(const FinishArgs& f, const Tile& t) {
+  const u32 wide = f.side + 2 * f.border;
+  return ((t.image * wide + t.y + f.border) * wide + t.x + f.border) << (f.log_channels - 6);
 }
 
-/* Results, and what comes past them, to shared memory; both are of kernels before the one before this one. */
-FN void bring_rows(const FinishArgs& f, const Block& b, const Map* y, const Map* past, u32 tile, u32 come) {
-  barrier_init(come, 1);
+/* A warp's tiles, from `first` to `end`, and its buffers. */
+struct Ring {
+  u32 first, end, buffers, come;
+};
+template <u32 ROWS> FN Ring ring_of(const FinishArgs& f, u8* room) {
+  const u32 warps = gridDim.x * WIDE_WARPS, warp = __shfl_sync(~0u, threadIdx.x / 32, 0), number = blockIdx.x * WIDE_WARPS + warp;
+  const u32 count = (f.images * f.side * f.side << (f.log_channels - 6)) / ROWS, each = count / warps, more = count - each * warps;
+  Ring r;
+  r.first = number * each + min(number, more), r.end = r.first + each + (number < more);
+  r.buffers = shared_address(room) + warp * 2 * WIDE_BYTES;
+  r.come = shared_address(room) + WIDE_WARPS * 2 * WIDE_BYTES + warp * 16;
+  return r;
+}
+
+/* Results, and what comes past them, to a buffer; both are of kernels before the one before this one. */
+template <bool PAST> FN void bring_rows(const FinishArgs& f, const Ring& r, u32 number, const Map* y, const Map* past) {
+  constexpr u32 ROWS = ROWS_OF(PAST);
+  const u32 which = (number - r.first) & 1, buffer = r.buffers + which * WIDE_BYTES, come = r.come + 8 * which;
+  barrier_expect(come, PAST ? 2 * ROWS * 128 : ROWS * 128);
+  copy5(buffer, y, come, 0, number * ROWS, 0, 0, 0);
+  if (PAST) copy5(buffer + ROWS * 128, past, come, 0, f.past_is_activation ? row_at(f, tile_of<ROWS>(f, number)) : number * ROWS, 0, 0, 0);
+}
+template <bool PAST> FN void bring_first(const FinishArgs& f, const Ring& r, const Map* y, const Map* past) {
+  barrier_init(r.come, 1), barrier_init(r.come + 8, 1);
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-  barrier_expect(come, f.past ? 2 * WIDE_BYTES : WIDE_BYTES);
-  copy5(tile, y, come, 0, row_at(f, b, 0, 0), 0, 0, 0);
-  if (!f.past) return;
-  for (u32 i = 0; i < b.lines; ++i) copy5(tile + WIDE_BYTES + i * b.line * 128, past, come, 0, row_at(f, b, i, f.past_is_activation ? f.border : 0), 0, 0, 0);
+  for (u32 number = r.first; number < min(r.end, r.first + 2); ++number) bring_rows<PAST>(f, r, number, y, past);
+}
+FN void rows_come(const Ring& r, u32 number) {
+  const u32 turn = number - r.first;
+  barrier_wait(r.come + 8 * (turn & 1), turn >> 1 & 1);
 }
 
 /* Of a lane's sixteen numbers: scales and shifts. */
@@ -108,12 +134,15 @@ FN void eight_of(const float* norm, u32 channels, Eight& e) {
   }
 }
 /* A lane's two rows: of the channels' parts of 64, which are the same in every turn. */
-FN u32 left_chunk(const Block& b, u32 quad) { return 2 * quad % b.chunks; }
-FN u32 right_chunk(const Block& b, u32 quad) { return (2 * quad + 1) % b.chunks; }
-FN Sixteen sixteen_of(const FinishArgs& f, const Block& b, u32 lane) {
-  const float* norm = f.norm + b.image * 2 * f.channels + lane % 8 * 2;
+FN u32 left_chunk(const FinishArgs& f, u32 lane) { return lane / 8 * 2 & (f.channels / 64 - 1); }
+FN u32 right_chunk(const FinishArgs& f, u32 lane) { return (lane / 8 * 2 + 1) & (f.channels / 64 - 1); }
+/* From ONE times 64 channels both rows have the same. */
+template <bool ONE> FN Sixteen sixteen_of(const FinishArgs& f, u32 image, u32 lane) {
+  const float* norm = f.norm + image * 2 * f.channels + lane % 8 * 2;
   Sixteen s;
-  eight_of(norm + left_chunk(b, lane / 8) * 64, f.channels, s.left), eight_of(norm + right_chunk(b, lane / 8) * 64, f.channels, s.right);
+  eight_of(norm + (ONE ? 0 : left_chunk(f, lane) * 64), f.channels, s.left);
+  if (ONE) s.right = s.left;
+  else eight_of(norm + right_chunk(f, lane) * 64, f.channels, s.right);
   return s;
 }
 
@@ -138,7 +167,7 @@ template <bool GELU, bool PAST> FN void activated(const FinishArgs& f, const u32
   for (int i = 0; i < 8; ++i) v[i] = fmaf(v[i], e.scale[i], e.shift[i]);
   if (PAST) {
     float more[8];
-    eight_at<WIDE_BYTES>(at, more);
+    eight_at<ROWS_OF(PAST) * 128>(at, more);
 #pragma unroll
     for (int i = 0; i < 8; ++i) v[i] += more[i];
   }
@@ -156,91 +185,106 @@ FN void drop(float* v, u32 a, u32 next_a, u32 b, u32 next_b, u32 limit) {
   }
 }
 
-/* A lane's numbers in the turn of a warp's eight rows from `row` on: where they lie, and what becomes of them. */
+/* A lane's numbers in the turn of a warp's eight rows: where they lie, and what becomes of them; `row` is the first in the image. */
 struct Turn {
   u32 left[4], right[4];
 };
-FN Turn turn_of(u32 tile, u32 row, u32 lane) {
-  const u32 quad = lane / 8, two = lane % 8, at = tile + (row + 2 * quad) * 128 + ((two / 4 ^ 2 * quad) << 4) + two % 4 * 4;
+FN Turn turn_of(u32 rows, u32 lane) {
+  const u32 quad = lane / 8, two = lane % 8, at = rows + 2 * quad * 128 + ((two / 4 ^ 2 * quad) << 4) + two % 4 * 4;
   Turn t;
 #pragma unroll
   for (int j = 0; j < 4; ++j) t.left[j] = at ^ (32 * j), t.right[j] = (at ^ (32 * j + 16)) + 128;
   return t;
 }
 template <bool GELU, bool PAST>
-FN void finished(const FinishArgs& f, const Block& b, const Turn& t, u32 row, u32 lane, const Sixteen& s, const Rounds& rounds, u32 limit, float grow, float* v, float* w) {
-  const u32 counter = ((b.first + row) / 2 + lane / 8) * 16 + lane % 8 * 2;
+FN void finished(const FinishArgs& f, const Turn& t, u32 row, u32 lane, const Sixteen& s, const Rounds& rounds, u32 limit, float grow, float* v, float* w) {
+  const u32 counter = (row / 2 + lane / 8) * 16 + lane % 8 * 2;
   const uint4 c = drawn_by(rounds, rounds.third, counter), d = drawn_by(rounds, rounds.third, counter + 1);
   activated<GELU, PAST>(f, t.left, s.left, grow, v), activated<GELU, PAST>(f, t.right, s.right, grow, w);
   drop(v, c.x, d.x, c.y, d.y, limit), drop(w, c.z, d.z, c.w, d.w, limit);
 }
 
 /* Pixels at a side of the image, once more at the other side; those at top or bottom leave twice as well. */
-FN void repeat_sides(const FinishArgs& f, const Block& b, const u8* tile) {
-  const u32 wide = f.side + 2 * f.border, octets = f.channels / 8, pixels = b.line / b.chunks, count = b.lines * 2 * f.border * octets;
-  for (u32 i = threadIdx.x; i < count; i += WIDE_THREADS) {
-    const u32 octet = i % octets, which = i / octets % (2 * f.border), line = i / octets / (2 * f.border);
-    const u32 first = (b.first + line * b.line) / b.chunks, x0 = first & (f.side - 1), y = first >> f.log_side;
+FN void repeat_sides(const FinishArgs& f, const Tile& t, u32 pixels, u32 buffer, u32 lane) {
+  if (t.x != 0 && t.x + pixels != f.side) return;
+  const u32 wide = f.side + 2 * f.border, octets = f.channels / 8;
+  u8* out = f.out + (u64)t.image * wide * wide * f.channels * 2;
+  for (u32 i = lane; i < 2 * f.border * octets; i += 32) {
+    const u32 which = i >> (f.log_channels - 3), octet = i & (octets - 1);
     const bool left = which < f.border;
-    if (left ? x0 != 0 : x0 + pixels != f.side) continue;
-    const u32 x = left ? which : f.side - 2 * f.border + which, row = line * b.line + (x - x0) * b.chunks + octet / 8;
-    const uint4 words = *(const uint4*)(tile + row * 128 + ((octet % 8 ^ row % 8) << 4));
-    const u32 to_x = left ? x + f.side + f.border : x - f.side + f.border;
-    u8* out = f.out + ((u64)b.image * wide * wide * f.channels + octet * 8) * 2;
-    *(uint4*)(out + (u64)((y + f.border) * wide + to_x) * f.channels * 2) = words;
-    const int down = y < f.border ? (int)f.side : y >= f.side - f.border ? -(int)f.side : 0;
-    if (down) *(uint4*)(out + (u64)((y + f.border + down) * wide + to_x) * f.channels * 2) = words;
+    if (left ? t.x != 0 : t.x + pixels != f.side) continue;
+    const u32 x = left ? which : f.side - 2 * f.border + which, row = ((x - t.x) << (f.log_channels - 6)) + octet / 8;
+    uint4 words;
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w) : "r"(buffer + row * 128 + ((octet % 8 ^ row % 8) << 4)) : "memory");
+    const u32 at = (t.y + f.border) * wide + (left ? x + f.side : x - f.side) + f.border;
+    ((uint4*)out)[at * octets + octet] = words;
+    const int down = t.y < f.border ? (int)f.side : t.y >= f.side - f.border ? -(int)f.side : 0;
+    if (down) ((uint4*)out)[(at + down * wide) * octets + octet] = words;
   }
 }
-
-template <bool GELU, bool PAST>
-FN void finish_rows(const FinishArgs& f, const Block& b, u32 tile, u32 lane, const Sixteen& s, const Rounds& rounds, u32 limit, float grow) {
-#pragma unroll 1
-  for (u32 row = threadIdx.x / 32 * 8; row < WIDE_ROWS; row += 32) {
-    float v[8], w[8];
-    const Turn t = turn_of(tile, row, lane);
-    finished<GELU, PAST>(f, b, t, row, lane, s, rounds, limit, grow, v, w);
-    put_eight(t.left, v), put_eight(t.right, w);
-  }
+FN void leave(const Map* out, u32 from, u32 row) {
+  asm volatile("cp.async.bulk.tensor.5d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %2, %2, %2}], [%1];" ::"l"(out), "r"(from), "r"(0), "r"(row) : "memory");
 }
 
-extern "C" __global__ void __launch_bounds__(WIDE_THREADS, 6) finish_wide(const __grid_constant__ WideArgs a) {
+template <bool GELU, bool PAST, bool ONE> FN void finish_rows(const WideArgs& a) {
   extern __shared__ u8 shared[];
-  __shared__ __align__(8) u64 arrived;
+  constexpr u32 ROWS = ROWS_OF(PAST);
   const FinishArgs& f = a.f;
-  const u32 lane = threadIdx.x % 32, come = shared_address(&arrived);
-  u8* room = shared + ((1024 - (shared_address(shared) & 1023)) & 1023);
-  const u32 tile = shared_address(room);
-  const Block b = block_of(f);
-  if (threadIdx.x == 0) bring_rows(f, b, &a.y, &a.past, tile, come);
-  const Rounds rounds = rounds_of(f, b.image);
+  const u32 lane = threadIdx.x % 32;
+  const Ring r = ring_of<ROWS>(f, shared + ((1024 - (shared_address(shared) & 1023)) & 1023));
+  if (lane == 0) bring_first<PAST>(f, r, &a.y, &a.past);
+  __syncwarp();
+  u32 held = ~0u, limit = 0;
+  float grow = 0.0f;
+  Rounds rounds;
+  Sixteen s;
   wait_before();
   let_next();
-  const Sixteen s = sixteen_of(f, b, lane);
-  const u32 dropped = f.dropped[b.image / f.rows_per_op];
-  const float grow = 65536.0f / (65536 - dropped);
-  __syncthreads();
-  barrier_wait(come, 0);
-  if (f.act != 4) f.past ? finish_rows<false, true>(f, b, tile, lane, s, rounds, dropped << 16, grow) : finish_rows<false, false>(f, b, tile, lane, s, rounds, dropped << 16, grow);
-  else if (f.past) finish_rows<true, true>(f, b, tile, lane, s, rounds, dropped << 16, grow);
-  else finish_rows<true, false>(f, b, tile, lane, s, rounds, dropped << 16, grow);
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    for (u32 i = 0; i < b.lines; ++i) {
-      const u32 y = (b.first + i * b.line) / b.chunks >> f.log_side, from = tile + i * b.line * 128;
-      const u32 to = row_at(f, b, i, f.border), height = f.side * (f.side + 2 * f.border) * b.chunks;
-      for (u32 twice = 0; twice < 2; ++twice) {
-        if (twice && y >= f.border && y < f.side - f.border) break;
-        const u32 row = !twice ? to : y < f.border ? to + height : to - height;
-        asm volatile("cp.async.bulk.tensor.5d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %2, %2, %2}], [%1];" ::"l"(&a.out), "r"(from), "r"(0), "r"(row) : "memory");
+#pragma unroll 1
+  for (u32 number = r.first; number < r.end; ++number) {
+    const Tile t = tile_of<ROWS>(f, number);
+    if (held != t.image) {
+      held = t.image;
+      rounds = rounds_of(f, t.image), s = sixteen_of<ONE>(f, t.image, lane);
+      const u32 dropped = f.dropped[t.image / f.rows_per_op];
+      limit = dropped << 16, grow = 65536.0f / (65536 - dropped);
+    }
+    const u32 buffer = r.buffers + ((number - r.first) & 1) * WIDE_BYTES;
+    rows_come(r, number);
+#pragma unroll 1
+    for (u32 row = 0; row < ROWS; row += 8) {
+      float v[8], w[8];
+      const Turn turn = turn_of(buffer + row * 128, lane);
+      finished<GELU, PAST>(f, turn, t.first + row, lane, s, rounds, limit, grow, v, w);
+      put_eight(turn.left, v), put_eight(turn.right, w);
+      /* The next but one may come where the one before has left by now. */
+      if (row == 0 && lane == 0 && number > r.first && number + 1 < r.end) {
+        asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+        bring_rows<PAST>(f, r, number + 1, &a.y, &a.past);
       }
     }
-    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    __syncwarp();
+    if (lane == 0) {
+      const u32 to = row_at(f, t), height = f.side * (f.side + 2 * f.border) << (f.log_channels - 6);
+      leave(&a.out, buffer, to);
+      if (t.y < f.border) leave(&a.out, buffer, to + height);
+      if (t.y >= f.side - f.border) leave(&a.out, buffer, to - height);
+      asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+    }
+    repeat_sides(f, t, ROWS >> (f.log_channels - 6), buffer, lane);
+    __syncwarp();
   }
-  repeat_sides(f, b, room);
-  if (threadIdx.x == 0) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+  if (lane == 0) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
 }
+
+template <bool ONE> FN void finish_any(const WideArgs& a) {
+  if (a.f.act != 4) a.f.past ? finish_rows<false, true, ONE>(a) : finish_rows<false, false, ONE>(a);
+  else if (a.f.past) finish_rows<true, true, ONE>(a);
+  else finish_rows<true, false, ONE>(a);
+}
+extern "C" __global__ void __launch_bounds__(32 * WIDE_WARPS, 6) finish_64(const __grid_constant__ WideArgs a) { finish_any<true>(a); }
+extern "C" __global__ void __launch_bounds__(32 * WIDE_WARPS, 6) finish_wide(const __grid_constant__ WideArgs a) { finish_any<false>(a); }
 
 /* White noise of eight numbers of a row, two of each sixteen. */
 FN void disturb(const LastArgs& a, const Rounds& rounds, u32 third, u32 row, u32 two, float size, float* v) {
@@ -268,109 +312,184 @@ FN void halve(float* v, u32 lane, u32 step) {
   }
 }
 
-/* Normals of the field's numbers of a block, those of its pixels in a row, for Gaussian noise behind the way back. */
-FN void draw_behind(const Rounds& rounds, u32 third, u32 first, u32 count, float* noise) {
-  const u32 before = first % 64, counters = (before + count + 63) / 64 * 16;
-  for (u32 i = threadIdx.x; i < counters; i += WIDE_THREADS) {
-    const uint4 w = drawn_by(rounds, third, first / 64 * 16 + i);
-    float2 p = normals(w.x, w.y), q = normals(w.z, w.w);
-    const float four[4] = {p.x, p.y, q.x, q.y};
-#pragma unroll
-    for (u32 j = 0; j < 4; ++j) {
-      const u32 at = i / 16 * 64 + j * 16 + i % 16 - before;
-      if (at < count) noise[at] = four[j];
-    }
-  }
+/* Normals of the field's numbers in two blocks of 64 from number `block` on, for Gaussian noise behind the way back. */
+FN void draw_behind(const Rounds& rounds, u32 third, u32 block, u32 lane, float* normals_of) {
+  const uint4 c = drawn_by(rounds, third, block * 16 + lane);
+  const float2 p = normals(c.x, c.y), q = normals(c.z, c.w);
+  float* at = normals_of + lane / 16 * 64 + lane % 16;
+  at[0] = p.x, at[16] = p.y, at[32] = q.x, at[48] = q.y;
 }
 
-/* `finish_last` for at most four channels of the field: with white noise by number, or BEHIND the way back. */
-template <bool BEHIND, bool GELU, bool PAST> FN void last(const WideLastArgs& args) {
+/* d += a b, of 16 rows by 8 in tf32: a lane has numbers t and t + 4 of rows g and g + 8, g = lane / 4 and t = lane % 4. */
+FN void multiply_8(float (&d)[4], float a0, float a1, float a2, float a3, u32 b0, u32 b1) {
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(__float_as_uint(a0)), "r"(__float_as_uint(a1)), "r"(__float_as_uint(a2)), "r"(__float_as_uint(a3)), "r"(b0), "r"(b1));
+}
+
+/* The way back from 64 channels on tensor cores. Two groups of four lanes share two pixels, each with numbers of its own: columns of
+   products are the field's channels with weights of the first group's numbers, then of the second's. */
+struct Back {
+  u32 weights[8];
+};
+FN Back back_of(const LastArgs& a, u32 op, u32 lane) {
+  const u32 k = lane / 4 % 4;
+  const float* from = a.weight + (op * a.field_channels + k) * 64 + lane / 16 * 8 + lane % 4 * 2;
+  Back b;
+#pragma unroll
+  for (int i = 0; i < 8; ++i) b.weights[i] = k < a.field_channels ? __float_as_uint(round_tf32(from[i / 2 * 16 + i % 2])) : 0;
+  return b;
+}
+/* Channel `lane` % 4 of the first pixel for the first four of eight lanes, of the second for the others. */
+FN float back(const Back& b, const float* v, const float* w, u32 lane) {
+  float d[4] = {};
+#pragma unroll
+  for (int i = 0; i < 8; i += 2) {
+#if KIND == 0
+    /* What is cut off is an eighth of bf16's rounding. */
+    multiply_8(d, v[i], w[i], v[i + 1], w[i + 1], b.weights[i], b.weights[i + 1]);
+#else
+    multiply_8(d, round_tf32(v[i]), round_tf32(w[i]), round_tf32(v[i + 1]), round_tf32(w[i + 1]), b.weights[i], b.weights[i + 1]);
+#endif
+  }
+  const u32 from = (lane & 24) + lane % 4 / 2;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    d[i] += __shfl_down_sync(~0u, d[i], 6);
+    d[i] = __shfl_sync(~0u, d[i], from);
+  }
+  const float first = lane & 1 ? d[1] : d[0], second = lane & 1 ? d[3] : d[2];
+  return lane & 4 ? second : first;
+}
+
+/* `finish_last` for at most four channels of the field: with white noise by number, or BEHIND the way back; from ONE times 64 channels
+   or more. */
+template <bool BEHIND, bool GELU, bool PAST, bool ONE> FN void last(const WideLastArgs& args) {
   extern __shared__ u8 shared[];
+  constexpr u32 ROWS = ROWS_OF(PAST);
   const LastArgs& a = args.l;
   const FinishArgs& f = a.f;
   const u32 lane = threadIdx.x % 32, quad = lane / 8, two = lane % 8;
   u8* room = shared + ((1024 - (shared_address(shared) & 1023)) & 1023);
-  /* Weights of a lane's numbers together: [part of channels][channel of the field][half of eight][lane of eight]. */
-  auto weights = (float4(*)[4][2][8])(room + 2 * WIDE_BYTES);
-  float* noise = (float*)(room + 2 * WIDE_BYTES + 4096);
-  const u32 tile = shared_address(room), come = shared_address(noise + 512);
-  const Block b = block_of(f);
-  if (threadIdx.x == 0) bring_rows(f, b, &args.y, &args.past, tile, come);
-  const Rounds rounds = rounds_of(f, b.image);
-  const u32 op = b.image / f.rows_per_op, dropped = f.dropped[op], time = *f.clock;
-  u32 third = rounds.third ^ f.layer ^ a.noise_layer;
-  const float grow = 65536.0f / (65536 - dropped), size = a.scales[op * (a.steps + 1) + min(time, a.steps)].x;
-  const float2 update = a.update[op];
-  for (u32 i = threadIdx.x; i < b.chunks * a.field_channels * 64; i += WIDE_THREADS) {
-    const u32 channel = i % f.channels, k = i / f.channels, place = channel % 64;
-    ((float*)&weights[channel / 64][k][place / 32][place % 16 / 2])[place / 16 % 2 * 2 + place % 2] = a.weight[(op * a.field_channels + k) * f.channels + channel];
+  const Ring r = ring_of<ROWS>(f, room);
+  if (lane == 0) bring_first<PAST>(f, r, &args.y, &args.past);
+  float* noise = (float*)(room + WIDE_WARPS * (2 * WIDE_BYTES + 16)) + threadIdx.x / 32 * WIDE_NORMALS;
+  const u32 time = *f.clock, chunks = ONE ? 1 : f.channels / 64, log_chunks = ONE ? 0 : f.log_channels - 6;
+  /* Weights of most of the block's tiles at hand: [part of channels][channel of the field][half of eight][lane of eight]. */
+  float4* near = (float4*)(room + WIDE_WARPS * (2 * WIDE_BYTES + 16 + 4 * WIDE_NORMALS));
+  u32 block_op = 0;
+  if (!ONE) {
+    __shared__ u32 op_of_block;
+    if (threadIdx.x == 0) op_of_block = tile_of<ROWS>(f, r.first).image / f.rows_per_op;
+    __syncthreads();
+    block_op = op_of_block;
+    for (u32 i = threadIdx.x; i < chunks * 64; i += 32 * WIDE_WARPS) near[i] = ((const float4*)a.by_lane)[block_op * chunks * 64 + i];
+    __syncthreads();
   }
+  __syncwarp();
   /* A lane writes one number: of two pixels of 64 channels, or of one of more. */
-  const u32 log_chunks = f.log_channels - 6, own = b.chunks == 1 ? two % 4 : two;
-  const bool writes = own < a.field_channels && (b.chunks == 1 || two < 4) && (b.chunks < 4 || quad % 2 == 0);
-  const float bias = writes ? a.bias[op * a.field_channels + own] : 0.0f;
-  float factor[4];
-#pragma unroll
-  for (u32 i = 0; i < 4; ++i) factor[i] = BEHIND && writes && i <= own ? a.factor[(op * a.field_channels + own) * a.field_channels + i] : 0.0f;
-  const u32 pixels = WIDE_ROWS >> log_chunks, from = b.first >> log_chunks;
-  const u64 state = ((u64)b.image * f.side * f.side + from) * a.field_channels;
-  if (BEHIND && a.correlated) {
-    for (u32 i = threadIdx.x; i < pixels * a.field_channels; i += WIDE_THREADS) noise[i] = a.correlated[state + i];
-  } else if (BEHIND) {
-    draw_behind(rounds, third, from * a.field_channels, pixels * a.field_channels, noise);
-  }
+  const u32 own = ONE ? two % 4 : two;
+  const bool writes = own < a.field_channels && (ONE || two < 4) && (chunks < 4 || quad % 2 == 0);
+  const float4 *left = nullptr, *right = nullptr;
+  const float *bias = nullptr, *factor = nullptr;
+  const u32 numbers = (ROWS >> log_chunks) * a.field_channels, magic = 65536 / a.field_channels + 1;
+  Back to_field;
+  u32 held = ~0u, limit = 0, third = 0, drawn = ~0u;
+  float grow = 0.0f, size = 0.0f;
+  float2 update;
+  Rounds rounds;
+  Sixteen s;
   wait_before();
-  const Sixteen s = sixteen_of(f, b, lane);
-  __syncthreads();
-  barrier_wait(come, 0);
 #pragma unroll 1
-  for (u32 row = threadIdx.x / 32 * 8; row < WIDE_ROWS; row += 32) {
-    const u32 pixel = (row + 2 * quad + (b.chunks == 1 ? two / 4 : 0)) >> log_chunks, number = pixel * a.field_channels + own;
-    const float before = writes && !a.output ? a.state[state + number] : 0.0f;
-    float v[8], w[8], sums[8] = {};
-    finished<GELU, PAST>(f, b, turn_of(tile, row, lane), row, lane, s, rounds, dropped << 16, grow, v, w);
-    if (!BEHIND) disturb(a, rounds, third, b.first + row + 2 * quad, two, size, v), disturb(a, rounds, third, b.first + row + 2 * quad + 1, two, size, w);
-#pragma unroll
-    for (int k = 0; k < 4; ++k) {
-      if (k >= a.field_channels) continue;
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const float4 p = weights[left_chunk(b, quad)][k][half][two], q = weights[right_chunk(b, quad)][k][half][two];
-        const float *x = v + half * 4, *z = w + half * 4;
-        sums[k] = fmaf(p.w, x[3], fmaf(p.z, x[2], fmaf(p.y, x[1], fmaf(p.x, x[0], sums[k]))));
-        sums[4 + k] = fmaf(q.w, z[3], fmaf(q.z, z[2], fmaf(q.y, z[1], fmaf(q.x, z[0], sums[4 + k]))));
+  for (u32 number = r.first; number < r.end; ++number) {
+    const Tile t = tile_of<ROWS>(f, number);
+    if (held != t.image) {
+      held = t.image, drawn = ~0u;
+      rounds = rounds_of(f, t.image), s = sixteen_of<ONE>(f, t.image, lane);
+      const u32 op = t.image / f.rows_per_op, dropped = f.dropped[op];
+      third = rounds.third ^ f.layer ^ a.noise_layer;
+      limit = dropped << 16, grow = 65536.0f / (65536 - dropped), size = a.scales[op * (a.steps + 1) + min(time, a.steps)].x;
+      update = a.update[op];
+      if (ONE) {
+        to_field = back_of(a, op, lane);
+      } else {
+        const float4* weights = (op == block_op ? near : (const float4*)a.by_lane + op * chunks * 64) + two;
+        left = weights + left_chunk(f, lane) * 64, right = weights + right_chunk(f, lane) * 64;
       }
+      bias = a.bias + op * a.field_channels, factor = a.factor + op * a.field_channels * a.field_channels;
     }
-    if (b.chunks == 1) {
-      halve<4>(sums, lane, 4), halve<2>(sums, lane, 2), halve<1>(sums, lane, 1);
-    } else {
+    const u32 from = (t.first >> log_chunks) * a.field_channels;
+    const u64 state = (u64)t.image * f.side * f.side * a.field_channels + from;
+    if (BEHIND && !a.correlated && (drawn == ~0u || from + numbers > drawn * 64 + WIDE_NORMALS)) {
+      drawn = from / 64;
+      __syncwarp();
+      draw_behind(rounds, third, drawn, lane, noise);
+      __syncwarp();
+    }
+    const float* normals_of = a.correlated ? a.correlated + state : noise + (from - drawn * 64);
+    const u32 buffer = r.buffers + ((number - r.first) & 1) * WIDE_BYTES;
+    float before[4];
 #pragma unroll
-      for (int k = 0; k < 4; ++k) sums[k] += sums[4 + k];
-      halve<2>(sums, lane, 2), halve<1>(sums, lane, 1);
-      sums[0] += __shfl_xor_sync(~0u, sums[0], 4);
-      if (b.chunks > 2) sums[0] += __shfl_xor_sync(~0u, sums[0], 8);
+    for (u32 i = 0; i < 4; ++i) before[i] = lane + 32 * i < numbers && !a.output ? a.state[state + lane + 32 * i] : 0.0f;
+    rows_come(r, number);
+#pragma unroll 1
+    for (u32 row = 0; row < ROWS; row += 8) {
+      const u32 pixel = (row + 2 * quad + (ONE ? two / 4 : 0)) >> log_chunks;
+      float v[8], w[8], sum;
+      finished<GELU, PAST>(f, turn_of(buffer + row * 128, lane), t.first + row, lane, s, rounds, limit, grow, v, w);
+      if (!BEHIND) disturb(a, rounds, third, t.first + row + 2 * quad, two, size, v), disturb(a, rounds, third, t.first + row + 2 * quad + 1, two, size, w);
+      if (ONE) {
+        sum = back(to_field, v, w, lane);
+      } else {
+        float sums[4] = {};
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+          if (k >= a.field_channels) continue;
+#pragma unroll
+          for (int half = 0; half < 2; ++half) {
+            const float4 p = left[k * 16 + half * 8], q = right[k * 16 + half * 8];
+            const float *x = v + half * 4, *z = w + half * 4;
+            sums[k] = fmaf(p.w, x[3], fmaf(p.z, x[2], fmaf(p.y, x[1], fmaf(p.x, x[0], sums[k]))));
+            sums[k] = fmaf(q.w, z[3], fmaf(q.z, z[2], fmaf(q.y, z[1], fmaf(q.x, z[0], sums[k]))));
+          }
+        }
+        halve<2>(sums, lane, 2), halve<1>(sums, lane, 1);
+        sum = sums[0] + __shfl_xor_sync(~0u, sums[0], 4);
+        if (chunks > 2) sum += __shfl_xor_sync(~0u, sum, 8);
+      }
+      /* Where numbers were that all lanes have read. */
+      if (writes) asm volatile("st.shared.f32 [%0], %1;" ::"r"(buffer + (pixel * a.field_channels + own) * 4), "f"(sum) : "memory");
     }
-    if (writes) {
-      float sum = sums[0] + bias;
+    __syncwarp();
+#pragma unroll
+    for (u32 i = 0; i < 4; ++i) {
+      const u32 which = lane + 32 * i, first = (which * magic >> 16) * a.field_channels, k = which - first;
+      if (which >= numbers) break;
+      float sum;
+      asm volatile("ld.shared.f32 %0, [%1];" : "=f"(sum) : "r"(buffer + which * 4) : "memory");
+      sum += __ldg(bias + k);
       if (BEHIND) {
         /* What L makes of the pixel's normals, as `mixed` does. */
-        float made = 0.0f;
-#pragma unroll
-        for (u32 i = 0; i < 4; ++i) {
-          if (i < a.field_channels) made = fmaf(factor[i], noise[pixel * a.field_channels + i], made);
-        }
-        sum = fmaf(size, made, sum);
+        float mixed = 0.0f;
+        for (u32 j = 0; j <= k; ++j) mixed = fmaf(__ldg(factor + k * a.field_channels + j), normals_of[first + j], mixed);
+        sum = fmaf(size, mixed, sum);
       }
-      moved(a, time, state + number, before, sum, update);
+      moved(a, time, state + which, before[i], sum, update);
     }
+    /* The next but one may come. */
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    __syncwarp();
+    if (lane == 0 && number + 2 < r.end) bring_rows<PAST>(f, r, number + 2, &args.y, &args.past);
   }
 }
 
-template <bool BEHIND> FN void last_of(const WideLastArgs& a) {
-  if (a.l.f.act != 4) a.l.f.past ? last<BEHIND, false, true>(a) : last<BEHIND, false, false>(a);
-  else if (a.l.f.past) last<BEHIND, true, true>(a);
-  else last<BEHIND, true, false>(a);
+template <bool BEHIND, bool ONE> FN void last_any(const WideLastArgs& a) {
+  if (a.l.f.act != 4) a.l.f.past ? last<BEHIND, false, true, ONE>(a) : last<BEHIND, false, false, ONE>(a);
+  else if (a.l.f.past) last<BEHIND, true, true, ONE>(a);
+  else last<BEHIND, true, false, ONE>(a);
 }
-extern "C" __global__ void __launch_bounds__(WIDE_THREADS, 4) last_wide(const __grid_constant__ WideLastArgs a) { last_of<false>(a); }
-extern "C" __global__ void __launch_bounds__(WIDE_THREADS, 5) last_behind(const __grid_constant__ WideLastArgs a) { last_of<true>(a); }
+extern "C" __global__ void __launch_bounds__(32 * WIDE_WARPS, 4) white_64(const __grid_constant__ WideLastArgs a) { last_any<false, true>(a); }
+extern "C" __global__ void __launch_bounds__(32 * WIDE_WARPS, 4) white_wide(const __grid_constant__ WideLastArgs a) { last_any<false, false>(a); }
+extern "C" __global__ void __launch_bounds__(32 * WIDE_WARPS, 5) behind_64(const __grid_constant__ WideLastArgs a) { last_any<true, true>(a); }
+extern "C" __global__ void __launch_bounds__(32 * WIDE_WARPS, 4) behind_wide(const __grid_constant__ WideLastArgs a) { last_any<true, false>(a); }
 #endif
