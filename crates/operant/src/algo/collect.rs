@@ -20,10 +20,11 @@ use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::collections::BTreeMap;
+use std::iter::Peekable;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Whether fields are stored, and in which precision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -192,6 +193,8 @@ pub struct Progress {
     pub realisation_steps: u64,
 }
 
+/// Pixels of operators of one shape that a thread rolls out at once on a GPU, which is busier with more fields: 20 of 128x128.
+const MOST_AT_ONCE: usize = 20 * 128 * 128;
 /// Records that wait for the writer, in bytes.
 const MOST_WAITING_BYTES: usize = 1 << 30;
 
@@ -311,21 +314,34 @@ impl Collection {
         self.gpu.as_ref().and_then(|gpu| cuda::unserved(gpu, &sampled.operator))
     }
 
-    /// Realisations of an operator at time 0, where this collection runs.
-    fn any_rollout(&self, sampled: &Sampled, precision: Precision) -> Result<AnyRollout> {
+    /// Realisations of operators at time 0, where this collection runs: on a GPU of one shape, on the CPU one operator. To be
+    /// `probed` they are in f32: what a change of 1e-3 does is below the rounding of shorter numbers.
+    fn any_rollout(&self, group: &[Sampled], probed: bool) -> Result<AnyRollout> {
         let s = &self.settings;
+        let precision = if probed { Precision::F32 } else { self.precision };
         let after = After { normalise: s.normalise, clamp: s.clamp };
-        let first = self.first_field(sampled);
-        let (operator, update, seed) = (&sampled.operator, sampled.update, sampled.key);
-        let Some(gpu) = self.gpu.as_ref().filter(|_| self.falls_back(sampled).is_none()) else {
+        let fields: Vec<Vec<f32>> = group.iter().map(|sampled| self.first_field(sampled)).collect();
+        let Some(gpu) = self.gpu.as_ref().filter(|_| self.falls_back(&group[0]).is_none()) else {
+            let Sampled { operator, update, key, .. } = &group[0];
             let options = Options { precision, ..self.options() };
-            let rollout = Rollout::new(operator, update, after, seed, 0..s.realisations, s.steps, &first, &options)?;
+            let (first, steps) = (&fields[0], s.steps);
+            let rollout = Rollout::new(operator, *update, after, *key, 0..s.realisations, steps, first, &options)?;
             return Ok(AnyRollout::Cpu(Box::new(rollout)));
         };
         // A stream of its own, so that operators of several threads run beside each other.
         let gpu = Gpu::open(gpu.info().index)?;
-        let member = Member { operator, update, seed, first: &first };
-        let rollout = CudaRollout::new(&gpu, &[member], after, 0..s.realisations, s.steps, precision, STEPS_AT_ONCE)?;
+        let member = |(sampled, first)| {
+            let Sampled { operator, update, key, .. }: &Sampled = sampled;
+            let first: &Vec<f32> = first;
+            Member { operator, update: *update, seed: *key, first }
+        };
+        let members: Vec<Member> = group.iter().zip(&fields).map(member).collect();
+        let (rows, steps) = (0..s.realisations, s.steps);
+        // Fields that were rolled out with rounded weights are described with less rounded ones.
+        let rollout = match probed && self.precision != Precision::F32 {
+            true => CudaRollout::with_rounded_weights(&gpu, &members, after, rows, steps)?,
+            false => CudaRollout::new(&gpu, &members, after, rows, steps, precision, STEPS_AT_ONCE)?,
+        };
         Ok(AnyRollout::Cuda { rollout: Box::new(rollout), ahead: 0 })
     }
 
@@ -339,28 +355,28 @@ impl Collection {
 
     /// Rolls operator `sampled` out and describes it; `None` when `stop` was set on the way.
     pub fn outcome(&self, sampled: &Sampled, stop: &AtomicBool) -> Result<Option<Outcome>> {
+        Ok(self.outcomes(std::slice::from_ref(sampled), stop)?.and_then(|mut all| all.pop()))
+    }
+
+    /// The same of operators that run at once (see [`Self::any_rollout`]).
+    fn outcomes(&self, group: &[Sampled], stop: &AtomicBool) -> Result<Option<Vec<Outcome>>> {
         let s = &self.settings;
-        let mut rollout = self.any_rollout(sampled, self.precision)?;
-        let (m, len, grid) = (s.realisations as usize, sampled.operator.field_len(), sampled.operator.grid);
+        let mut rollout = self.any_rollout(group, false)?;
+        let Operator { grid, .. } = group[0].operator;
+        let (m, len) = (s.realisations as usize, group[0].operator.field_len());
+        let rows = group.len() * m;
         let mut describer = Describer::new(grid, s.channels);
-        let mut out = Outcome {
-            metrics: vec![Vec::with_capacity(s.steps as usize + 1); m],
-            frames: vec![Vec::new(); m],
-            trajectories: Vec::new(),
-            digests: vec![0; m],
-            flags: 0,
-            fields: Vec::new(),
-        };
-        let mut kept = vec![Vec::new(); m];
+        let mut metrics = vec![Vec::with_capacity(s.steps as usize + 1); rows];
+        let (mut frames, mut digests, mut kept) = (vec![Vec::new(); rows], vec![0; rows], vec![Vec::new(); rows]);
         let mut describe = |t: u32, fields: &[f32], before: Option<&[f32]>| {
             for (i, field) in fields.chunks_exact(len).enumerate() {
                 let last = before.map(|before| &before[i * len..][..len]);
-                out.metrics[i].push(describer.metrics(field, last));
-                out.digests[i] = fold(out.digests[i], field);
+                metrics[i].push(describer.metrics(field, last));
+                digests[i] = fold(digests[i], field);
                 if t.is_multiple_of(s.frames_every) {
                     let mut frame = vec![0.0; FRAME_LEN];
                     describer.frame(field, &mut frame);
-                    out.frames[i].push(frame);
+                    frames[i].push(frame);
                 }
                 if s.trajectories != Kept::None && t.is_multiple_of(s.trajectory_every) {
                     kept[i].extend_from_slice(field);
@@ -375,15 +391,37 @@ impl Collection {
                 return Ok(None);
             }
             rollout.advance(s.steps - t, &mut fields)?;
-            for field in fields.chunks_exact(m * len) {
+            for field in fields.chunks_exact(rows * len) {
                 t += 1;
                 describe(t, field, Some(&before));
                 before.copy_from_slice(field);
             }
         }
         drop(rollout);
-        // What a change of 1e-3 does is below the rounding of shorter numbers.
-        let mut exact = self.any_rollout(sampled, Precision::F32)?;
+        let mut outcomes = Vec::new();
+        for (place, sampled) in group.iter().enumerate() {
+            let own = place * m..(place + 1) * m;
+            let (metrics, frames) = (metrics[own.clone()].to_vec(), frames[own.clone()].to_vec());
+            let sensitivity = self.sensitivity(sampled, &first[own.start * len..own.end * len])?;
+            let described = |((metrics, frames), sensitivity): ((&Vec<_>, &Vec<Vec<f64>>), Vec<f64>)| {
+                let [mean, ..] = features::aggregate(frames);
+                [mean, features::trajectory(metrics, frames), sensitivity].concat()
+            };
+            outcomes.push(Outcome {
+                trajectories: metrics.iter().zip(&frames).zip(sensitivity).map(described).collect(),
+                flags: judged(&metrics),
+                metrics,
+                frames,
+                digests: digests[own.clone()].to_vec(),
+                fields: kept[own].concat(),
+            });
+        }
+        Ok(Some(outcomes))
+    }
+
+    /// Of every realisation, at its first field.
+    fn sensitivity(&self, sampled: &Sampled, first: &[f32]) -> Result<Vec<Vec<f64>>> {
+        let mut exact = self.any_rollout(std::slice::from_ref(sampled), true)?;
         let mut failed = None;
         let mut apply = |fields: &[f32]| {
             exact.apply(fields).unwrap_or_else(|error| {
@@ -391,17 +429,9 @@ impl Collection {
                 vec![f32::NAN; fields.len()]
             })
         };
-        let sensitivity = features::sensitivity(&mut apply, &first, grid, s.channels, sampled.key);
-        if let Some(error) = failed {
-            return Err(error);
-        }
-        for ((metrics, frames), sensitivity) in out.metrics.iter().zip(&out.frames).zip(sensitivity) {
-            let [mean, ..] = features::aggregate(frames);
-            out.trajectories.push([mean, features::trajectory(metrics, frames), sensitivity].concat());
-        }
-        out.fields = kept.concat();
-        out.flags = judged(&out.metrics);
-        Ok(Some(out))
+        let found =
+            features::sensitivity(&mut apply, first, sampled.operator.grid, self.settings.channels, sampled.key);
+        failed.map_or(Ok(found), Err)
     }
 
     /// Times at which fields are stored.
@@ -571,6 +601,20 @@ impl Collection {
         )))
     }
 
+    /// The next operators for a thread: on a GPU several of one shape, unless so few are left that threads would have none.
+    fn taken(&self, left: &Mutex<Peekable<impl ExactSizeIterator<Item = u32>>>, threads: usize) -> Vec<u32> {
+        let mut left = left.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut numbers: Vec<u32> = left.next().into_iter().collect();
+        let Some(&first) = numbers.first().filter(|_| self.gpu.is_some()) else { return numbers };
+        let first = self.sampled(first).operator;
+        let pixels = self.settings.realisations as usize * first.grid * first.grid;
+        while (numbers.len() + 1) * pixels <= MOST_AT_ONCE && left.len() > threads {
+            let Some(k) = left.next_if(|&k| cuda::one_shape(&self.sampled(k).operator, &first)) else { break };
+            numbers.push(k);
+        }
+        numbers
+    }
+
     /// Collects what a store lacks. `told` hears of every record that was kept; `stop` ends it early, with all finished
     /// records kept.
     pub fn run(
@@ -591,7 +635,7 @@ impl Collection {
         if !todo.is_empty() {
             self.check_draws(store)?;
         }
-        let (next, layout) = (AtomicUsize::new(0), store.layout().clone());
+        let (next, layout) = (Mutex::new(todo.iter().copied().peekable()), store.layout().clone());
         let per_operator = u64::from(self.settings.realisations) * u64::from(self.settings.steps);
         let ended = AtomicBool::new(false);
         // Threads wait for the writer before records fill the memory.
@@ -600,21 +644,30 @@ impl Collection {
         std::thread::scope(|scope| {
             let (send, receive) = mpsc::sync_channel::<Result<(u32, u8, Packed)>>(waiting);
             for _ in 0..threads.clamp(1, todo.len().max(1)) {
-                let (send, next, todo, layout, ended) = (send.clone(), &next, &todo, &layout, &ended);
+                let (send, next, layout, ended) = (send.clone(), &next, &layout, &ended);
                 scope.spawn(move || {
                     while !stop.load(Ordering::Relaxed) && !ended.load(Ordering::Relaxed) {
-                        let Some(&k) = todo.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
-                        let sampled = self.sampled(k);
-                        let made = match self.outcome(&sampled, stop) {
+                        let numbers = self.taken(next, threads);
+                        if numbers.is_empty() {
+                            break;
+                        }
+                        let group: Vec<Sampled> = numbers.iter().map(|&k| self.sampled(k)).collect();
+                        let made = match self.outcomes(&group, stop) {
                             Ok(None) => break,
-                            Ok(Some(outcome)) => {
-                                let record = self.record(layout, &sampled, &outcome);
-                                record.and_then(|record| Ok((k, outcome.flags, layout.pack(record)?)))
-                            }
-                            Err(error) => Err(error),
+                            Ok(Some(outcomes)) => Ok(outcomes),
+                            Err(error) => Err(Error::Env(format!("operator {}: {error}", numbers[0]))),
                         };
-                        let made = made.map_err(|error| Error::Env(format!("operator {k}: {error}")));
-                        if send.send(made).is_err() {
+                        let packed = |k: u32, sampled: &Sampled, outcome: &Outcome| -> Result<_> {
+                            Ok((k, outcome.flags, layout.pack(self.record(layout, sampled, outcome)?)?))
+                        };
+                        let sent = match made {
+                            Ok(outcomes) => numbers.iter().zip(&group).zip(&outcomes).all(|((&k, sampled), outcome)| {
+                                let made = packed(k, sampled, outcome);
+                                send.send(made.map_err(|error| Error::Env(format!("operator {k}: {error}")))).is_ok()
+                            }),
+                            Err(error) => send.send(Err(error)).is_ok(),
+                        };
+                        if !sent {
                             break;
                         }
                     }
