@@ -190,7 +190,7 @@ fn rounded_weights_keep_small_changes() {
     let found = gpu.apply(&fields).unwrap();
     let errors = [error(&found, &plain), error(&change(&gpu.apply(&moved).unwrap(), &found), &wanted)];
     println!("rounded weights: {:.2e}, of a change {:.2e}", errors[0], errors[1]);
-    assert!(errors[0] < 1e-3 && errors[1] < 1e-2, "{errors:?}");
+    assert!(errors[0] < 2e-3 && errors[1] < 1e-2, "{errors:?}");
 }
 
 #[test]

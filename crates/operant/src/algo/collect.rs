@@ -601,11 +601,13 @@ impl Collection {
         )))
     }
 
-    /// The next operators for a thread: on a GPU several of one shape, unless so few are left that threads would have none.
+    /// The next operators for a thread: on a GPU several of one shape, unless so few are left that threads would have none, or
+    /// fields are stored, which take the host's memory.
     fn taken(&self, left: &Mutex<Peekable<impl ExactSizeIterator<Item = u32>>>, threads: usize) -> Vec<u32> {
         let mut left = left.lock().unwrap_or_else(PoisonError::into_inner);
         let mut numbers: Vec<u32> = left.next().into_iter().collect();
-        let Some(&first) = numbers.first().filter(|_| self.gpu.is_some()) else { return numbers };
+        let several = self.gpu.is_some() && self.settings.trajectories == Kept::None;
+        let Some(&first) = numbers.first().filter(|_| several) else { return numbers };
         let first = self.sampled(first).operator;
         let pixels = self.settings.realisations as usize * first.grid * first.grid;
         while (numbers.len() + 1) * pixels <= MOST_AT_ONCE && left.len() > threads {
@@ -652,22 +654,17 @@ impl Collection {
                             break;
                         }
                         let group: Vec<Sampled> = numbers.iter().map(|&k| self.sampled(k)).collect();
-                        let made = match self.outcomes(&group, stop) {
+                        let named = |k: u32| move |error: Error| Error::Env(format!("operator {k}: {error}"));
+                        let packed = |((&k, sampled), outcome): ((&u32, &Sampled), &Outcome)| {
+                            let record = self.record(layout, sampled, outcome).and_then(|record| layout.pack(record));
+                            record.map(|record| (k, outcome.flags, record)).map_err(named(k))
+                        };
+                        let made: Vec<Result<(u32, u8, Packed)>> = match self.outcomes(&group, stop) {
                             Ok(None) => break,
-                            Ok(Some(outcomes)) => Ok(outcomes),
-                            Err(error) => Err(Error::Env(format!("operator {}: {error}", numbers[0]))),
+                            Ok(Some(outcomes)) => numbers.iter().zip(&group).zip(&outcomes).map(packed).collect(),
+                            Err(error) => vec![Err(named(numbers[0])(error))],
                         };
-                        let packed = |k: u32, sampled: &Sampled, outcome: &Outcome| -> Result<_> {
-                            Ok((k, outcome.flags, layout.pack(self.record(layout, sampled, outcome)?)?))
-                        };
-                        let sent = match made {
-                            Ok(outcomes) => numbers.iter().zip(&group).zip(&outcomes).all(|((&k, sampled), outcome)| {
-                                let made = packed(k, sampled, outcome);
-                                send.send(made.map_err(|error| Error::Env(format!("operator {k}: {error}")))).is_ok()
-                            }),
-                            Err(error) => send.send(Err(error)).is_ok(),
-                        };
-                        if !sent {
+                        if made.into_iter().any(|made| send.send(made).is_err()) {
                             break;
                         }
                     }

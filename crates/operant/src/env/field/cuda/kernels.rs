@@ -416,7 +416,11 @@ pub fn source(precision: Precision) -> String {
     for n in [64, 128, 256] {
         text += &multiply(precision, n);
     }
-    text + include_str!("convolve.cu") + include_str!("tall.cu") + include_str!("finish.cu") + include_str!("wide.cu") + include_str!("stem.cu")
+    text + include_str!("convolve.cu")
+        + include_str!("tall.cu")
+        + include_str!("finish.cu")
+        + include_str!("wide.cu")
+        + include_str!("stem.cu")
 }
 
 /// Those of `wide.cu` and `stem.cu`.

@@ -2,7 +2,8 @@
 
 use super::Member;
 use super::kernels::{
-    ConvArgs, FinishArgs, GatherArgs, LastArgs, SHARED, StemArgs, Step, TALL, TALL_COLUMNS, TALL_ROWS, TILES, Tile, UnfoldArgs, WideArgs, WideLastArgs, magic, numbers,
+    ConvArgs, FinishArgs, GatherArgs, LastArgs, SHARED, StemArgs, Step, TALL, TALL_COLUMNS, TALL_ROWS, TILES, Tile,
+    UnfoldArgs, WideArgs, WideLastArgs, magic, numbers,
 };
 use crate::Result;
 use crate::data::shards::half_bits;

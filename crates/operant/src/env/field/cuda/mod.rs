@@ -111,7 +111,7 @@ impl CudaRollout {
     }
 
     /// The same in f32 for [`Self::apply`], but with weights rounded to tf32, as two products instead of three: differences
-    /// between applications are as exact, those of an operator that differs by a few ten-thousandths.
+    /// between applications are as exact, those of an operator that differs by a thousandth.
     pub fn with_rounded_weights(
         gpu: &Arc<Gpu>,
         members: &[Member<'_>],
