@@ -413,7 +413,7 @@ mod tests {
             ("tanh_fast", -12.0, 12.0, f64::tanh, Result, 1.8e-6),
             ("tanh_fast", -1e-3, 1e-3, f64::tanh, Result, 5e-7),
             ("tanh_coarse", -12.0, 12.0, f64::tanh, One, 7e-4),
-            ("tanh_coarse", -0.1, 0.1, f64::tanh, One, 2e-4),
+            ("tanh_coarse", -0.1, 0.1, f64::tanh, One, 2.5e-4),
             ("erf", -6.0, 6.0, double::erf, Result, 5e-7),
             ("erf", -1e-3, 1e-3, double::erf, Result, 5e-7),
             ("sigmoid", -87.0, 100.0, sigmoid, Result, 4e-7),
