@@ -35,7 +35,7 @@ pub(super) struct Args {
     /// Threads that share a batch.
     #[arg(long, default_value_t = 1, value_parser = count::<usize>, allow_negative_numbers = true)]
     threads: usize,
-    /// Instruction set of kernels: avx512, avx2, portable; the widest if absent.
+    /// Instruction set of kernels: amx (f32 on tiles too), avx512, avx2, portable; the widest if absent.
     #[arg(long)]
     backend: Option<String>,
     /// Rows of a tile; chosen by the plan if absent.
