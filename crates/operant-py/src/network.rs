@@ -12,10 +12,14 @@ use pyo3::types::PyDict;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+/// Rows from which plans for vectors may run on tiles.
+const TILE: usize = 16;
+
 struct State {
     params: Params,
     /// For as many rows as the largest batch so far.
-    plan: Option<Plan>,
+    /// For fewer than [`TILE`] rows, which may run on other instructions and have other last bits, and for more.
+    plans: [Option<Plan>; 2],
 }
 
 /// A network with its parameters. Calls from several threads take turns.
@@ -55,7 +59,7 @@ impl Network {
         let architecture = Architecture::from_json(architecture).map_err(raise)?;
         let net = architecture.build().map_err(raise)?;
         let params = net.graph.params(seed).map_err(raise)?;
-        let state = Mutex::new(State { params, plan: None });
+        let state = Mutex::new(State { params, plans: [None, None] });
         Ok(Self { architecture, net, options: options(threads, precision)?, state })
     }
 
@@ -65,7 +69,7 @@ impl Network {
     fn load(path: PathBuf, threads: Option<usize>, precision: &str) -> PyResult<Self> {
         let options = options(threads, precision)?;
         let (architecture, net, params) = Architecture::load(path).map_err(raise)?;
-        Ok(Self { architecture, net, options, state: Mutex::new(State { params, plan: None }) })
+        Ok(Self { architecture, net, options, state: Mutex::new(State { params, plans: [None, None] }) })
     }
 
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
@@ -122,10 +126,11 @@ impl Network {
         }
         let x = obs.as_slice()?;
         let mut state = self.lock(py);
-        let State { params, plan } = &mut *state;
+        let State { params, plans } = &mut *state;
+        let plan = &mut plans[usize::from(rows >= TILE)];
         let nodes: Vec<_> = self.net.outputs.iter().map(|(_, node)| *node).collect();
         if plan.as_ref().is_none_or(|plan| plan.max_rows() < rows) {
-            let rows = rows.max(1).next_power_of_two();
+            let rows = rows.max(1).next_power_of_two().min(if rows < TILE { TILE - 1 } else { usize::MAX });
             *plan = Some(Plan::inference(&self.net.graph, &nodes, rows, &self.options).map_err(raise)?);
         }
         let Some(plan) = plan else { unreachable!("made above") };

@@ -338,9 +338,10 @@ impl Collection {
         let members: Vec<Member> = group.iter().zip(&fields).map(member).collect();
         let (rows, steps) = (0..s.realisations, s.steps);
         // Fields that were rolled out with rounded weights are described with less rounded ones.
-        let rollout = match probed && self.precision != Precision::F32 {
-            true => CudaRollout::with_rounded_weights(&gpu, &members, after, rows, steps)?,
-            false => CudaRollout::new(&gpu, &members, after, rows, steps, precision, STEPS_AT_ONCE)?,
+        let rollout = if probed && self.precision != Precision::F32 {
+            CudaRollout::with_rounded_weights(&gpu, &members, after, rows, steps)?
+        } else {
+            CudaRollout::new(&gpu, &members, after, rows, steps, precision, STEPS_AT_ONCE)?
         };
         Ok(AnyRollout::Cuda { rollout: Box::new(rollout), ahead: 0 })
     }
@@ -390,7 +391,8 @@ impl Collection {
             if stop.load(Ordering::Relaxed) {
                 return Ok(None);
             }
-            rollout.advance(s.steps - t, &mut fields)?;
+            let count = rollout.advance(s.steps - t, &mut fields)?;
+            assert_eq!(fields.len(), count as usize * rows * len, "fields of all realisations come at once");
             for field in fields.chunks_exact(rows * len) {
                 t += 1;
                 describe(t, field, Some(&before));
@@ -400,6 +402,9 @@ impl Collection {
         drop(rollout);
         let mut outcomes = Vec::new();
         for (place, sampled) in group.iter().enumerate() {
+            if stop.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
             let own = place * m..(place + 1) * m;
             let (metrics, frames) = (metrics[own.clone()].to_vec(), frames[own.clone()].to_vec());
             let sensitivity = self.sensitivity(sampled, &first[own.start * len..own.end * len])?;
@@ -596,7 +601,7 @@ impl Collection {
         }
         let folder = store.folder().display();
         Err(Error::Saved(format!(
-            "{folder}: its noise was drawn in way {found}, here it is {wanted}: what is stored can be read, but not made again or \
+            "{folder}: its numbers were made in way {found}, here it is {wanted}: what is stored can be read, but not made again or \
              added to; take the version that made it, or collect again into another folder"
         )))
     }
@@ -606,9 +611,13 @@ impl Collection {
     fn taken(&self, left: &Mutex<Peekable<impl ExactSizeIterator<Item = u32>>>, threads: usize) -> Vec<u32> {
         let mut left = left.lock().unwrap_or_else(PoisonError::into_inner);
         let mut numbers: Vec<u32> = left.next().into_iter().collect();
-        let several = self.gpu.is_some() && self.settings.trajectories == Kept::None;
-        let Some(&first) = numbers.first().filter(|_| several) else { return numbers };
+        let (Some(&first), Some(gpu), Kept::None) = (numbers.first(), &self.gpu, self.settings.trajectories) else {
+            return numbers;
+        };
         let first = self.sampled(first).operator;
+        if cuda::unserved(gpu, &first).is_some() {
+            return numbers;
+        }
         let pixels = self.settings.realisations as usize * first.grid * first.grid;
         while (numbers.len() + 1) * pixels <= MOST_AT_ONCE && left.len() > threads {
             let Some(k) = left.next_if(|&k| cuda::one_shape(&self.sampled(k).operator, &first)) else { break };
@@ -662,7 +671,8 @@ impl Collection {
                         let made: Vec<Result<(u32, u8, Packed)>> = match self.outcomes(&group, stop) {
                             Ok(None) => break,
                             Ok(Some(outcomes)) => numbers.iter().zip(&group).zip(&outcomes).map(packed).collect(),
-                            Err(error) => vec![Err(named(numbers[0])(error))],
+                            Err(error) if numbers.len() == 1 => vec![Err(named(numbers[0])(error))],
+                            Err(error) => vec![Err(Error::Env(format!("one of operators {numbers:?}: {error}")))],
                         };
                         if made.into_iter().any(|made| send.send(made).is_err()) {
                             break;
@@ -713,7 +723,7 @@ impl Collection {
 }
 
 /// How random bits become an operator's noise, as stores note it: 2 since Gaussian noise is drawn behind the last convolution.
-const DRAWS: (&str, &str) = ("draws", "2");
+const DRAWS: (&str, &str) = ("draws", "3");
 
 /// The file of settings in a store.
 pub const SETTINGS: &str = "collect.toml";

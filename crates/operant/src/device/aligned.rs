@@ -38,7 +38,7 @@ impl<T: Copy + Default> Aligned<T> {
         let boundary = if large { LARGE_PAGE } else { LINE };
         let slack = boundary / size_of::<T>();
         let mut memory = vec![T::default(); len + slack];
-        // The offset may also be "none", which costs speed and nothing else.
+        // The offset may also be "none", but not outside of constants.
         let start = Some(memory.as_ptr().align_offset(boundary)).filter(|start| *start <= slack).unwrap_or(0);
         if large {
             ask_for_large_pages(&mut memory[start..start + len]);

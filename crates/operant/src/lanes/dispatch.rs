@@ -131,7 +131,7 @@ impl Backend {
         const NAMES: [&str; 4] = ["amx", "avx512", "avx2", "portable"];
         let (width, lacks) = match name {
             "amx" if Self::fast().tiles => return Ok(Self::fast()),
-            "amx" => (Width::Sixteen, "avx512f, amx_tile and amx_bf16, and Linux"),
+            "amx" => (Width::Sixteen, "avx512f, avx512_bf16, amx_tile and amx_bf16, and Linux"),
             "avx512" => (Width::Sixteen, "avx512f, avx512dq, avx512bw and avx512vl"),
             "avx2" => (Width::Eight, "avx2, fma, bmi2 and popcnt"),
             "portable" => return Ok(Self { math: Math::Fast, ..Self::portable(Width::Eight) }),

@@ -412,8 +412,8 @@ mod tests {
             ("exp_fast", -1.0, 1.0, f64::exp, Result, 3e-7),
             ("tanh_fast", -12.0, 12.0, f64::tanh, Result, 1.8e-6),
             ("tanh_fast", -1e-3, 1e-3, f64::tanh, Result, 5e-7),
-            ("tanh_coarse", -12.0, 12.0, f64::tanh, One, 7e-4),
-            ("tanh_coarse", -0.1, 0.1, f64::tanh, One, 2.5e-4),
+            ("tanh_coarse", -12.0, 12.0, f64::tanh, One, 2.1e-4),
+            ("tanh_coarse", -0.1, 0.1, f64::tanh, One, 4e-5),
             ("erf", -6.0, 6.0, double::erf, Result, 5e-7),
             ("erf", -1e-3, 1e-3, double::erf, Result, 5e-7),
             ("sigmoid", -87.0, 100.0, sigmoid, Result, 4e-7),
@@ -434,6 +434,12 @@ mod tests {
                         Argument => f64::from(x.abs()).max(1.0),
                     };
                     let error = (f64::from(y) - wanted).abs() / scale;
+                    // Segments of AVX-512 are lines.
+                    let bound = match (name, isa) {
+                        ("tanh_coarse", "avx512") if high > 1.0 => 7e-4,
+                        ("tanh_coarse", "avx512") => 2.5e-4,
+                        _ => bound,
+                    };
                     assert!(error < bound, "{name}({x:e}) is off by {error:e} ({isa})");
                     assert!(!matches!(name, "tanh_fast" | "erf") || y.abs() <= 1.0, "{name}({x:e}) = {y:e} ({isa})");
                 }

@@ -1,6 +1,7 @@
 //! What products read: f32, or operands rounded to tf32, bf16 or f16 with sums in f32.
 
 use super::elementwise::{Unary, map_in_place};
+use super::real::Compute;
 use crate::device::Aligned;
 use crate::device::gemm::{self, Product, amx};
 use crate::lanes::{Backend, Float, Int, Kernel, Lanes, Simd, select};
@@ -82,7 +83,7 @@ pub fn peak_gflops(backend: Backend, precision: Precision) -> f64 {
     b.fill(0.5);
     let (mut half_a, mut half_b) = (Aligned::zeros(0), Aligned::zeros(0));
     let tiles = precision == Precision::Bf16 && amx::available();
-    let thirds = precision != Precision::Bf16 && backend.tiles();
+    let thirds = !tiles && Compute { backend, precision }.tiles();
     if tiles {
         half_a = Aligned::zeros(M * K);
         amx::rows_to_bf16(M, K, &a, K, &mut half_a, K);

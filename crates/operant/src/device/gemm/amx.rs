@@ -283,7 +283,8 @@ pub fn pack_thirds(
 }
 
 /// C = init + A·B in f32, with B packed by [`pack_thirds`]; `a_inner`, `b_outer` and `b_inner` are not read (inner terms of A lie
-/// together). Errors are those of a sum in f32, or less; numbers below 2⁻¹¹⁰ may lose bits.
+/// together). Errors are those of a sum in f32, or less; numbers below 2⁻¹¹⁰ may lose bits, infinities and
+/// numbers from 3.39e38 on become NaN.
 ///
 /// # Panics
 /// If an operand is too short for the product, rows of C overlap, or without AMX.
@@ -327,6 +328,9 @@ pub fn add_outer_thirds(
     let reached = reach(&[(rows, b_row), (n, 1)]);
     assert!(reached <= b.len(), "B holds {} elements, wanted {reached}", b.len());
     Product { m, n, c_row, ..Product::default() }.check_c(Init::Accumulate, c.len());
+    if m == 0 || n == 0 {
+        return;
+    }
     let room = &mut room[..outer_room(m, n)];
     #[cfg(all(target_arch = "x86_64", target_os = "linux", not(operant_portable)))]
     // SAFETY: AMX was found and is held, and the operands were checked; the room has a chunk to spare for its beginning.

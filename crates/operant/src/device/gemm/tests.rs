@@ -556,7 +556,9 @@ fn thirds_add_products_over_rows() {
         return;
     }
     for (number, (rows, m, n)) in
-        [(1, 16, 32), (31, 32, 16), (32, 64, 64), (97, 48, 80), (200, 16, 16), (0, 32, 32)].into_iter().enumerate()
+        [(1, 16, 32), (31, 32, 16), (32, 64, 64), (97, 48, 80), (200, 16, 16), (0, 32, 32), (5, 0, 0), (5, 16, 0)]
+            .into_iter()
+            .enumerate()
     {
         let (a_row, b_row, c_row) = (m + 5, n + 1, n + 2);
         let seed = 90 + number as u64;

@@ -202,6 +202,9 @@ impl Op for Linear {
             cases.push(Case::op(op, [rows([k]), whole([n, k]), whole([n])]));
             cases.push(Case::op(Self { bias: false, act }, [rows([t, k]), whole([n, k])]));
         }
+        // Wide enough for f32 on tiles.
+        let wide = Self { bias: true, act: Act::Tanh };
+        cases.push(Case::op(wide, [rows([2, 96]), whole([112, 96]), whole([112])]).rows(35));
         cases
     }
 }

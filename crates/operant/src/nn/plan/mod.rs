@@ -103,9 +103,10 @@ fn tile_rows(per_row: usize, element: usize, compute: Compute) -> usize {
     if rows >= 48 { rows / 48 * 48 } else { rows }
 }
 
-/// The backend of a plan. A few rows of vectors do not fill a tile, and registers read weights of f32 in two thirds of the time; images
-/// and sequences are many rows of a product whatever the batch, so that how it is split changes no bits.
-fn settled(graph: &Graph, max_rows: usize, backend: Backend) -> Backend {
+/// The backend of a plan. A few rows of vectors do not fill a tile, and registers read weights of f32 in two thirds of the time: plans
+/// for fewer than 16 of them have other last bits than those for more. Images and sequences are many rows of a product whatever
+/// the batch, so that how it is split changes no bits.
+fn backend_of(graph: &Graph, max_rows: usize, backend: Backend) -> Backend {
     const TILE: usize = 16;
     let vectors = graph.values.iter().all(|value| value.ty.kind == Kind::Whole || value.ty.shape.len() <= 1);
     if max_rows < TILE && vectors { backend.without_tiles() } else { backend }
@@ -140,7 +141,7 @@ impl<R: Real> Plan<R> {
         let offsets: Vec<usize> = params.specs().iter().map(|spec| spec.offset).collect();
         let params_len = params.len();
         let (precision, note) = options.precision.served();
-        let compute = Compute { backend: settled(graph, max_rows, options.backend), precision };
+        let compute = Compute { backend: backend_of(graph, max_rows, options.backend), precision };
         let chosen = |per_row, least| tile_rows(per_row, size_of::<R>(), compute).max(least);
         let choose = |per_row, least| options.tile_rows.unwrap_or_else(|| chosen(per_row, least));
         let merging = Merging { towers: true, takes_sum: &|_| false, timing: &|_| None };

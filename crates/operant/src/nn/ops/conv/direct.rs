@@ -121,7 +121,7 @@ fn singles_mut<R: Real>(x: &mut [R]) -> &mut [f32] {
     R::singles_mut(x).expect("only f32 is served")
 }
 
-/// A packed matrix of f32.
+/// A packed matrix of f32, which is too narrow for tiles.
 fn matrix<'a, R: Real>(packed: &PackSet<'a, R>, i: usize) -> &'a [f32] {
     let Packed::Real(matrix) = packed.get(i) else { unreachable!("packed in the precision of products") };
     singles(matrix)

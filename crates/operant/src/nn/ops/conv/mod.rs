@@ -415,6 +415,9 @@ impl Op for Conv {
             add(strided, [size(3, 6), size(3, 6), channels], [channels, 2, 3]);
         }
         add(Self { groups: 4, ..plain }, [4, 4, 4], [8, 3, 3]);
+        // Wide enough for f32 on tiles.
+        add(plain, [3, 5, 64], [72, 3, 3]);
+        add(Self { stride: 2, circular: true, ..plain }, [4, 6, 64], [64, 3, 3]);
         // Shapes that AVX-512 takes as they are.
         let strided = Self { stride: 2, act: Act::Relu, ..plain };
         add(strided, [4, 32, 8], [16, 3, 3]);
