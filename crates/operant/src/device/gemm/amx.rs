@@ -283,7 +283,7 @@ pub fn pack_thirds(
 }
 
 /// C = init + A·B in f32, with B packed by [`pack_thirds`]; `a_inner`, `b_outer` and `b_inner` are not read (inner terms of A lie
-/// together). Errors are those of a sum in f32, or less; numbers below 2⁻¹¹⁰ may lose bits, infinities and
+/// together). Errors are within the bound of a sum in f32; numbers below 2⁻¹¹⁰ may lose bits, infinities and
 /// numbers from 3.39e38 on become NaN.
 ///
 /// # Panics

@@ -1,4 +1,4 @@
-//! Products of f32 on tiles, as exact as those of registers: a number is the sum of three bf16 numbers, to the last bit, and
+//! Products of f32 on tiles, within the error bound of a sum in f32: a number is the sum of three bf16 numbers, to the last bit, and
 //! of the nine products of two such sums the six that a sum in f32 can feel are added. The other three are less than 2⁻²³ of
 //! the whole.
 //!
