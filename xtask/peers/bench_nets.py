@@ -33,6 +33,8 @@ class Net(nn.Module):
     """A network, its data and its loss. Inputs and targets are made in the first layout."""
 
     layouts = ("",)
+    # Whether training takes the gradient of the inputs too, as `operant bench nn` does for a network in the middle of others.
+    input_gradient = False
 
     def data(self, batch):
         """Inputs, and targets of the loss."""
@@ -143,6 +145,8 @@ class Conv(Image):
 
 class Field(Image):
     """One step of a field: a stencil on a torus, a norm, an activation and noise."""
+
+    input_gradient = True
 
     def __init__(self):
         super().__init__()
@@ -256,6 +260,7 @@ def forward(args, layout, served):
 
 def train(args, layout, served, adam):
     net, inputs, targets = case(args, layout, served)
+    inputs.requires_grad_(net.input_gradient)
     optimizer = torch.optim.Adam(net.parameters(), lr=LEARNING_RATE, **ADAMS[adam])
 
     def loss(inputs, targets):
@@ -267,6 +272,7 @@ def train(args, layout, served, adam):
 
     def step():
         optimizer.zero_grad(set_to_none=True)
+        inputs.grad = None
         compiled(inputs, targets).backward()
         optimizer.step()
 
