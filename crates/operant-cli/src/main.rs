@@ -100,6 +100,7 @@ enum Verb {
 
 fn main() -> ExitCode {
     let started = Instant::now();
+    operant::device::survive_file_size_limit();
     let done = |()| ExitCode::SUCCESS;
     let result = match Cli::parse().verb {
         Verb::Train(args) => train::run(&args, started),

@@ -109,6 +109,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let now = unix_time();
     let mut rows: Vec<Row> =
         RunFolder::all(&args.dir)?.into_iter().rev().map(|folder| Row::read(folder, now)).collect();
+    let all = rows.len();
     if let Some(filter) = &args.filter {
         rows.retain(|row| filter.split_whitespace().all(|word| row.holds(word)));
     }
@@ -116,6 +117,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if args.json {
         let rows: Vec<Value> = rows.iter().map(Row::json).collect();
         return print(&format!("{}\n", json!({ "runs": rows })));
+    }
+    if let (true, Some(filter)) = (rows.is_empty() && all > 0, &args.filter) {
+        return print(&format!("no run holds {filter:?}, of {all}; operant runs lists them\n"));
     }
     if rows.is_empty() {
         return print("no runs; train one: operant train ppo cartpole\n");

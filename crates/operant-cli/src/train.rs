@@ -338,7 +338,7 @@ pub(crate) fn run(args: &Args, started: Instant) -> Result<ExitCode, Failure> {
     let folder = run.folder().to_owned();
     let config = run.config();
     // Of an env without a mean return that counts as solved there is nothing to say of that.
-    let goal = operant::env::find(&config.env).is_ok_and(|entry| entry.spec().solved_at.is_some());
+    let goal = operant::env::find(&config.env).ok().and_then(|entry| entry.spec().solved_at).map(f64::from);
     let (asked, puzzle) = (config.settings.steps, ["cube2", "cube3"].contains(&config.env.as_str()));
     interrupt.run_in(&folder);
     if let Some(iterations) = args.profile {
@@ -430,8 +430,8 @@ fn profile_lines(profile: &Profile, folder: &Path) -> String {
 struct Told {
     /// Steps that were asked for; iterations are whole, so that some more are made.
     asked: u64,
-    /// Whether the env has a mean return that counts as solved.
-    goal: bool,
+    /// The mean return from which the env counts as solved, if it has one.
+    goal: Option<f64>,
     puzzle: bool,
 }
 
@@ -464,7 +464,7 @@ fn closing_lines(end: &End, summary: &Summary, folder: &Path, told: &Told) -> St
             }
         }
         _ => {
-            let unsolved = if told.goal { ", not solved" } else { "" };
+            let unsolved = if told.goal.is_some() { ", not solved" } else { "" };
             text += &format!("finished: {mean} at {} steps{unsolved}\n", grouped(summary.steps as f64));
         }
     }
@@ -473,6 +473,12 @@ fn closing_lines(end: &End, summary: &Summary, folder: &Path, told: &Told) -> St
     }
     if let Some(eval) = summary.eval_return {
         text += &format!("evaluation: {} over 100 episodes, most probable actions\n", shown(eval));
+        // The last 100 episodes were drawn, most of them with the weights of earlier updates.
+        if let Some(goal) = told.goal.filter(|&goal| summary.solved && eval < goal) {
+            let (run, steps) = (shell(folder), 2 * summary.steps);
+            text += &format!("note: below the {goal} that episodes of training had; to train on: ");
+            text += &format!("operant train --resume {run} --steps {steps}\n");
+        }
     }
     text += &format!(
         "speed: {} steps/s, {} steps per CPU-second\n",
@@ -489,4 +495,37 @@ fn closing_lines(end: &End, summary: &Summary, folder: &Path, told: &Told) -> St
         }
     };
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A run that was solved and whose last weights then do worse says so, with what to do.
+    #[test]
+    fn an_evaluation_below_the_goal_is_noted() {
+        let lines = |eval_return: f64| {
+            let summary = Summary {
+                solved: true,
+                solved_step: Some(512),
+                solved_s: Some(0.1),
+                solved_return: Some(480.0),
+                numbers: Default::default(),
+                steps: 512,
+                wall_s: 0.1,
+                train_sps: 5120.0,
+                sps_per_cpu_s: 5120.0,
+                mean_return: Some(480.0),
+                eval_return: Some(eval_return),
+                episodes: 100,
+                checkpoint: "step".into(),
+                samples_dropped: 0,
+            };
+            let told = Told { asked: 1024, goal: Some(475.0), puzzle: false };
+            closing_lines(&End::Solved, &summary, Path::new("runs/a"), &told)
+        };
+        assert!(lines(113.0).contains("note: below the 475 that"), "{}", lines(113.0));
+        assert!(lines(113.0).contains("operant train --resume runs/a --steps 1024"), "{}", lines(113.0));
+        assert!(!lines(500.0).contains("note:"), "{}", lines(500.0));
+    }
 }

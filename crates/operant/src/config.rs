@@ -84,6 +84,10 @@ pub fn read<T: Default + Serialize + DeserializeOwned>(table: &Table, prefix: &s
             if value.as_integer().or_else(|| Some(value.as_float()? as i64)).is_some_and(|x| x < 0) {
                 return Some(format!("{path} = {value}: wanted a whole number of 0 or more, such as {default}"));
             }
+            let list = value.as_array().map_or(&[][..], Vec::as_slice);
+            if list.iter().any(|x| x.as_integer().is_some_and(|x| x < 0)) {
+                return Some(format!("{path} = {value}: wanted whole numbers of 0 or more, such as {default}"));
+            }
             Some(format!("{path} = {value}: {}", wanted_words(value, error.message())))
         });
         Error::Invalid(refused.unwrap_or_else(|| error.message().to_owned()))
@@ -236,6 +240,8 @@ mod tests {
         assert_eq!(message(&["order=best"]), "ppo.order = \"best\": wanted shuffled, in_turn or reversed");
         assert_eq!(message(&["anneal=1"]), "ppo.anneal = 1: wanted true or false, such as true");
         assert_eq!(message(&["epochs=-1"]), "ppo.epochs = -1: wanted a whole number of 0 or more, such as 4");
+        let hidden = "ppo.hidden = [32, -1]: wanted whole numbers of 0 or more, such as [64, 64]";
+        assert_eq!(message(&["hidden=[32, -1]"]), hidden);
         assert_eq!(message(&["learning_rate=nan"]), "ppo.learning_rate = NaN: wanted a finite number, such as 0.001");
         assert_eq!(message(&["epochs"]), "\"epochs\": wanted key=value, as in ppo.learning_rate=1e-3");
         assert!(parse("a = ", "x.toml").unwrap_err().to_string().starts_with("x.toml is not valid TOML"));

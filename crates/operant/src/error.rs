@@ -65,7 +65,7 @@ pub fn nearest<'a>(got: &str, known: impl IntoIterator<Item = &'a str>) -> Optio
         .into_iter()
         .map(|name| (edits(&got, &name.to_lowercase()), name))
         .min_by_key(|&(edits, _)| edits)
-        .filter(|&(edits, name)| edits <= 1 + name.chars().count().max(got.chars().count()) / 3)
+        .filter(|&(edits, name)| edits <= 1 + name.chars().count().max(got.chars().count()).saturating_sub(1) / 3)
         .map(|(_, name)| name)
 }
 
@@ -100,5 +100,6 @@ mod tests {
         assert_eq!(nearest("Pendlum", known), Some("pendulum"));
         assert_eq!(nearest("zzzzzzzzzz", known), None);
         assert_eq!(nearest("", known), None);
+        assert_eq!((nearest("pop", ["ppo", "dqn"]), nearest("foo", ["ppo", "dqn"])), (Some("ppo"), None));
     }
 }

@@ -55,6 +55,16 @@ pub fn cpu_seconds() -> f64 {
     0.0
 }
 
+/// Makes a write beyond the limit on sizes of files (`ulimit -f`) fail like any other: left alone, it ends the process without a
+/// word.
+pub fn survive_file_size_limit() {
+    #[cfg(unix)]
+    // SAFETY: no handler is installed, so none can run; what the signal did before is of no use to anyone.
+    unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+    }
+}
+
 /// Memory that programs may still ask for, in bytes; `None` where the system does not say.
 pub fn available_bytes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;

@@ -13,7 +13,9 @@ mod prefetch;
 mod spans;
 
 pub use aligned::Aligned;
-pub use machine::{available_bytes, check_room, cpu_seconds, describe, resident_bytes, threads_available};
+pub use machine::{
+    available_bytes, check_room, cpu_seconds, describe, resident_bytes, survive_file_size_limit, threads_available,
+};
 pub use mapped::MappedNumbers;
 pub use pool::{CpuPool, Part, thread_number};
 pub use prefetch::prefetch;

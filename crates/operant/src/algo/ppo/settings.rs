@@ -149,6 +149,16 @@ impl Default for Settings {
 /// Larger coefficients are mistakes, and leave f32.
 const MOST: f64 = 1e30;
 
+/// Without a row of zeros.
+fn short(x: f64) -> String {
+    if x.abs() >= 1e9 { format!("{x:e}") } else { x.to_string() }
+}
+
+/// What is wanted in place of `x`, which may be too large.
+fn at_most(x: f64, otherwise: &str) -> String {
+    if x > MOST { format!("at most {MOST:e}") } else { otherwise.to_owned() }
+}
+
 /// Beyond this a choice would never be made.
 const MOST_LOGIT: f64 = 20.0;
 
@@ -178,33 +188,35 @@ impl Settings {
             if holds { Ok(()) } else { Err(Error::Invalid(format!("ppo.{key} = {got}: wanted {wanted}"))) }
         };
         let fraction = |x: f64| (0.0..=1.0).contains(&x);
-        let positive = |x: f64| x > 0.0 && x <= MOST;
-        let not_negative = |x: f64| (0.0..=MOST).contains(&x);
+        let positive = |key: &str, x: f64| rule(x > 0.0 && x <= MOST, key, &short(x), &at_most(x, "more than 0"));
+        let not_negative =
+            |key: &str, x: f64, wanted: &str| rule((0.0..=MOST).contains(&x), key, &short(x), &at_most(x, wanted));
         rule((1..=1 << 20).contains(&self.num_steps), "num_steps", &self.num_steps, "1..=1048576")?;
         rule(self.update_epochs >= 1, "update_epochs", &self.update_epochs, "at least 1")?;
-        rule(positive(self.learning_rate), "learning_rate", &self.learning_rate, "more than 0")?;
+        positive("learning_rate", self.learning_rate)?;
         rule(fraction(self.gamma), "gamma", &self.gamma, "0 to 1")?;
         rule(fraction(self.gae_lambda), "gae_lambda", &self.gae_lambda, "0 to 1")?;
-        rule(positive(self.clip_coef), "clip_coef", &self.clip_coef, "more than 0")?;
-        rule(not_negative(self.ent_coef), "ent_coef", &self.ent_coef, "0 or more")?;
-        rule(not_negative(self.vf_coef), "vf_coef", &self.vf_coef, "0 or more")?;
+        positive("clip_coef", self.clip_coef)?;
+        not_negative("ent_coef", self.ent_coef, "0 or more")?;
+        not_negative("vf_coef", self.vf_coef, "0 or more")?;
         let finite = self.first_logits.iter().all(|logit| logit.abs() <= MOST_LOGIT);
         rule(finite, "first_logits", &format!("{:?}", self.first_logits), "numbers of -20 to 20")?;
-        rule(not_negative(self.adv_std_floor), "adv_std_floor", &self.adv_std_floor, "0 or more")?;
-        rule(not_negative(self.ent_floor_coef), "ent_floor_coef", &self.ent_floor_coef, "0 or more")?;
+        not_negative("adv_std_floor", self.adv_std_floor, "0 or more")?;
+        not_negative("ent_floor_coef", self.ent_floor_coef, "0 or more")?;
         for (key, floors) in [("ent_floors", &self.ent_floors), ("prob_floors", &self.prob_floors)] {
             let fine = floors.iter().all(|floor| (0.0..1.0).contains(floor));
             rule(fine, key, &format!("{floors:?}"), "numbers of 0 or more and less than 1, one per head")?;
         }
-        rule(not_negative(self.max_grad_norm), "max_grad_norm", &self.max_grad_norm, "0 (no limit) or more")?;
-        rule(not_negative(self.target_kl), "target_kl", &self.target_kl, "0 (no limit) or more")?;
-        rule(not_negative(self.curiosity_coef), "curiosity_coef", &self.curiosity_coef, "0 or more")?;
-        rule(positive(self.adam_eps), "adam_eps", &self.adam_eps, "more than 0")?;
+        not_negative("max_grad_norm", self.max_grad_norm, "0 (no limit) or more")?;
+        not_negative("target_kl", self.target_kl, "0 (no limit) or more")?;
+        not_negative("curiosity_coef", self.curiosity_coef, "0 or more")?;
+        positive("adam_eps", self.adam_eps)?;
         let samples = num_envs.saturating_mul(self.num_steps);
         if samples > u32::MAX as usize {
             return Err(Error::Invalid(format!("num_envs*num_steps = {samples}: wanted fewer than 2^32 samples")));
         }
-        if self.minibatch_size == 0 || !samples.is_multiple_of(self.minibatch_size) {
+        rule(self.minibatch_size >= 1, "minibatch_size", &self.minibatch_size, "at least 1")?;
+        if !samples.is_multiple_of(self.minibatch_size) {
             let size = self.minibatch_size;
             return Err(Error::Invalid(format!(
                 "ppo.minibatch_size {size} does not divide num_envs*num_steps = {samples}"
