@@ -97,9 +97,20 @@ const MAX_TILE_ROWS: usize = 192;
 /// less often.
 const MAX_TILE_ROWS_AMX: usize = 576;
 
+/// Rows that ops on AMX tiles have at least while a row is no longer than [`SHORT_ROW_BYTES`]: fewer turns between tiles and fused
+/// multiply-adds pay for activations that come from the third cache.
+const LEAST_TILE_ROWS_AMX: usize = 192;
+/// Activations of a row of a network of vectors; images and sequences have more.
+const SHORT_ROW_BYTES: usize = 16 << 10;
+
 fn tile_rows(per_row: usize, element: usize, compute: Compute) -> usize {
-    let most = if compute.tiles() { MAX_TILE_ROWS_AMX } else { MAX_TILE_ROWS };
-    let rows = (TILE_BYTES / (per_row * element).max(1)).clamp(1, most);
+    let bytes = (per_row * element).max(1);
+    let (least, most) = match compute.tiles() {
+        true if bytes <= SHORT_ROW_BYTES => (LEAST_TILE_ROWS_AMX, MAX_TILE_ROWS_AMX),
+        true => (1, MAX_TILE_ROWS_AMX),
+        false => (1, MAX_TILE_ROWS),
+    };
+    let rows = (TILE_BYTES / bytes).clamp(least, most);
     if rows >= 48 { rows / 48 * 48 } else { rows }
 }
 
