@@ -339,9 +339,9 @@ const PIXELS: u32 = 128;
 /// Warps of those of `wide.cu`, and rows of 64 numbers that each has at once, if nothing comes past them.
 const WIDE_WARPS: u32 = 4;
 const WIDE_ROWS: u32 = 32;
-/// Their shared memory: two times those rows and a barrier for each warp; for the last layer normals of noise and weights besides.
+/// Their shared memory: two times those rows and a barrier for each warp; for the last layer normals of noise and sums of 32 pixels besides.
 const WIDE_SHARED: usize = 1024 + WIDE_WARPS as usize * 2 * (WIDE_ROWS as usize * 128 + 8);
-const LAST_SHARED: usize = WIDE_SHARED + WIDE_WARPS as usize * 4 * 128 + 4096;
+const LAST_SHARED: usize = WIDE_SHARED + WIDE_WARPS as usize * 4 * (192 + 128);
 /// Kernels of `wide.cu`: their names for 64 channels and for more, and blocks of them that run at once on a multiprocessor.
 const FINISH: [(&str, u32); 2] = [("finish_64", 6), ("finish_wide", 6)];
 const LAST_WHITE: [(&str, u32); 2] = [("white_64", 4), ("white_wide", 4)];
@@ -420,6 +420,7 @@ pub fn source(precision: Precision) -> String {
         + include_str!("tall.cu")
         + include_str!("finish.cu")
         + include_str!("wide.cu")
+        + include_str!("last.cu")
         + include_str!("stem.cu")
 }
 

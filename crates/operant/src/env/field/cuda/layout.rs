@@ -558,22 +558,21 @@ impl<'a> Build<'a> {
         Ok((steps, finish))
     }
 
-    /// Weights of the way back to the field, the same as lanes of `wide.cu` read them, biases, and what Gaussian noise becomes on it.
+    /// Weights of the way back to the field, the same as lanes of `last.cu` read them, biases, and what Gaussian noise becomes on it.
     pub(super) fn output(&mut self, wide: u32) -> Result<[DevicePtr; 4]> {
         let channels = self.operator().channels;
+        let half = if self.precision == Precision::F16 { half_bits } else { bf16 };
         let (mut weights, mut by_lane, mut biases, mut factors) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for params in &self.params {
             let weight = params.get("output.weight")?;
             let inputs = weight.len() / channels;
             if inputs.is_multiple_of(64) && channels <= 4 {
-                for part in (0..inputs).step_by(64) {
-                    by_lane.extend((0..4 * 64).map(|i| {
-                        // Half of eight, lane of eight, pair of two, and which of them.
-                        let (k, half, lane, pair, which) = (i / 64, i / 32 % 2, i / 4 % 8, i / 2 % 2, i % 2);
-                        let channel = part + half * 32 + pair * 16 + lane * 2 + which;
-                        if k < channels { weight[k * inputs + channel] } else { 0.0 }
-                    }));
-                }
+                by_lane.extend((0..inputs / 64 * 128).map(|i| {
+                    let (part, lane, sixteen) = (i / 128, i / 4 % 32, i % 4);
+                    let (k, at) = (lane / 4 % 4, part * 64 + sixteen * 16 + lane / 16 * 8 + lane % 4 * 2);
+                    let of = |channel: usize| if k < channels { half(weight[k * inputs + channel]) } else { 0 };
+                    u32::from(of(at)) | u32::from(of(at + 1)) << 16
+                }));
             }
             for row in weight.chunks_exact(weight.len() / channels) {
                 weights.extend_from_slice(row);
