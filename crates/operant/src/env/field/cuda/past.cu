@@ -101,7 +101,7 @@ template <bool GELU, u32 CHUNKS> FN void finish_with_past(const PastArgs& a) {
   const u32 pairs = f.channels / 128, pair = blockIdx.x & (pairs - 1), number = blockIdx.x >> (pairs - 1), blocks = gridDim.x >> (pairs - 1);
   const u32 log_units = 2 * f.log_side - 6, count = f.images << log_units, each = count / blocks, more = count - each * blocks;
   const u32 first = number * each + min(number, more), end = first + each + (number < more), own = results + warp * PAST_OWN * 128;
-  /* Of a team's warps each multiprocessor's parts get another one to bring inputs. */
+  /* Another warp in each team, so that no quarter of a multiprocessor has all of them. */
   const bool brings = warp == team % 4;
   u32 unit = first + team, turn = 0;
   if (lane == 0) {
