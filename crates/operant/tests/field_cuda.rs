@@ -170,6 +170,14 @@ fn a_step_is_the_cpus() {
     for (what, operator) in cases {
         compare(what, &operator, &LIMITS, &mut wrong);
     }
+    // Kernels of their own for 1×1 convolutions past blocks and for wide last layers, in numbers of two bytes.
+    let widening =
+        Operator { base_channels: 64, layers: 4, kernel: 5, activation: Act::Silu, norm: Norm::Group, ..p() };
+    for (what, noise) in
+        [("64 to 256 channels", NoiseLaw::Gaussian), ("64 to 256 channels, laplace", NoiseLaw::Laplace)]
+    {
+        compare(what, &Operator { noise, ..widening.clone() }, &LIMITS[2..], &mut wrong);
+    }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 

@@ -723,7 +723,7 @@ impl Collection {
 }
 
 /// How random bits become an operator's noise, as stores note it: 2 since Gaussian noise is drawn behind the last convolution.
-const DRAWS: (&str, &str) = ("draws", "3");
+const DRAWS: (&str, &str) = ("draws", "4");
 
 /// The file of settings in a store.
 pub const SETTINGS: &str = "collect.toml";

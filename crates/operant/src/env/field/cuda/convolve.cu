@@ -359,14 +359,35 @@ FN void convolve(const ConvArgs& a) {
   }
   if (a.paired) pair_wait();
   else __syncthreads();
+#if KIND >= 2
   wait_before();
   let_next();
+#endif
   const Share s = share<TURNED && GROUPS == 2>(a);
   const u32 passes = KIND == 3 ? a.passes : 1, slabs = passes * a.chunks * k;
 
   if (threadIdx.x == THREADS) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(&a.x) : "memory");
     asm volatile("prefetch.tensormap [%0];" ::"l"(&a.w) : "memory");
+    const auto bring_weights = [&](const Place& p, u32 slot, u32 pass, u32 chunk, u32 dx, u32 dy) {
+      const int channel = chunk * (128 / BYTES), w_plane = KIND == 3 && pass == 2, tap = dy * k + dx;
+      const u32 to = b_ring + slot * b_bytes, full = full_b + 8 * slot;
+      barrier_expect(full, b_bytes);
+      if (a.paired) copy5_to_both(to + rank * (b_bytes / 2), &a.w, full, channel, w_plane, p.block * TN + rank * (TN / 2), tap, p.op);
+      else copy5(to, &a.w, full, channel, w_plane, p.block * TN, tap, p.op);
+    };
+    u32 ahead = 0;
+#if KIND < 2
+    /* The first weights come before what the kernel before makes is there; all others wait for what comes. Not shown to help with numbers
+       of four bytes. */
+    if (s.first < s.end) {
+      const Place p = place(a, tile_number(s, s.first));
+      for (u32 slab = 0; slab < slabs && ahead < a.b_slots; ++slab)
+        for (u32 dy = 0; dy < k && ahead < a.b_slots; ++dy, ++ahead) bring_weights(p, ahead, slab / (a.chunks * k), slab / k % a.chunks, slab % k, dy);
+    }
+    wait_before();
+    let_next();
+#endif
     u32 slot_a = 0, turn_a = 0, slot_b = 0, turn_b = 0, held = ~0u;
     for (u32 number = s.first; number < s.end; number += s.step) {
       Place p = place(a, tile_number(s, number));
@@ -374,21 +395,21 @@ FN void convolve(const ConvArgs& a) {
       bool bring = !a.resident || held != p.weights;
       held = p.weights;
       for (u32 pass = 0; pass < passes; ++pass) {
-        int x_plane = KIND == 3 && pass == 1, w_plane = KIND == 3 && pass == 2;
+        int x_plane = KIND == 3 && pass == 1;
         for (u32 chunk = 0; chunk < a.chunks; ++chunk) {
-          int channel = chunk * (128 / BYTES);
           for (u32 dx = 0; dx < k; ++dx) {
             barrier_wait(empty_a + 8 * slot_a, (turn_a & 1) ^ 1);
             barrier_expect(full_a + 8 * slot_a, a_bytes);
-            copy5(a_ring + slot_a * a_bytes, &a.x, full_a + 8 * slot_a, channel, x_plane, x + dx, y, p.image);
+            copy5(a_ring + slot_a * a_bytes, &a.x, full_a + 8 * slot_a, chunk * (128 / BYTES), x_plane, x + dx, y, p.image);
             if (++slot_a == a.a_slots) slot_a = 0, ++turn_a;
             if (!bring) continue;
             for (u32 dy = 0; dy < k; ++dy) {
-              barrier_wait(empty_b + 8 * slot_b, (turn_b & 1) ^ 1);
-              barrier_expect(full_b + 8 * slot_b, b_bytes);
-              const int tap = dy * k + dx;
-              if (a.paired) copy5_to_both(b_ring + slot_b * b_bytes + rank * (b_bytes / 2), &a.w, full_b + 8 * slot_b, channel, w_plane, p.block * TN + rank * (TN / 2), tap, p.op);
-              else copy5(b_ring + slot_b * b_bytes, &a.w, full_b + 8 * slot_b, channel, w_plane, p.block * TN, tap, p.op);
+              if (ahead > 0) {
+                --ahead;
+              } else {
+                barrier_wait(empty_b + 8 * slot_b, (turn_b & 1) ^ 1);
+                bring_weights(p, slot_b, pass, chunk, dx, dy);
+              }
               if (++slot_b == a.b_slots) slot_b = 0, ++turn_b;
             }
           }

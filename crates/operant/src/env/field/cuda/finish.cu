@@ -20,7 +20,7 @@ static_assert(sizeof(FinishArgs) == FINISH_BYTES, "as in Rust");
 struct LastArgs {
   FinishArgs f;
   const float* weight;  /* [operators, field channels, padded] */
-  const float* by_lane; /* the same as lanes of `wide.cu` read them: [operators, parts of 64 channels, 4, 64]; or none */
+  const uint4* by_lane; /* the same as lanes of `last.cu` read them: [operators, parts of 64 channels, 32]; or none */
   const float* bias;    /* [operators, field channels] */
   const float2* scales; /* [operators, steps + 1]: scale, or threshold and growth of dropout */
   const float* factor;  /* [operators, field channels, field channels]: what the way back makes of Gaussian noise */

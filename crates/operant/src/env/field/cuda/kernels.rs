@@ -113,6 +113,44 @@ pub(super) struct WideArgs {
 }
 impl Params for WideArgs {}
 
+/// `PastArgs` of `past.cu`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub(super) struct PastArgs {
+    pub y: TensorMap,
+    pub x: TensorMap,
+    pub w: TensorMap,
+    pub out: TensorMap,
+    pub f: FinishArgs,
+    pub bias: DevicePtr,
+    pub chunks: u32,
+    pub unused: u32,
+}
+impl Params for PastArgs {}
+
+impl PastArgs {
+    /// Pixels of a team of four warps, and outputs of a product.
+    pub(super) const AT_ONCE: usize = 64;
+
+    /// Whether `past.cu` is for a 1×1 convolution of this many channels in and out past a block.
+    pub(super) fn serves(inputs: usize, outputs: usize, grid: usize, precision: Precision) -> bool {
+        let served = matches!(inputs, 64 | 128) && matches!(outputs, 128 | 256);
+        served && grid >= Self::AT_ONCE && numbers(precision).bytes() == 2
+    }
+
+    /// The output whose weights lie at this place: of a pair of 64 channels first the first half of each sixteen.
+    pub(super) fn output_at(place: usize) -> usize {
+        let (pair, half, sixteen, which) = (place / 128, place / 64 % 2, place / 8 % 8, place % 8);
+        pair * 128 + sixteen * 16 + half * 8 + which
+    }
+
+    /// Blocks: as many for each pair of 64 channels as run at once, unless there is less to do.
+    fn blocks(&self, at_once: u32) -> u32 {
+        let (pairs, tiles) = (self.f.channels / 128, self.f.images * self.f.side.pow(2) / Self::AT_ONCE as u32);
+        (at_once / pairs).clamp(1, tiles) * pairs
+    }
+}
+
 /// `LastArgs` of `finish.cu`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
@@ -247,6 +285,7 @@ pub(super) enum Step {
     /// And pixels of all rows.
     Finish(FinishArgs, u32),
     FinishWide(WideArgs),
+    FinishPast(PastArgs),
     Last(LastArgs, u32),
     LastWide(WideLastArgs),
     /// And channels of all rows.
@@ -265,6 +304,7 @@ impl Step {
             Self::Gather(..) => "gather".into(),
             Self::Join(..) => "join".into(),
             Self::Finish(a, _) | Self::FinishWide(WideArgs { f: a, .. }) => format!("finish {}", a.channels),
+            Self::FinishPast(a) => format!("finish {} with what comes past", a.f.channels),
             Self::Last(a, _) | Self::LastWide(WideLastArgs { last: a, .. }) => {
                 format!("finish {} and step", a.f.channels)
             }
@@ -333,15 +373,17 @@ pub(super) const SHARED: usize = 227 << 10;
 /// Teams of the first convolution, and their 256 pixels' neighbourhoods, weights, and room to write from.
 const STEM_TEAMS: u32 = 3;
 const STEM_SHARED: usize = 1024 + STEM_TEAMS as usize * 128 * (256 + 64 + 256);
+/// Teams of `past.cu`.
+const PAST_TEAMS: u32 = 4;
 /// Threads of kernels between convolutions, and their pixels.
 const THREADS: u32 = 256;
 const PIXELS: u32 = 128;
 /// Warps of those of `wide.cu`, and rows of 64 numbers that each has at once, if nothing comes past them.
 const WIDE_WARPS: u32 = 4;
 const WIDE_ROWS: u32 = 32;
-/// Their shared memory: two times those rows and a barrier for each warp; for the last layer normals of noise and weights besides.
+/// Their shared memory: two times those rows and a barrier for each warp; for the last layer normals of noise and sums of 32 pixels besides.
 const WIDE_SHARED: usize = 1024 + WIDE_WARPS as usize * 2 * (WIDE_ROWS as usize * 128 + 8);
-const LAST_SHARED: usize = WIDE_SHARED + WIDE_WARPS as usize * 4 * 128 + 4096;
+const LAST_SHARED: usize = WIDE_SHARED + WIDE_WARPS as usize * 4 * (192 + 128);
 /// Kernels of `wide.cu`: their names for 64 channels and for more, and blocks of them that run at once on a multiprocessor.
 const FINISH: [(&str, u32); 2] = [("finish_64", 6), ("finish_wide", 6)];
 const LAST_WHITE: [(&str, u32); 2] = [("white_64", 4), ("white_wide", 4)];
@@ -401,6 +443,7 @@ pub fn source(precision: Precision) -> String {
         ("LAST_BYTES", size_of::<LastArgs>()),
         ("WIDE_BYTES_OF_ARGS", size_of::<WideArgs>()),
         ("WIDE_LAST_BYTES", size_of::<WideLastArgs>()),
+        ("PAST_BYTES", size_of::<PastArgs>()),
         ("UNFOLD_BYTES", size_of::<UnfoldArgs>()),
         ("STEM_BYTES", size_of::<StemArgs>()),
         ("NORMALISE_BYTES", size_of::<NormaliseArgs>()),
@@ -420,13 +463,16 @@ pub fn source(precision: Precision) -> String {
         + include_str!("tall.cu")
         + include_str!("finish.cu")
         + include_str!("wide.cu")
+        + include_str!("last.cu")
+        + include_str!("past.cu")
         + include_str!("stem.cu")
 }
 
-/// Those of `wide.cu` and `stem.cu`.
+/// Those of `wide.cu`, `past.cu` and `stem.cu`.
 #[derive(Debug)]
 struct Wide {
     stem: Kernel<StemArgs>,
+    past: Kernel<PastArgs>,
     /// For 64 channels, and for more.
     finish: [Kernel<WideArgs>; 2],
     last_white: [Kernel<WideLastArgs>; 2],
@@ -467,6 +513,7 @@ impl Kernels {
         let wide = || {
             Ok::<_, Error>(Wide {
                 stem: module.kernel("stem")?.with_shared(STEM_SHARED)?,
+                past: module.kernel("finish_past")?.with_shared(SHARED)?,
                 finish: [finish(0)?, finish(1)?],
                 last_white: [last(LAST_WHITE[0].0)?, last(LAST_WHITE[1].0)?],
                 last_behind: [last(LAST_BEHIND[0].0)?, last(LAST_BEHIND[1].0)?],
@@ -494,7 +541,9 @@ impl Kernels {
             // What lies between convolutions reads results at once: those of the kernel before the one before it.
             let early = match step {
                 Step::Gather(..) | Step::Convolve(..) => before.is_some(),
-                Step::FinishWide(..) | Step::LastWide(..) => matches!(before, Some(Step::Gather(..))),
+                Step::FinishWide(..) | Step::FinishPast(..) | Step::LastWide(..) => {
+                    matches!(before, Some(Step::Gather(..)))
+                }
                 _ => false,
             };
             self.launch(step, early)?;
@@ -535,6 +584,7 @@ impl Kernels {
                 let blocks = a.f.wide_blocks(FINISH[place].1 * self.blocks);
                 start(&wide()?.finish[place], blocks, 32 * WIDE_WARPS, a, early)
             }
+            Step::FinishPast(a) => start(&wide()?.past, a.blocks(self.blocks), 128 * PAST_TEAMS, a, early),
             Step::Last(a, pixels) => self.last.launch(pixels / PIXELS, THREADS, a),
             Step::LastWide(a) => {
                 let place = usize::from(a.last.f.channels > 64);
@@ -560,4 +610,20 @@ impl Kernels {
 
 fn start<P: Params>(kernel: &Kernel<P>, blocks: u32, threads: u32, params: &P, early: bool) -> Result<()> {
     if early { kernel.launch_early(blocks, threads, params) } else { kernel.launch(blocks, threads, params) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_of_what_comes_past_lie_once_each() {
+        for outputs in [128, 256] {
+            let mut found: Vec<usize> = (0..outputs).map(PastArgs::output_at).collect();
+            assert_eq!(found[..9], [0, 1, 2, 3, 4, 5, 6, 7, 16]);
+            assert_eq!((found[32], found[64]), (64, 8));
+            found.sort_unstable();
+            assert!(found.into_iter().eq(0..outputs));
+        }
+    }
 }

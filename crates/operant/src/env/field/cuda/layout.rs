@@ -2,8 +2,8 @@
 
 use super::Member;
 use super::kernels::{
-    ConvArgs, FinishArgs, GatherArgs, LastArgs, SHARED, StemArgs, Step, TALL, TALL_COLUMNS, TALL_ROWS, TILES, Tile,
-    UnfoldArgs, WideArgs, WideLastArgs, magic, numbers,
+    ConvArgs, FinishArgs, GatherArgs, LastArgs, PastArgs, SHARED, StemArgs, Step, TALL, TALL_COLUMNS, TALL_ROWS, TILES,
+    Tile, UnfoldArgs, WideArgs, WideLastArgs, magic, numbers,
 };
 use crate::Result;
 use crate::data::shards::half_bits;
@@ -463,6 +463,35 @@ impl<'a> Build<'a> {
         Ok(Step::FinishWide(WideArgs { y, past, out, f }))
     }
 
+    /// The same where a 1×1 convolution of x with parameters of this name comes past, and is made on the way.
+    fn finish_past(&mut self, f: FinishArgs, name: &str, x: Tensor) -> Result<Step> {
+        const AT_ONCE: usize = PastArgs::AT_ONCE;
+        let (grid, rows, outputs) = (f.side as usize, self.rows(), f.channels as usize);
+        let (mut all, mut biases) = (Vec::new(), Vec::new());
+        for params in &self.params {
+            // [O, C]
+            let weight = params.get(&format!("{name}.weight"))?;
+            let row = |place: usize| &weight[PastArgs::output_at(place) * x.channels..][..x.channels];
+            all.push((0..outputs).flat_map(row).copied().collect());
+            biases.extend_from_slice(params.get(&format!("{name}.bias"))?);
+        }
+        let (weights, bias) = (self.weights(&all, x.channels)?, self.upload(&biases)?);
+        let map = |at: DevicePtr, sizes: [usize; 5], at_once: usize| {
+            TensorMap::new(self.gpu, self.numbers(), at, sizes, [ROW / 2, 1, at_once, 1, 1])
+        };
+        let wide = grid + 2 * x.border;
+        Ok(Step::FinishPast(PastArgs {
+            y: map(f.y, [outputs, 1, grid, grid, rows], AT_ONCE / 4)?,
+            x: map(x.at, [x.channels, 1, wide, wide, rows], AT_ONCE)?,
+            w: map(weights, [x.channels, 1, outputs, 1, self.members.len()], AT_ONCE)?,
+            out: map(f.out, [outputs, 1, wide, wide, rows], AT_ONCE / 4)?,
+            f,
+            bias,
+            chunks: (x.channels / 64) as u32,
+            unused: 0,
+        }))
+    }
+
     /// The launch that makes the step.
     pub(super) fn last_step(&self, last: LastArgs) -> Result<Step> {
         if !last.is_wide(self.precision) {
@@ -525,11 +554,16 @@ impl<'a> Build<'a> {
         let (mut finish, norm) = self.finish("stem", operator.base_channels)?;
         self.stem(state, norm, list)?;
         let mut from = operator.base_channels;
+        // What a 1×1 convolution that comes past the block before is made of, if on the way.
+        let mut past: Option<(String, Tensor)> = None;
         for i in 0..operator.layers {
             let (name, to) = (format!("layers.{i}"), operator.width(i));
             let x = tensor(self, turn, from);
             finish.out = x.at;
-            list.push(self.finish_step(finish)?);
+            list.push(match past.take() {
+                Some((name, of)) => self.finish_past(finish, &name, of)?,
+                None => self.finish_step(finish)?,
+            });
             turn += 1;
             if !operator.is_residual() {
                 let (next, norm) = self.finish(&name, to)?;
@@ -547,10 +581,13 @@ impl<'a> Build<'a> {
             let (next, norm) = self.finish(&second, to)?;
             self.convolve_normed(&second, h, to, kernel, norm, list)?;
             finish = next;
+            let name = format!("{name}.past");
             if from == to {
                 (finish.past, finish.past_is_activation) = (x.at, 1);
+            } else if i + 1 < operator.layers && PastArgs::serves(from, to, operator.grid, self.precision) {
+                past = Some((name, x));
             } else {
-                list.push(self.convolve(&format!("{name}.past"), x, to, 1, 1, false)?);
+                list.push(self.convolve(&name, x, to, 1, 1, false)?);
                 finish.past = self.results[1];
             }
             from = to;
@@ -558,22 +595,21 @@ impl<'a> Build<'a> {
         Ok((steps, finish))
     }
 
-    /// Weights of the way back to the field, the same as lanes of `wide.cu` read them, biases, and what Gaussian noise becomes on it.
+    /// Weights of the way back to the field, the same as lanes of `last.cu` read them, biases, and what Gaussian noise becomes on it.
     pub(super) fn output(&mut self, wide: u32) -> Result<[DevicePtr; 4]> {
         let channels = self.operator().channels;
+        let half = if self.precision == Precision::F16 { half_bits } else { bf16 };
         let (mut weights, mut by_lane, mut biases, mut factors) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for params in &self.params {
             let weight = params.get("output.weight")?;
             let inputs = weight.len() / channels;
             if inputs.is_multiple_of(64) && channels <= 4 {
-                for part in (0..inputs).step_by(64) {
-                    by_lane.extend((0..4 * 64).map(|i| {
-                        // Half of eight, lane of eight, pair of two, and which of them.
-                        let (k, half, lane, pair, which) = (i / 64, i / 32 % 2, i / 4 % 8, i / 2 % 2, i % 2);
-                        let channel = part + half * 32 + pair * 16 + lane * 2 + which;
-                        if k < channels { weight[k * inputs + channel] } else { 0.0 }
-                    }));
-                }
+                by_lane.extend((0..inputs / 64 * 128).map(|i| {
+                    let (part, lane, sixteen) = (i / 128, i / 4 % 32, i % 4);
+                    let (k, at) = (lane / 4 % 4, part * 64 + sixteen * 16 + lane / 16 * 8 + lane % 4 * 2);
+                    let of = |channel: usize| if k < channels { half(weight[k * inputs + channel]) } else { 0 };
+                    u32::from(of(at)) | u32::from(of(at + 1)) << 16
+                }));
             }
             for row in weight.chunks_exact(weight.len() / channels) {
                 weights.extend_from_slice(row);

@@ -21,13 +21,24 @@ extern "C" __global__ void __launch_bounds__(288, 1) tall(const __grid_constant_
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
   }
   __syncthreads();
-  wait_before();
-  let_next();
   const Share s = share<false>(a);
   u32 sequence = 0, held = ~0u, visits = 0;
   if (threadIdx.x == 256) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(&a.x) : "memory");
     asm volatile("prefetch.tensormap [%0];" ::"l"(&a.w) : "memory");
+    const auto bring_weights = [&](u32 op) {
+      barrier_expect(weights_full, 9 * TALL_TAP);
+      for (u32 dx = 0; dx < 3; ++dx)
+        for (u32 dy = 0; dy < 3; ++dy) copy5(weights + (dx * 3 + dy) * TALL_TAP, &a.w, weights_full, 0, 0, 0, dy * 3 + dx, op);
+    };
+    /* The first weights come before what the kernel before makes is there. */
+    if (s.first < s.end) {
+      const Place p = place(a, s.first);
+      held = p.weights, visits = 1;
+      bring_weights(p.op);
+    }
+    wait_before();
+    let_next();
     for (u32 number = s.first; number < s.end; ++number, ++sequence) {
       const Place p = place(a, number);
       const u32 team = sequence & 1;
@@ -37,9 +48,7 @@ extern "C" __global__ void __launch_bounds__(288, 1) tall(const __grid_constant_
       if (held == p.weights) continue;
       held = p.weights;
       barrier_wait(weights_empty, (visits++ & 1) ^ 1);
-      barrier_expect(weights_full, 9 * TALL_TAP);
-      for (u32 dx = 0; dx < 3; ++dx)
-        for (u32 dy = 0; dy < 3; ++dy) copy5(weights + (dx * 3 + dy) * TALL_TAP, &a.w, weights_full, 0, 0, 0, dy * 3 + dx, p.op);
+      bring_weights(p.op);
     }
     return;
   }

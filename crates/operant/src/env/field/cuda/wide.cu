@@ -57,14 +57,29 @@ FN uint4 drawn_by(const Rounds& r, u32 third, u32 n) {
   return c;
 }
 
-/* x Φ(x) times 2 `half`. In bf16 Φ is (1 + tanh)/2 of a cubic, within 3e-4, a seventh of the rounding near 1. */
-FN float gelu_scaled(float x, float half) {
+/* What dropout leaves grows by `grow`. In bf16 GELU takes numbers that norms made `share` times as large, half of `grow`: x Φ(x) grown is then
+   (1 + tanh) times such a number, tanh of a cubic of it with these coefficients; within 3e-4, a seventh of the rounding near 1. */
+struct Growth {
+  float grow, share, linear, cubic;
+};
+template <bool GELU> FN Growth growth_of(u32 dropped) {
+  Growth g;
+  g.grow = 65536.0f / (65536 - dropped);
+  if (GELU && KIND == 0) {
+    const float back = 2.0f * (65536 - dropped) / 65536;
+    g.share = 0.5f * g.grow, g.linear = 0.800157f * back, g.cubic = 0.0347009f * back * back * back;
+  } else {
+    g.share = 1.0f, g.linear = g.cubic = 0.0f;
+  }
+  return g;
+}
+FN float gelu_grown(float x, const Growth& g) {
 #if KIND == 0
-  float inner = x * fmaf(x * x, 0.0347009f, 0.800157f), outer, share = x * half;
+  float inner = x * fmaf(x * x, g.cubic, g.linear), outer;
   asm("tanh.approx.f32 %0, %1;" : "=f"(outer) : "f"(inner));
-  return fmaf(share, outer, share);
+  return fmaf(x, outer, x);
 #else
-  return gelu(x) * (2.0f * half);
+  return gelu(x) * g.grow;
 #endif
 }
 
@@ -126,23 +141,23 @@ FN void rows_come(const Ring& r, u32 number) {
 struct Sixteen {
   Eight left, right;
 };
-FN void eight_of(const float* norm, u32 channels, Eight& e) {
+FN void eight_of(const float* norm, u32 channels, float share, Eight& e) {
 #pragma unroll
   for (int j = 0; j < 4; ++j) {
     const float2 x = *(const float2*)(norm + 16 * j), y = *(const float2*)(norm + channels + 16 * j);
-    e.scale[2 * j] = x.x, e.scale[2 * j + 1] = x.y, e.shift[2 * j] = y.x, e.shift[2 * j + 1] = y.y;
+    e.scale[2 * j] = x.x * share, e.scale[2 * j + 1] = x.y * share, e.shift[2 * j] = y.x * share, e.shift[2 * j + 1] = y.y * share;
   }
 }
 /* A lane's two rows: of the channels' parts of 64, which are the same in every turn. */
 FN u32 left_chunk(const FinishArgs& f, u32 lane) { return lane / 8 * 2 & (f.channels / 64 - 1); }
 FN u32 right_chunk(const FinishArgs& f, u32 lane) { return (lane / 8 * 2 + 1) & (f.channels / 64 - 1); }
 /* From ONE times 64 channels both rows have the same. */
-template <bool ONE> FN Sixteen sixteen_of(const FinishArgs& f, u32 image, u32 lane) {
+template <bool ONE> FN Sixteen sixteen_of(const FinishArgs& f, u32 image, u32 lane, float share) {
   const float* norm = f.norm + image * 2 * f.channels + lane % 8 * 2;
   Sixteen s;
-  eight_of(norm + (ONE ? 0 : left_chunk(f, lane) * 64), f.channels, s.left);
+  eight_of(norm + (ONE ? 0 : left_chunk(f, lane) * 64), f.channels, share, s.left);
   if (ONE) s.right = s.left;
-  else eight_of(norm + right_chunk(f, lane) * 64, f.channels, s.right);
+  else eight_of(norm + right_chunk(f, lane) * 64, f.channels, share, s.right);
   return s;
 }
 
@@ -161,7 +176,7 @@ FN void put_eight(const u32* at, const float* v) {
   for (int j = 0; j < 4; ++j) asm volatile("st.shared.u32 [%0], %1;" ::"r"(at[j]), "r"(pack(v[2 * j], v[2 * j + 1])) : "memory");
 }
 /* Norm, what came past, and activation. */
-template <bool GELU, bool PAST> FN void activated(const FinishArgs& f, const u32* at, const Eight& e, float grow, float* v) {
+template <bool GELU, bool PAST> FN void activated(const FinishArgs& f, const u32* at, const Eight& e, const Growth& g, float* v) {
   eight_at<0>(at, v);
 #pragma unroll
   for (int i = 0; i < 8; ++i) v[i] = fmaf(v[i], e.scale[i], e.shift[i]);
@@ -169,11 +184,11 @@ template <bool GELU, bool PAST> FN void activated(const FinishArgs& f, const u32
     float more[8];
     eight_at<ROWS_OF(PAST) * 128>(at, more);
 #pragma unroll
-    for (int i = 0; i < 8; ++i) v[i] += more[i];
+    for (int i = 0; i < 8; ++i) v[i] = KIND == 0 && GELU ? fmaf(more[i], g.share, v[i]) : v[i] + more[i];
   }
   if (!GELU) activate8(v, f.act);
 #pragma unroll
-  for (int i = 0; i < 8; ++i) v[i] = GELU ? gelu_scaled(v[i], 0.5f * grow) : v[i] * grow;
+  for (int i = 0; i < 8; ++i) v[i] = GELU ? gelu_grown(v[i], g) : v[i] * g.grow;
 }
 /* Dropout of eight numbers by two words of two counters. */
 FN void drop(float* v, u32 a, u32 next_a, u32 b, u32 next_b, u32 limit) {
@@ -197,10 +212,10 @@ FN Turn turn_of(u32 rows, u32 lane) {
   return t;
 }
 template <bool GELU, bool PAST>
-FN void finished(const FinishArgs& f, const Turn& t, u32 row, u32 lane, const Sixteen& s, const Rounds& rounds, u32 limit, float grow, float* v, float* w) {
+FN void finished(const FinishArgs& f, const Turn& t, u32 row, u32 lane, const Sixteen& s, const Rounds& rounds, u32 limit, const Growth& g, float* v, float* w) {
   const u32 counter = (row / 2 + lane / 8) * 16 + lane % 8 * 2;
   const uint4 c = drawn_by(rounds, rounds.third, counter), d = drawn_by(rounds, rounds.third, counter + 1);
-  activated<GELU, PAST>(f, t.left, s.left, grow, v), activated<GELU, PAST>(f, t.right, s.right, grow, w);
+  activated<GELU, PAST>(f, t.left, s.left, g, v), activated<GELU, PAST>(f, t.right, s.right, g, w);
   drop(v, c.x, d.x, c.y, d.y, limit), drop(w, c.z, d.z, c.w, d.w, limit);
 }
 
@@ -235,7 +250,7 @@ template <bool GELU, bool PAST, bool ONE> FN void finish_rows(const WideArgs& a)
   if (lane == 0) bring_first<PAST>(f, r, &a.y, &a.past);
   __syncwarp();
   u32 held = ~0u, limit = 0;
-  float grow = 0.0f;
+  Growth g;
   Rounds rounds;
   Sixteen s;
   wait_before();
@@ -245,9 +260,9 @@ template <bool GELU, bool PAST, bool ONE> FN void finish_rows(const WideArgs& a)
     const Tile t = tile_of<ROWS>(f, number);
     if (held != t.image) {
       held = t.image;
-      rounds = rounds_of(f, t.image), s = sixteen_of<ONE>(f, t.image, lane);
       const u32 dropped = f.dropped[t.image / f.rows_per_op];
-      limit = dropped << 16, grow = 65536.0f / (65536 - dropped);
+      limit = dropped << 16, g = growth_of<GELU>(dropped);
+      rounds = rounds_of(f, t.image), s = sixteen_of<ONE>(f, t.image, lane, g.share);
     }
     const u32 buffer = r.buffers + ((number - r.first) & 1) * WIDE_BYTES;
     rows_come(r, number);
@@ -255,7 +270,7 @@ template <bool GELU, bool PAST, bool ONE> FN void finish_rows(const WideArgs& a)
     for (u32 row = 0; row < ROWS; row += 8) {
       float v[8], w[8];
       const Turn turn = turn_of(buffer + row * 128, lane);
-      finished<GELU, PAST>(f, turn, t.first + row, lane, s, rounds, limit, grow, v, w);
+      finished<GELU, PAST>(f, turn, t.first + row, lane, s, rounds, limit, g, v, w);
       put_eight(turn.left, v), put_eight(turn.right, w);
       /* The next but one may come where the one before has left by now. */
       if (row == 0 && lane == 0 && number > r.first && number + 1 < r.end) {
@@ -298,17 +313,6 @@ FN void disturb(const LastArgs& a, const Rounds& rounds, u32 third, u32 row, u32
       const float z = a.law == 1 ? to_laplace(four[j]) : four[j];
       v[2 * j + i] = a.law == 3 ? v[2 * j + i] * fmaf(z, size, 1.0f) : fmaf(z, size, v[2 * j + i]);
     }
-  }
-}
-
-/* Of 2 COUNT values of two lanes: sums of those COUNT that this lane keeps. */
-template <int COUNT>
-FN void halve(float* v, u32 lane, u32 step) {
-#pragma unroll
-  for (int i = 0; i < COUNT; ++i) {
-    const bool upper = lane & step;
-    const float given = upper ? v[i] : v[i + COUNT], kept = upper ? v[i + COUNT] : v[i];
-    v[i] = kept + __shfl_xor_sync(~0u, given, step);
   }
 }
 
@@ -362,9 +366,8 @@ FN float back(const Back& b, const float* v, const float* w, u32 lane) {
   return lane & 4 ? second : first;
 }
 
-/* `finish_last` for at most four channels of the field: with white noise by number, or BEHIND the way back; from ONE times 64 channels
-   or more. */
-template <bool BEHIND, bool GELU, bool PAST, bool ONE> FN void last(const WideLastArgs& args) {
+/* `finish_last` from 64 channels to at most four of the field: with white noise by number, or BEHIND the way back. More: `last.cu`. */
+template <bool BEHIND, bool GELU, bool PAST> FN void last(const WideLastArgs& args) {
   extern __shared__ u8 shared[];
   constexpr u32 ROWS = ROWS_OF(PAST);
   const LastArgs& a = args.l;
@@ -374,28 +377,16 @@ template <bool BEHIND, bool GELU, bool PAST, bool ONE> FN void last(const WideLa
   const Ring r = ring_of<ROWS>(f, room);
   if (lane == 0) bring_first<PAST>(f, r, &args.y, &args.past);
   float* noise = (float*)(room + WIDE_WARPS * (2 * WIDE_BYTES + 16)) + threadIdx.x / 32 * WIDE_NORMALS;
-  const u32 time = *f.clock, chunks = ONE ? 1 : f.channels / 64, log_chunks = ONE ? 0 : f.log_channels - 6;
-  /* Weights of most of the block's tiles at hand: [part of channels][channel of the field][half of eight][lane of eight]. */
-  float4* near = (float4*)(room + WIDE_WARPS * (2 * WIDE_BYTES + 16 + 4 * WIDE_NORMALS));
-  u32 block_op = 0;
-  if (!ONE) {
-    __shared__ u32 op_of_block;
-    if (threadIdx.x == 0) op_of_block = tile_of<ROWS>(f, r.first).image / f.rows_per_op;
-    __syncthreads();
-    block_op = op_of_block;
-    for (u32 i = threadIdx.x; i < chunks * 64; i += 32 * WIDE_WARPS) near[i] = ((const float4*)a.by_lane)[block_op * chunks * 64 + i];
-    __syncthreads();
-  }
+  const u32 time = *f.clock;
   __syncwarp();
-  /* A lane writes one number: of two pixels of 64 channels, or of one of more. */
-  const u32 own = ONE ? two % 4 : two;
-  const bool writes = own < a.field_channels && (ONE || two < 4) && (chunks < 4 || quad % 2 == 0);
-  const float4 *left = nullptr, *right = nullptr;
+  /* A lane writes one number of two pixels. */
+  const u32 own = two % 4;
   const float *bias = nullptr, *factor = nullptr;
-  const u32 numbers = (ROWS >> log_chunks) * a.field_channels, magic = 65536 / a.field_channels + 1;
+  const u32 numbers = ROWS * a.field_channels, magic = 65536 / a.field_channels + 1;
   Back to_field;
   u32 held = ~0u, limit = 0, third = 0, drawn = ~0u;
-  float grow = 0.0f, size = 0.0f;
+  float size = 0.0f;
+  Growth g;
   float2 update;
   Rounds rounds;
   Sixteen s;
@@ -405,20 +396,16 @@ template <bool BEHIND, bool GELU, bool PAST, bool ONE> FN void last(const WideLa
     const Tile t = tile_of<ROWS>(f, number);
     if (held != t.image) {
       held = t.image, drawn = ~0u;
-      rounds = rounds_of(f, t.image), s = sixteen_of<ONE>(f, t.image, lane);
       const u32 op = t.image / f.rows_per_op, dropped = f.dropped[op];
+      g = growth_of<GELU>(dropped);
+      rounds = rounds_of(f, t.image), s = sixteen_of<true>(f, t.image, lane, g.share);
       third = rounds.third ^ f.layer ^ a.noise_layer;
-      limit = dropped << 16, grow = 65536.0f / (65536 - dropped), size = a.scales[op * (a.steps + 1) + min(time, a.steps)].x;
+      limit = dropped << 16, size = a.scales[op * (a.steps + 1) + min(time, a.steps)].x;
       update = a.update[op];
-      if (ONE) {
-        to_field = back_of(a, op, lane);
-      } else {
-        const float4* weights = (op == block_op ? near : (const float4*)a.by_lane + op * chunks * 64) + two;
-        left = weights + left_chunk(f, lane) * 64, right = weights + right_chunk(f, lane) * 64;
-      }
+      to_field = back_of(a, op, lane);
       bias = a.bias + op * a.field_channels, factor = a.factor + op * a.field_channels * a.field_channels;
     }
-    const u32 from = (t.first >> log_chunks) * a.field_channels;
+    const u32 from = t.first * a.field_channels;
     const u64 state = (u64)t.image * f.side * f.side * a.field_channels + from;
     if (BEHIND && !a.correlated && (drawn == ~0u || from + numbers > drawn * 64 + WIDE_NORMALS)) {
       drawn = from / 64;
@@ -434,31 +421,13 @@ template <bool BEHIND, bool GELU, bool PAST, bool ONE> FN void last(const WideLa
     rows_come(r, number);
 #pragma unroll 1
     for (u32 row = 0; row < ROWS; row += 8) {
-      const u32 pixel = (row + 2 * quad + (ONE ? two / 4 : 0)) >> log_chunks;
-      float v[8], w[8], sum;
-      finished<GELU, PAST>(f, turn_of(buffer + row * 128, lane), t.first + row, lane, s, rounds, limit, grow, v, w);
+      const u32 pixel = row + 2 * quad + two / 4;
+      float v[8], w[8];
+      finished<GELU, PAST>(f, turn_of(buffer + row * 128, lane), t.first + row, lane, s, rounds, limit, g, v, w);
       if (!BEHIND) disturb(a, rounds, third, t.first + row + 2 * quad, two, size, v), disturb(a, rounds, third, t.first + row + 2 * quad + 1, two, size, w);
-      if (ONE) {
-        sum = back(to_field, v, w, lane);
-      } else {
-        float sums[4] = {};
-#pragma unroll
-        for (int k = 0; k < 4; ++k) {
-          if (k >= a.field_channels) continue;
-#pragma unroll
-          for (int half = 0; half < 2; ++half) {
-            const float4 p = left[k * 16 + half * 8], q = right[k * 16 + half * 8];
-            const float *x = v + half * 4, *z = w + half * 4;
-            sums[k] = fmaf(p.w, x[3], fmaf(p.z, x[2], fmaf(p.y, x[1], fmaf(p.x, x[0], sums[k]))));
-            sums[k] = fmaf(q.w, z[3], fmaf(q.z, z[2], fmaf(q.y, z[1], fmaf(q.x, z[0], sums[k]))));
-          }
-        }
-        halve<2>(sums, lane, 2), halve<1>(sums, lane, 1);
-        sum = sums[0] + __shfl_xor_sync(~0u, sums[0], 4);
-        if (chunks > 2) sum += __shfl_xor_sync(~0u, sum, 8);
-      }
+      const float sum = back(to_field, v, w, lane);
       /* Where numbers were that all lanes have read. */
-      if (writes) asm volatile("st.shared.f32 [%0], %1;" ::"r"(buffer + (pixel * a.field_channels + own) * 4), "f"(sum) : "memory");
+      if (own < a.field_channels) asm volatile("st.shared.f32 [%0], %1;" ::"r"(buffer + (pixel * a.field_channels + own) * 4), "f"(sum) : "memory");
     }
     __syncwarp();
 #pragma unroll
@@ -483,13 +452,11 @@ template <bool BEHIND, bool GELU, bool PAST, bool ONE> FN void last(const WideLa
   }
 }
 
-template <bool BEHIND, bool ONE> FN void last_any(const WideLastArgs& a) {
-  if (a.l.f.act != 4) a.l.f.past ? last<BEHIND, false, true, ONE>(a) : last<BEHIND, false, false, ONE>(a);
-  else if (a.l.f.past) last<BEHIND, true, true, ONE>(a);
-  else last<BEHIND, true, false, ONE>(a);
+template <bool BEHIND> FN void last_any(const WideLastArgs& a) {
+  if (a.l.f.act != 4) a.l.f.past ? last<BEHIND, false, true>(a) : last<BEHIND, false, false>(a);
+  else if (a.l.f.past) last<BEHIND, true, true>(a);
+  else last<BEHIND, true, false>(a);
 }
-extern "C" __global__ void __launch_bounds__(32 * WIDE_WARPS, 4) white_64(const __grid_constant__ WideLastArgs a) { last_any<false, true>(a); }
-extern "C" __global__ void __launch_bounds__(32 * WIDE_WARPS, 4) white_wide(const __grid_constant__ WideLastArgs a) { last_any<false, false>(a); }
-extern "C" __global__ void __launch_bounds__(32 * WIDE_WARPS, 5) behind_64(const __grid_constant__ WideLastArgs a) { last_any<true, true>(a); }
-extern "C" __global__ void __launch_bounds__(32 * WIDE_WARPS, 4) behind_wide(const __grid_constant__ WideLastArgs a) { last_any<true, false>(a); }
+extern "C" __global__ void __launch_bounds__(32 * WIDE_WARPS, 4) white_64(const __grid_constant__ WideLastArgs a) { last_any<false>(a); }
+extern "C" __global__ void __launch_bounds__(32 * WIDE_WARPS, 5) behind_64(const __grid_constant__ WideLastArgs a) { last_any<true>(a); }
 #endif
