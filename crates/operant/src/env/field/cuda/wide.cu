@@ -57,16 +57,24 @@ FN uint4 drawn_by(const Rounds& r, u32 third, u32 n) {
   return c;
 }
 
-/* x Φ(x) times 2 `half`. In bf16 Φ is (1 + tanh)/2 of a cubic, within 3e-4, a seventh of the rounding near 1. */
-FN float gelu_scaled(float x, float half) {
+/* x Φ(x) times 2 `half`, where z is x times GELU_UNIT. In bf16 Φ is (1 + tanh)/2 of 0.800157 x + 0.0347009 x³, within 3e-4, a seventh of
+   the rounding near 1; in units of the third root of that factor one instruction makes z² and adds to it. */
 #if KIND == 0
-  float inner = x * fmaf(x * x, 0.0347009f, 0.800157f), outer, share = x * half;
+#define GELU_UNIT 0.3261722f
+#else
+#define GELU_UNIT 1.0f
+#endif
+FN float gelu_scaled(float z, float half) {
+#if KIND == 0
+  float inner = z * fmaf(z, z, 0.800157f / GELU_UNIT), outer, share = z * half;
   asm("tanh.approx.f32 %0, %1;" : "=f"(outer) : "f"(inner));
   return fmaf(share, outer, share);
 #else
-  return gelu(x) * (2.0f * half);
+  return gelu(z) * (2.0f * half);
 #endif
 }
+/* `half` for results that grow by dropout. */
+FN float gelu_half(float grow) { return 0.5f / GELU_UNIT * grow; }
 
 /* Rows of a warp's tile: they lie in one row of an image. */
 #define ROWS_OF(PAST) (PAST ? 16 : 32)
@@ -126,23 +134,24 @@ FN void rows_come(const Ring& r, u32 number) {
 struct Sixteen {
   Eight left, right;
 };
-FN void eight_of(const float* norm, u32 channels, Eight& e) {
+template <bool GELU> FN void eight_of(const float* norm, u32 channels, Eight& e) {
+  const float unit = GELU ? GELU_UNIT : 1.0f;
 #pragma unroll
   for (int j = 0; j < 4; ++j) {
     const float2 x = *(const float2*)(norm + 16 * j), y = *(const float2*)(norm + channels + 16 * j);
-    e.scale[2 * j] = x.x, e.scale[2 * j + 1] = x.y, e.shift[2 * j] = y.x, e.shift[2 * j + 1] = y.y;
+    e.scale[2 * j] = x.x * unit, e.scale[2 * j + 1] = x.y * unit, e.shift[2 * j] = y.x * unit, e.shift[2 * j + 1] = y.y * unit;
   }
 }
 /* A lane's two rows: of the channels' parts of 64, which are the same in every turn. */
 FN u32 left_chunk(const FinishArgs& f, u32 lane) { return lane / 8 * 2 & (f.channels / 64 - 1); }
 FN u32 right_chunk(const FinishArgs& f, u32 lane) { return (lane / 8 * 2 + 1) & (f.channels / 64 - 1); }
 /* From ONE times 64 channels both rows have the same. */
-template <bool ONE> FN Sixteen sixteen_of(const FinishArgs& f, u32 image, u32 lane) {
+template <bool ONE, bool GELU> FN Sixteen sixteen_of(const FinishArgs& f, u32 image, u32 lane) {
   const float* norm = f.norm + image * 2 * f.channels + lane % 8 * 2;
   Sixteen s;
-  eight_of(norm + (ONE ? 0 : left_chunk(f, lane) * 64), f.channels, s.left);
+  eight_of<GELU>(norm + (ONE ? 0 : left_chunk(f, lane) * 64), f.channels, s.left);
   if (ONE) s.right = s.left;
-  else eight_of(norm + right_chunk(f, lane) * 64, f.channels, s.right);
+  else eight_of<GELU>(norm + right_chunk(f, lane) * 64, f.channels, s.right);
   return s;
 }
 
@@ -169,11 +178,11 @@ template <bool GELU, bool PAST> FN void activated(const FinishArgs& f, const u32
     float more[8];
     eight_at<ROWS_OF(PAST) * 128>(at, more);
 #pragma unroll
-    for (int i = 0; i < 8; ++i) v[i] += more[i];
+    for (int i = 0; i < 8; ++i) v[i] = fmaf(more[i], GELU ? GELU_UNIT : 1.0f, v[i]);
   }
   if (!GELU) activate8(v, f.act);
 #pragma unroll
-  for (int i = 0; i < 8; ++i) v[i] = GELU ? gelu_scaled(v[i], 0.5f * grow) : v[i] * grow;
+  for (int i = 0; i < 8; ++i) v[i] = GELU ? gelu_scaled(v[i], gelu_half(grow)) : v[i] * grow;
 }
 /* Dropout of eight numbers by two words of two counters. */
 FN void drop(float* v, u32 a, u32 next_a, u32 b, u32 next_b, u32 limit) {
@@ -245,7 +254,7 @@ template <bool GELU, bool PAST, bool ONE> FN void finish_rows(const WideArgs& a)
     const Tile t = tile_of<ROWS>(f, number);
     if (held != t.image) {
       held = t.image;
-      rounds = rounds_of(f, t.image), s = sixteen_of<ONE>(f, t.image, lane);
+      rounds = rounds_of(f, t.image), s = sixteen_of<ONE, GELU>(f, t.image, lane);
       const u32 dropped = f.dropped[t.image / f.rows_per_op];
       limit = dropped << 16, grow = 65536.0f / (65536 - dropped);
     }
@@ -340,9 +349,8 @@ FN Back back_of(const LastArgs& a, u32 op, u32 lane) {
   for (int i = 0; i < 8; ++i) b.weights[i] = k < a.field_channels ? __float_as_uint(round_tf32(from[i / 2 * 16 + i % 2])) : 0;
   return b;
 }
-/* Channel `lane` % 4 of the first pixel for the first four of eight lanes, of the second for the others. */
-FN float back(const Back& b, const float* v, const float* w, u32 lane) {
-  float d[4] = {};
+/* Of eight lanes the first has channels 0 and 1 of the first pixel, then of the second; the next lane channels 2 and 3. */
+FN void back(const Back& b, const float* v, const float* w, float (&d)[4]) {
 #pragma unroll
   for (int i = 0; i < 8; i += 2) {
 #if KIND == 0
@@ -352,14 +360,8 @@ FN float back(const Back& b, const float* v, const float* w, u32 lane) {
     multiply_8(d, round_tf32(v[i]), round_tf32(w[i]), round_tf32(v[i + 1]), round_tf32(w[i + 1]), b.weights[i], b.weights[i + 1]);
 #endif
   }
-  const u32 from = (lane & 24) + lane % 4 / 2;
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    d[i] += __shfl_down_sync(~0u, d[i], 6);
-    d[i] = __shfl_sync(~0u, d[i], from);
-  }
-  const float first = lane & 1 ? d[1] : d[0], second = lane & 1 ? d[3] : d[2];
-  return lane & 4 ? second : first;
+  for (int i = 0; i < 4; ++i) d[i] += __shfl_down_sync(~0u, d[i], 6);
 }
 
 /* `finish_last` for at most four channels of the field: with white noise by number, or BEHIND the way back; from ONE times 64 channels
@@ -387,9 +389,9 @@ template <bool BEHIND, bool GELU, bool PAST, bool ONE> FN void last(const WideLa
     __syncthreads();
   }
   __syncwarp();
-  /* A lane writes one number: of two pixels of 64 channels, or of one of more. */
-  const u32 own = ONE ? two % 4 : two;
-  const bool writes = own < a.field_channels && (ONE || two < 4) && (chunks < 4 || quad % 2 == 0);
+  /* A lane writes two numbers of each of two pixels of 64 channels, or one of a pixel of more. */
+  const u32 own = ONE ? 2 * two : two;
+  const bool writes = own < min(a.field_channels, 4) && (chunks < 4 || quad % 2 == 0), writes_next = ONE && own + 1 < min(a.field_channels, 4);
   const float4 *left = nullptr, *right = nullptr;
   const float *bias = nullptr, *factor = nullptr;
   const u32 numbers = (ROWS >> log_chunks) * a.field_channels, magic = 65536 / a.field_channels + 1;
@@ -405,7 +407,7 @@ template <bool BEHIND, bool GELU, bool PAST, bool ONE> FN void last(const WideLa
     const Tile t = tile_of<ROWS>(f, number);
     if (held != t.image) {
       held = t.image, drawn = ~0u;
-      rounds = rounds_of(f, t.image), s = sixteen_of<ONE>(f, t.image, lane);
+      rounds = rounds_of(f, t.image), s = sixteen_of<ONE, GELU>(f, t.image, lane);
       const u32 op = t.image / f.rows_per_op, dropped = f.dropped[op];
       third = rounds.third ^ f.layer ^ a.noise_layer;
       limit = dropped << 16, grow = 65536.0f / (65536 - dropped), size = a.scales[op * (a.steps + 1) + min(time, a.steps)].x;
@@ -434,12 +436,18 @@ template <bool BEHIND, bool GELU, bool PAST, bool ONE> FN void last(const WideLa
     rows_come(r, number);
 #pragma unroll 1
     for (u32 row = 0; row < ROWS; row += 8) {
-      const u32 pixel = (row + 2 * quad + (ONE ? two / 4 : 0)) >> log_chunks;
-      float v[8], w[8], sum;
+      const u32 pixel = (row + 2 * quad) >> log_chunks;
+      float v[8], w[8];
       finished<GELU, PAST>(f, turn_of(buffer + row * 128, lane), t.first + row, lane, s, rounds, limit, grow, v, w);
       if (!BEHIND) disturb(a, rounds, third, t.first + row + 2 * quad, two, size, v), disturb(a, rounds, third, t.first + row + 2 * quad + 1, two, size, w);
+      /* To where numbers were that all lanes have read. */
+      const u32 to = buffer + (pixel * a.field_channels + own) * 4;
       if (ONE) {
-        sum = back(to_field, v, w, lane);
+        float d[4] = {};
+        back(to_field, v, w, d);
+        const u32 further = to + a.field_channels * 4;
+        if (writes) asm volatile("st.shared.f32 [%0], %2;\nst.shared.f32 [%1], %3;" ::"r"(to), "r"(further), "f"(d[0]), "f"(d[2]) : "memory");
+        if (writes_next) asm volatile("st.shared.f32 [%0 + 4], %2;\nst.shared.f32 [%1 + 4], %3;" ::"r"(to), "r"(further), "f"(d[1]), "f"(d[3]) : "memory");
       } else {
         float sums[4] = {};
 #pragma unroll
@@ -454,11 +462,10 @@ template <bool BEHIND, bool GELU, bool PAST, bool ONE> FN void last(const WideLa
           }
         }
         halve<2>(sums, lane, 2), halve<1>(sums, lane, 1);
-        sum = sums[0] + __shfl_xor_sync(~0u, sums[0], 4);
+        float sum = sums[0] + __shfl_xor_sync(~0u, sums[0], 4);
         if (chunks > 2) sum += __shfl_xor_sync(~0u, sum, 8);
+        if (writes) asm volatile("st.shared.f32 [%0], %1;" ::"r"(to), "f"(sum) : "memory");
       }
-      /* Where numbers were that all lanes have read. */
-      if (writes) asm volatile("st.shared.f32 [%0], %1;" ::"r"(buffer + (pixel * a.field_channels + own) * 4), "f"(sum) : "memory");
     }
     __syncwarp();
 #pragma unroll
