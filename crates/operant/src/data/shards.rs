@@ -627,7 +627,8 @@ impl Shards {
     }
 }
 
-fn half_value(bits: u16) -> f64 {
+/// The half-precision number of these bits.
+pub(crate) fn half_value(bits: u16) -> f64 {
     let (sign, exponent, fraction) = (bits >> 15, (bits >> 10) & 31, f64::from(bits & 1023));
     let size = match exponent {
         0 => fraction * 2f64.powi(-24),

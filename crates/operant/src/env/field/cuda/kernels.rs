@@ -1,5 +1,6 @@
 //! The kernels of operators: their text, their arguments and how many threads they take.
 
+use super::first::{FIRST_AT_ONCE, FIRST_SHARED, FirstArgs, SURVEY_THREADS, SURVEYORS, SurveyArgs, survey_shared};
 use crate::device::cuda::{DevicePtr, Gpu, Kernel, Params, TensorMap, TensorNumbers};
 use crate::lanes::Math;
 use crate::nn::Precision;
@@ -277,6 +278,9 @@ impl Params for CorrelateArgs {}
 pub(super) enum Step {
     Unfold(UnfoldArgs),
     Stem(StemArgs),
+    /// And rows.
+    Survey(SurveyArgs, u32),
+    First(FirstArgs),
     /// Place in [`TILES`].
     Convolve(usize, ConvArgs),
     /// And rows.
@@ -300,6 +304,8 @@ impl Step {
         match self {
             Self::Unfold(_) => "unfold".into(),
             Self::Stem(a) => format!("stem to {}", a.conv.outputs),
+            Self::Survey(..) => "survey".into(),
+            Self::First(a) => format!("first to {}", a.f.channels),
             Self::Convolve(_, a) => format!("convolve {}x{} to {}", a.kernel, a.kernel, a.outputs),
             Self::Gather(..) => "gather".into(),
             Self::Join(..) => "join".into(),
@@ -446,6 +452,8 @@ pub fn source(precision: Precision) -> String {
         ("PAST_BYTES", size_of::<PastArgs>()),
         ("UNFOLD_BYTES", size_of::<UnfoldArgs>()),
         ("STEM_BYTES", size_of::<StemArgs>()),
+        ("SURVEY_BYTES", size_of::<SurveyArgs>()),
+        ("FIRST_BYTES", size_of::<FirstArgs>()),
         ("NORMALISE_BYTES", size_of::<NormaliseArgs>()),
         ("CORRELATE_BYTES", size_of::<CorrelateArgs>()),
     ];
@@ -466,12 +474,15 @@ pub fn source(precision: Precision) -> String {
         + include_str!("last.cu")
         + include_str!("past.cu")
         + include_str!("stem.cu")
+        + include_str!("first.cu")
 }
 
-/// Those of `wide.cu`, `past.cu` and `stem.cu`.
+/// Those of `wide.cu`, `past.cu`, `stem.cu` and `first.cu`.
 #[derive(Debug)]
 struct Wide {
     stem: Kernel<StemArgs>,
+    survey: Kernel<SurveyArgs>,
+    first: Kernel<FirstArgs>,
     past: Kernel<PastArgs>,
     /// For 64 channels, and for more.
     finish: [Kernel<WideArgs>; 2],
@@ -499,8 +510,13 @@ pub(super) struct Kernels {
 }
 
 impl Kernels {
-    /// For operators whose last layer has so many channels, and whose field so many.
-    pub(super) fn load(gpu: &Arc<Gpu>, precision: Precision, channels: usize, of_field: usize) -> Result<Self> {
+    /// For operators whose last layer has so many channels, and whose field is of this side and so many.
+    pub(super) fn load(
+        gpu: &Arc<Gpu>,
+        precision: Precision,
+        channels: usize,
+        (side, of_field): (usize, usize),
+    ) -> Result<Self> {
         let name = format!("field operators in {}", precision.name());
         let module = gpu.load_for("sm_90a", &name, &source(precision), Math::Fast)?;
         let convolve = |tile: &Tile| match tile.turned == (numbers(precision).bytes() == 2) {
@@ -513,6 +529,8 @@ impl Kernels {
         let wide = || {
             Ok::<_, Error>(Wide {
                 stem: module.kernel("stem")?.with_shared(STEM_SHARED)?,
+                survey: module.kernel("survey")?.with_shared(survey_shared(side, of_field))?,
+                first: module.kernel("first")?.with_shared(FIRST_SHARED)?,
                 past: module.kernel("finish_past")?.with_shared(SHARED)?,
                 finish: [finish(0)?, finish(1)?],
                 last_white: [last(LAST_WHITE[0].0)?, last(LAST_WHITE[1].0)?],
@@ -544,6 +562,7 @@ impl Kernels {
                 Step::FinishWide(..) | Step::FinishPast(..) | Step::LastWide(..) => {
                     matches!(before, Some(Step::Gather(..)))
                 }
+                Step::First(..) => matches!(before, Some(Step::Survey(..))),
                 _ => false,
             };
             self.launch(step, early)?;
@@ -562,6 +581,8 @@ impl Kernels {
                 let tiles = a.conv.images * a.conv.tiles;
                 wide()?.stem.launch(tiles.min(self.blocks), 128 * STEM_TEAMS, a)
             }
+            Step::Survey(a, rows) => wide()?.survey.launch(rows * SURVEYORS as u32, SURVEY_THREADS, a),
+            Step::First(a) => start(&wide()?.first, a.units().min(FIRST_AT_ONCE * self.blocks), 128, a, early),
             Step::Convolve(place, a) => {
                 let blocks = (a.images * a.tiles * a.blocks_n).min(self.blocks);
                 let threads = 128 * TILES[*place].groups as u32 + 32;

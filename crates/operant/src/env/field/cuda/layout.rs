@@ -31,10 +31,10 @@ pub(super) struct Tensor {
 
 /// What is built step by step.
 pub(super) struct Build<'a> {
-    gpu: &'a Arc<Gpu>,
+    pub(super) gpu: &'a Arc<Gpu>,
     members: &'a [Member<'a>],
-    params: Vec<Params>,
-    precision: Precision,
+    pub(super) params: Vec<Params>,
+    pub(super) precision: Precision,
     /// In f32 weights are those of tf32.
     rounded: bool,
     realisations: usize,
@@ -60,7 +60,7 @@ fn tf32(x: f32) -> f32 {
     f32::from_bits((x.to_bits().wrapping_add(0x1000)) & !0x1fff)
 }
 
-fn bf16(x: f32) -> u16 {
+pub(super) fn bf16(x: f32) -> u16 {
     let bits = x.to_bits();
     ((bits + 0x7fff + (bits >> 16 & 1)) >> 16) as u16
 }
@@ -145,7 +145,7 @@ impl<'a> Build<'a> {
         if self.precision == Precision::F32 { 2 } else { 1 }
     }
 
-    fn numbers(&self) -> TensorNumbers {
+    pub(super) fn numbers(&self) -> TensorNumbers {
         numbers(self.precision)
     }
 
@@ -440,10 +440,9 @@ impl<'a> Build<'a> {
     }
 
     /// A tensor with a border or without as rows of 64 numbers.
-    fn rows_of_64(&self, at: DevicePtr, f: &FinishArgs, border: u32) -> Result<TensorMap> {
+    pub(super) fn rows_of_64(&self, at: DevicePtr, f: &FinishArgs, border: u32, at_once: u32) -> Result<TensorMap> {
         let rows = self.rows() * (f.side + 2 * border).pow(2) as usize * f.channels as usize / 64;
-        let at_once = [64, f.rows_at_once() as usize, 1, 1, 1];
-        TensorMap::new(self.gpu, self.numbers(), at, [64, rows, 1, 1, 1], at_once)
+        TensorMap::new(self.gpu, self.numbers(), at, [64, rows, 1, 1, 1], [64, at_once as usize, 1, 1, 1])
     }
 
     /// Results, and what comes past them or any other tensor if nothing does.
@@ -452,14 +451,15 @@ impl<'a> Build<'a> {
             DevicePtr::NONE => (f.y, 0),
             past => (past, if f.past_is_activation == 1 { f.border } else { 0 }),
         };
-        Ok([self.rows_of_64(f.y, f, 0)?, self.rows_of_64(past, f, border)?])
+        let at_once = f.rows_at_once();
+        Ok([self.rows_of_64(f.y, f, 0, at_once)?, self.rows_of_64(past, f, border, at_once)?])
     }
 
     fn finish_step(&self, f: FinishArgs) -> Result<Step> {
         if !f.is_wide(self.precision) {
             return Ok(Step::Finish(f, self.pixels()));
         }
-        let ([y, past], out) = (self.read_by(&f)?, self.rows_of_64(f.out, &f, f.border)?);
+        let ([y, past], out) = (self.read_by(&f)?, self.rows_of_64(f.out, &f, f.border, f.rows_at_once())?);
         Ok(Step::FinishWide(WideArgs { y, past, out, f }))
     }
 
@@ -552,7 +552,13 @@ impl<'a> Build<'a> {
             border,
         };
         let (mut finish, norm) = self.finish("stem", operator.base_channels)?;
-        self.stem(state, norm, list)?;
+        let whole = self.first_is_whole();
+        if whole {
+            finish.out = tensor(self, turn, operator.base_channels).at;
+            self.first(state, finish, norm, list)?;
+        } else {
+            self.stem(state, norm, list)?;
+        }
         let mut from = operator.base_channels;
         // What a 1×1 convolution that comes past the block before is made of, if on the way.
         let mut past: Option<(String, Tensor)> = None;
@@ -560,10 +566,11 @@ impl<'a> Build<'a> {
             let (name, to) = (format!("layers.{i}"), operator.width(i));
             let x = tensor(self, turn, from);
             finish.out = x.at;
-            list.push(match past.take() {
-                Some((name, of)) => self.finish_past(finish, &name, of)?,
-                None => self.finish_step(finish)?,
-            });
+            match past.take() {
+                Some((name, of)) => list.push(self.finish_past(finish, &name, of)?),
+                None if i == 0 && whole => {}
+                None => list.push(self.finish_step(finish)?),
+            }
             turn += 1;
             if !operator.is_residual() {
                 let (next, norm) = self.finish(&name, to)?;

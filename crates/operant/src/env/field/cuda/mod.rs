@@ -1,9 +1,11 @@
 //! Operators on a Hopper GPU: the same description, weights, keys and noise as on the CPU, as a recorded sequence of kernels.
 //!
 //! Convolutions are implicit matrix products (`convolve.cu`); norm, activation, dropout and noise are one pass between them
-//! (`finish.cu`), the last of which makes the step. Operators of one shape and their realisations are one batch.
+//! (`finish.cu`), the last of which makes the step; the first convolution may have its norm beforehand and no such pass (`first.cu`).
+//! Operators of one shape and their realisations are one batch.
 //! Invariant: a row's bits depend on that row alone, as on the CPU; across devices results agree within the precision's rounding.
 
+mod first;
 mod kernels;
 mod layout;
 
@@ -191,7 +193,7 @@ impl CudaRollout {
             trace_slots: trace_slots.max(1),
             unused: 0,
         };
-        let kernels = Kernels::load(gpu, precision, last.channels as usize, channels)?;
+        let kernels = Kernels::load(gpu, precision, last.channels as usize, (grid, channels))?;
         list.push(build.last_step(closing)?);
         if after.normalise {
             let args = NormaliseArgs {
@@ -213,6 +215,7 @@ impl CudaRollout {
         match &mut list[0] {
             Step::Unfold(args) => args.state = probe.pointer(),
             Step::Stem(args) => args.state = probe.pointer(),
+            Step::Survey(args, _) => args.state = probe.pointer(),
             _ => {}
         }
         closing.output = output.pointer();

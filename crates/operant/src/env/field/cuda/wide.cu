@@ -344,9 +344,8 @@ FN Back back_of(const LastArgs& a, u32 op, u32 lane) {
   for (int i = 0; i < 8; ++i) b.weights[i] = k < a.field_channels ? __float_as_uint(round_tf32(from[i / 2 * 16 + i % 2])) : 0;
   return b;
 }
-/* Channel `lane` % 4 of the first pixel for the first four of eight lanes, of the second for the others. */
-FN float back(const Back& b, const float* v, const float* w, u32 lane) {
-  float d[4] = {};
+/* Of eight lanes the first has channels 0 and 1 of the first pixel, then of the second; the next lane channels 2 and 3. */
+FN void back(const Back& b, const float* v, const float* w, float (&d)[4]) {
 #pragma unroll
   for (int i = 0; i < 8; i += 2) {
 #if KIND == 0
@@ -356,14 +355,8 @@ FN float back(const Back& b, const float* v, const float* w, u32 lane) {
     multiply_8(d, round_tf32(v[i]), round_tf32(w[i]), round_tf32(v[i + 1]), round_tf32(w[i + 1]), b.weights[i], b.weights[i + 1]);
 #endif
   }
-  const u32 from = (lane & 24) + lane % 4 / 2;
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    d[i] += __shfl_down_sync(~0u, d[i], 6);
-    d[i] = __shfl_sync(~0u, d[i], from);
-  }
-  const float first = lane & 1 ? d[1] : d[0], second = lane & 1 ? d[3] : d[2];
-  return lane & 4 ? second : first;
+  for (int i = 0; i < 4; ++i) d[i] += __shfl_down_sync(~0u, d[i], 6);
 }
 
 /* `finish_last` from 64 channels to at most four of the field: with white noise by number, or BEHIND the way back. More: `last.cu`. */
@@ -379,8 +372,9 @@ template <bool BEHIND, bool GELU, bool PAST> FN void last(const WideLastArgs& ar
   float* noise = (float*)(room + WIDE_WARPS * (2 * WIDE_BYTES + 16)) + threadIdx.x / 32 * WIDE_NORMALS;
   const u32 time = *f.clock;
   __syncwarp();
-  /* A lane writes one number of two pixels. */
-  const u32 own = two % 4;
+  /* A lane writes two numbers of each of two pixels. */
+  const u32 own = 2 * two;
+  const bool writes = own < a.field_channels, writes_next = own + 1 < a.field_channels;
   const float *bias = nullptr, *factor = nullptr;
   const u32 numbers = ROWS * a.field_channels, magic = 65536 / a.field_channels + 1;
   Back to_field;
@@ -421,13 +415,14 @@ template <bool BEHIND, bool GELU, bool PAST> FN void last(const WideLastArgs& ar
     rows_come(r, number);
 #pragma unroll 1
     for (u32 row = 0; row < ROWS; row += 8) {
-      const u32 pixel = row + 2 * quad + two / 4;
-      float v[8], w[8];
+      float v[8], w[8], d[4] = {};
       finished<GELU, PAST>(f, turn_of(buffer + row * 128, lane), t.first + row, lane, s, rounds, limit, g, v, w);
       if (!BEHIND) disturb(a, rounds, third, t.first + row + 2 * quad, two, size, v), disturb(a, rounds, third, t.first + row + 2 * quad + 1, two, size, w);
-      const float sum = back(to_field, v, w, lane);
-      /* Where numbers were that all lanes have read. */
-      if (own < a.field_channels) asm volatile("st.shared.f32 [%0], %1;" ::"r"(buffer + (pixel * a.field_channels + own) * 4), "f"(sum) : "memory");
+      back(to_field, v, w, d);
+      /* To where numbers were that all lanes have read. */
+      const u32 to = buffer + ((row + 2 * quad) * a.field_channels + own) * 4, further = to + a.field_channels * 4;
+      if (writes) asm volatile("st.shared.f32 [%0], %2;\nst.shared.f32 [%1], %3;" ::"r"(to), "r"(further), "f"(d[0]), "f"(d[2]) : "memory");
+      if (writes_next) asm volatile("st.shared.f32 [%0 + 4], %2;\nst.shared.f32 [%1 + 4], %3;" ::"r"(to), "r"(further), "f"(d[1]), "f"(d[3]) : "memory");
     }
     __syncwarp();
 #pragma unroll
