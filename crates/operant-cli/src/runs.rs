@@ -119,7 +119,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         return print(&format!("{}\n", json!({ "runs": rows })));
     }
     if let (true, Some(filter)) = (rows.is_empty() && all > 0, &args.filter) {
-        return print(&format!("no run holds {filter:?}, of {all}; operant runs lists them\n"));
+        return print(&format!("none of {all} runs holds {filter:?}; without --filter all are listed\n"));
     }
     if rows.is_empty() {
         return print("no runs; train one: operant train ppo cartpole\n");

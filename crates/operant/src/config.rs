@@ -84,8 +84,9 @@ pub fn read<T: Default + Serialize + DeserializeOwned>(table: &Table, prefix: &s
             if value.as_integer().or_else(|| Some(value.as_float()? as i64)).is_some_and(|x| x < 0) {
                 return Some(format!("{path} = {value}: wanted a whole number of 0 or more, such as {default}"));
             }
-            let list = value.as_array().map_or(&[][..], Vec::as_slice);
-            if list.iter().any(|x| x.as_integer().is_some_and(|x| x < 0)) {
+            let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+            let whole = list(default).first().is_some_and(Value::is_integer);
+            if whole && list(value).iter().any(|x| x.as_integer().is_some_and(|x| x < 0)) {
                 return Some(format!("{path} = {value}: wanted whole numbers of 0 or more, such as {default}"));
             }
             Some(format!("{path} = {value}: {}", wanted_words(value, error.message())))

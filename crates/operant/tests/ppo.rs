@@ -157,6 +157,8 @@ fn impossible_settings_say_which_rule_they_break() {
     );
     assert_eq!(message(&["ppo.gamma=1.5"]), "ppo.gamma = 1.5: wanted 0 to 1");
     assert_eq!(message(&["ppo.learning_rate=-1"]), "ppo.learning_rate = -1: wanted more than 0");
+    assert_eq!(message(&["ppo.learning_rate=1e31"]), "ppo.learning_rate = 1e31: wanted at most 1e30");
+    assert_eq!(message(&["ppo.minibatch_size=0"]), "ppo.minibatch_size = 0: wanted at least 1");
     assert_eq!(message(&["ppo.num_steps=0"]), "ppo.num_steps = 0: wanted 1..=1048576");
     assert!(message(&["network.hidden=[]"]).starts_with("network.hidden = []: wanted one or more sizes"));
     assert!(message(&["network.memory=lstm", "ppo.minibatch_size=8"]).contains("is no multiple of ppo.num_steps = 16"));

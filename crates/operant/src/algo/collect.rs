@@ -722,7 +722,8 @@ impl Collection {
     }
 }
 
-/// How random bits become an operator's noise, as stores note it: 2 since Gaussian noise is drawn behind the last convolution.
+/// Which builds make the same numbers of the same settings, as stores note it: 2 since Gaussian noise is drawn behind the last
+/// convolution, 3 and 4 since kernels of GPUs round otherwise in half precision.
 const DRAWS: (&str, &str) = ("draws", "4");
 
 /// The file of settings in a store.

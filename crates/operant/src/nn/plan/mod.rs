@@ -100,7 +100,7 @@ const MAX_TILE_ROWS_AMX: usize = 576;
 /// Rows that ops on AMX tiles have at least while a row is no longer than [`SHORT_ROW_BYTES`]: fewer turns between tiles and fused
 /// multiply-adds pay for activations that come from the third cache.
 const LEAST_TILE_ROWS_AMX: usize = 192;
-/// Activations of a row of a network of vectors; images and sequences have more.
+/// Activations of a row of most networks of vectors; most images and sequences have more.
 const SHORT_ROW_BYTES: usize = 16 << 10;
 
 fn tile_rows(per_row: usize, element: usize, compute: Compute) -> usize {
@@ -474,5 +474,21 @@ impl Plan<f32> {
         let snapshot = shared.load();
         self.execute(&snapshot.values, &snapshot.packs, rows, feeds, 1.0, Gradients::Replace);
         snapshot.version
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lanes::Backend;
+
+    /// Long rows by the room of a tile, short ones at least as many as tiles of AMX take turns for.
+    #[test]
+    fn tiles_have_rows_by_their_length() {
+        let [rows, on_amx] = [Precision::F16, Precision::Bf16].map(|precision| {
+            let compute = Compute { backend: Backend::fast(), precision };
+            [128, SHORT_ROW_BYTES / 4, SHORT_ROW_BYTES / 4 + 1, 1 << 20].map(|per_row| tile_rows(per_row, 4, compute))
+        });
+        assert_eq!((rows, on_amx), ([192, 48, 47, 1], [576, 192, 47, 1]));
     }
 }

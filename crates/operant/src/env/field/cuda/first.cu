@@ -36,19 +36,6 @@ struct Survey {
   u64 come;
 };
 
-/* d += a b, of 16 rows by 16 by 8. */
-FN void multiply_16(float (&d)[4], const u32* a, const u32* b) {
-#if KIND == 1
-#define PRODUCT "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
-#else
-#define PRODUCT "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
-#endif
-  asm(PRODUCT " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-#undef PRODUCT
-}
-
 /* A cluster takes an image, each block of it some rows: they are written in two parts, and products of pairs of numbers are added up.
    Numbers are taken from near their mean, that of 32 pixels on the diagonal: little cancels then, and what is taken away would be by
    the norm. Pairs: a pixel with itself and the two to its right, and with five of each of the next two rows. They are products of
@@ -142,10 +129,8 @@ template <int C> FN void survey_rows(const SurveyArgs& a, Survey& s) {
       if (group < 2 * C) b[0] = mine[turn * 8], b[1] = mine[turn * 8 + 4];
       if (group == 7) b[0] = b[1] = 0;
 #pragma unroll
-      for (int i = 0; i < TILES; ++i) {
-        const u32 four_of[4] = {at[i][0][turn * 8], at[i][1][turn * 8], at[i][0][turn * 8 + 4], at[i][1][turn * 8 + 4]};
-        multiply_16(d[i], four_of, b);
-      }
+      for (int i = 0; i < TILES; ++i)
+        multiply_16(d[i], at[i][0][turn * 8], at[i][1][turn * 8], at[i][0][turn * 8 + 4], at[i][1][turn * 8 + 4], b[0], b[1]);
     }
   }
   /* [warp][row][column] */
@@ -171,6 +156,7 @@ template <int C> FN void survey_rows(const SurveyArgs& a, Survey& s) {
   float weights[(PAIRS + 31) / 32];
 #pragma unroll
   for (u32 i = 0; i < (PAIRS + 31) / 32; ++i) weights[i] = slice + 32 * i < PAIRS ? pairs[(slice + 32 * i) * 64] : 0.0f;
+  __syncwarp();
   pair_wait();
   if (thread < COUNT) {
     float part[SURVEYORS];
@@ -181,6 +167,7 @@ template <int C> FN void survey_rows(const SurveyArgs& a, Survey& s) {
     for (u32 i = 0; i < SURVEYORS; ++i) total += (double)part[i];
     s.totals[thread] = total * (1.0 / (1 << 2 * a.log_side));
   }
+  __syncwarp();
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
   __syncthreads();
   double variance = 0.0;
@@ -208,6 +195,7 @@ template <int C> FN void survey_rows(const SurveyArgs& a, Survey& s) {
     to[0] = scale, to[64] = shifted - (float)mean * scale;
   }
   /* No block leaves while another may read its sums. */
+  __syncwarp();
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 

@@ -390,7 +390,7 @@ const WIDE_ROWS: u32 = 32;
 /// Their shared memory: two times those rows and a barrier for each warp; for the last layer normals of noise and sums of 32 pixels besides.
 const WIDE_SHARED: usize = 1024 + WIDE_WARPS as usize * 2 * (WIDE_ROWS as usize * 128 + 8);
 const LAST_SHARED: usize = WIDE_SHARED + WIDE_WARPS as usize * 4 * (192 + 128);
-/// Kernels of `wide.cu`: their names for 64 channels and for more, and blocks of them that run at once on a multiprocessor.
+/// Kernels of `wide.cu` and, for last layers of more channels, of `last.cu`: their names for 64 channels and for more, and blocks of them that run at once on a multiprocessor.
 const FINISH: [(&str, u32); 2] = [("finish_64", 6), ("finish_wide", 6)];
 const LAST_WHITE: [(&str, u32); 2] = [("white_64", 4), ("white_wide", 4)];
 const LAST_BEHIND: [(&str, u32); 2] = [("behind_64", 5), ("behind_wide", 4)];
@@ -477,7 +477,7 @@ pub fn source(precision: Precision) -> String {
         + include_str!("first.cu")
 }
 
-/// Those of `wide.cu`, `past.cu`, `stem.cu` and `first.cu`.
+/// Those of `wide.cu`, `last.cu`, `past.cu`, `stem.cu` and `first.cu`.
 #[derive(Debug)]
 struct Wide {
     stem: Kernel<StemArgs>,
