@@ -44,6 +44,15 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let settings = settings_that_differ(&folders)?;
     let results = results_of(&folders);
     if let Some(out) = &args.out {
+        if out
+            .extension()
+            .is_some_and(|kind| !["html", "htm"].contains(&kind.to_string_lossy().to_lowercase().as_str()))
+        {
+            return Err(Failure::Usage(format!(
+                "--out {}: a page is HTML; wanted a name that ends in .html",
+                out.display()
+            )));
+        }
         write(out, &page(&folders)?, "--out")?;
     }
     if args.json {

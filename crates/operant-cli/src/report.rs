@@ -81,9 +81,21 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     print(&format!("{}\n", out.display()))
 }
 
-/// Writes a file, or says why not and which option names another.
+/// Writes a file, or says why not and which option names another. One that was there stays whole until the new one is; what is no
+/// file (a pipe, a device) is written to directly.
 pub(crate) fn write(path: &std::path::Path, text: &str, option: &str) -> Result<(), Failure> {
-    std::fs::write(path, text).map_err(|error| {
+    let direct = path.metadata().is_ok_and(|found| !found.is_file());
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(format!(".{}.part", std::process::id()));
+    let written = if direct {
+        std::fs::write(path, text)
+    } else {
+        std::fs::write(&beside, text).and_then(|()| std::fs::rename(&beside, path)).inspect_err(|_| {
+            // Nothing more can be done about a part that can't be removed.
+            let _ = std::fs::remove_file(&beside);
+        })
+    };
+    written.map_err(|error| {
         Failure::Run(format!("cannot write {}: {error}; name a file that you may write with {option}", path.display()))
     })
 }

@@ -241,7 +241,7 @@ mod tests {
         assert_eq!(message(&["order=best"]), "ppo.order = \"best\": wanted shuffled, in_turn or reversed");
         assert_eq!(message(&["anneal=1"]), "ppo.anneal = 1: wanted true or false, such as true");
         assert_eq!(message(&["epochs=-1"]), "ppo.epochs = -1: wanted a whole number of 0 or more, such as 4");
-        let hidden = "ppo.hidden = [32, -1]: wanted whole numbers of 0 or more, such as [64, 64]";
+        let hidden = "ppo.hidden = [32, -1]: wanted whole numbers of 0 or more, such as [64]";
         assert_eq!(message(&["hidden=[32, -1]"]), hidden);
         assert_eq!(message(&["learning_rate=nan"]), "ppo.learning_rate = NaN: wanted a finite number, such as 0.001");
         assert_eq!(message(&["epochs"]), "\"epochs\": wanted key=value, as in ppo.learning_rate=1e-3");

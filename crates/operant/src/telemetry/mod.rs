@@ -309,19 +309,21 @@ impl Board {
 
     /// What did not arrive so far.
     pub fn drops(&self) -> Drops {
-        let behind = |track: Track, words: &[AtomicU64], read: &AtomicU64| {
+        // What waits will still be read, as far as it is not overwritten; by a sink that failed nothing is.
+        let behind = |track: Track, words: &[AtomicU64], read: &AtomicU64, failed: bool| {
             let waiting = track.published(words).saturating_sub(read.load(Ordering::Relaxed));
-            waiting.saturating_sub(track.capacity as u64)
+            waiting.saturating_sub(if failed { 0 } else { track.capacity as u64 })
         };
         let tracks = &self.tracks;
         let drops = |sink: &Arc<Progress>| {
             let failure = sink.failure.lock().map_or(None, |failure| failure.clone());
+            let failed = failure.is_some();
             let samples = sink.samples_missed.load(Ordering::Relaxed);
             let episodes = sink.episodes_missed.load(Ordering::Relaxed);
             SinkDrops {
                 name: sink.name.clone(),
-                samples: samples + behind(tracks.sample, &tracks.samples, &sink.samples_read),
-                episodes: episodes + behind(tracks.episode, &tracks.episodes, &sink.episodes_read),
+                samples: samples + behind(tracks.sample, &tracks.samples, &sink.samples_read, failed),
+                episodes: episodes + behind(tracks.episode, &tracks.episodes, &sink.episodes_read, failed),
                 failure,
             }
         };
