@@ -6,6 +6,7 @@ use crate::html;
 use crate::output::{Failure, grouped, print};
 use crate::run_folder::{RUNS, RunFolder, env_name, flat, setting};
 use crate::svg::{Curve, Plot, colour, escape};
+use operant::run::replace_file;
 use operant::telemetry::{Event, EventKind};
 use serde_json::{Map, Value};
 use std::ops::Range;
@@ -85,19 +86,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 /// file (a pipe, a device) is written to directly.
 pub(crate) fn write(path: &std::path::Path, text: &str, option: &str) -> Result<(), Failure> {
     let direct = path.metadata().is_ok_and(|found| !found.is_file());
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(format!(".{}.part", std::process::id()));
-    let written = if direct {
-        std::fs::write(path, text)
-    } else {
-        std::fs::write(&beside, text).and_then(|()| std::fs::rename(&beside, path)).inspect_err(|_| {
-            // Nothing more can be done about a part that can't be removed.
-            let _ = std::fs::remove_file(&beside);
-        })
+    let written = match direct {
+        true => std::fs::write(path, text).map_err(|error| format!("can't write {}: {error}", path.display())),
+        false => replace_file(path, text.as_bytes()).map_err(|error| error.to_string()),
     };
-    written.map_err(|error| {
-        Failure::Run(format!("cannot write {}: {error}; name a file that you may write with {option}", path.display()))
-    })
+    written.map_err(|error| Failure::Run(format!("{error}; or name another file with {option}")))
 }
 
 fn page(folder: &RunFolder) -> Result<String, Failure> {

@@ -100,6 +100,12 @@ fn report_writes_a_page_and_export_a_table() {
         assert!(page.contains(words), "{words}");
     }
     assert!(page.matches("<svg").count() >= 10);
+    // Without room for a new page the old one stays.
+    let script = "ulimit -f 8; exec \"$0\" report first";
+    let mut shell = std::process::Command::new("sh");
+    let failed = shell.args(["-c", script, env!("CARGO_BIN_EXE_operant")]).current_dir(folder).output().unwrap();
+    assert_eq!(failed.status.code(), Some(1), "{failed:?}");
+    assert_eq!(std::fs::read_to_string(folder.join("runs/first/report.html")).unwrap(), page);
     assert!(text(folder, &["export", "first", "--csv", "metrics.csv"]).starts_with("metrics.csv: "));
     let table = std::fs::read_to_string(folder.join("metrics.csv")).unwrap();
     let lines: Vec<&str> = table.lines().collect();
@@ -187,7 +193,7 @@ fn damaged_and_missing_folders_have_messages() {
         (code, message.as_str()),
         (1, "error: unknown run \"brokn\"; did you mean \"broken\"? (operant runs)\n")
     );
-    assert!(failure(&folder, &["report", "broken", "--out", "no/such/page.html"]).1.contains("cannot write no/such"));
+    assert!(failure(&folder, &["report", "broken", "--out", "no/such/page.html"]).1.contains("can't write no/such"));
     assert_eq!(failure(&folder, &["runs", "--sort", "mood"]).0, 2);
     std::fs::remove_dir_all(folder).unwrap();
 }
