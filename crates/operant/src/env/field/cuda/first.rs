@@ -3,7 +3,7 @@
 use super::kernels::{FinishArgs, GatherArgs, Step, numbers};
 use super::layout::{Build, bf16};
 use crate::data::shards::{half_bits, half_value};
-use crate::device::cuda::{DevicePtr, Params, TensorMap, TensorNumbers};
+use crate::device::cuda::{DevicePtr, Params, TensorMap};
 use crate::env::field::Norm;
 use crate::nn::Precision;
 use crate::{Error, Result};
@@ -29,28 +29,32 @@ impl Params for SurveyArgs {}
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(super) struct FirstArgs {
-    pub words: TensorMap,
-    pub w: TensorMap,
     pub out: TensorMap,
     pub f: FinishArgs,
+    pub words: DevicePtr,
+    pub weights: DevicePtr,
 }
 impl Params for FirstArgs {}
 
 impl FirstArgs {
-    /// Rows of 64 pixels.
-    pub(super) fn units(&self) -> u32 {
-        self.f.images * self.f.side * self.f.side / 64
+    /// Blocks of four warps, each with rows of 16 pixels: all that run at once, unless there is less to do.
+    pub(super) fn blocks(&self, at_once: u32) -> u32 {
+        (self.f.images * self.f.side * self.f.side / 64).min(at_once)
     }
 }
 
 /// Blocks of a cluster that surveys an image, and their threads.
 pub(super) const SURVEYORS: usize = 8;
 pub(super) const SURVEY_THREADS: u32 = 256;
-/// Blocks of `first` that run at once on a multiprocessor, and shared memory of each: four rows of 64 pixels, 16 pixels of each
-/// warp and its scales and shifts, weights, barriers.
-pub(super) const FIRST_AT_ONCE: u32 = 5;
-pub(super) const FIRST_SHARED: usize = 1024 + 4 * 64 * 64 + 4 * (16 * 128 + 512) + 3 * 64 * 64 + 10 * 8;
-/// Channels of a pixel's words, and pixels of a row of an operand.
+/// Floats of its warps' sums.
+const SURVEY_SUMS: usize = SURVEY_THREADS as usize / 32 * 13 * 16;
+/// Blocks of `first` that run at once on a multiprocessor, and shared memory of each: 16 pixels of each warp and its scales and
+/// shifts, weights.
+pub(super) const FIRST_AT_ONCE: u32 = 6;
+pub(super) const FIRST_SHARED: usize = 1024 + 4 * (16 * 128 + 512) + 4 * FIRST_WEIGHTS;
+/// Words of an operator's weights there: half of the outputs, nine times four words a lane.
+const FIRST_WEIGHTS: usize = 2 * 9 * 32 * 4;
+/// Channels of a pixel's words.
 const WORDS: usize = 4;
 /// Pairs of pixels, each once, that a kernel of 3×3 taps brings together: rows and columns between them.
 const PAIRS: [(usize, isize); 13] =
@@ -58,14 +62,36 @@ const PAIRS: [(usize, isize); 13] =
 const TAPS: usize = 3;
 
 /// Shared memory of `survey`: a block's rows and two more as they are, later sums of its warps; and both parts of numbers, two to a
-/// word, with two columns to each side and four that keep banks apart.
+/// word, rows as quarters with four more columns each, and some that keep banks apart.
 pub(super) fn survey_shared(side: usize, channels: usize) -> usize {
     if !(64..=256).contains(&side) || channels >= WORDS {
         return 0;
     }
     let rows = side / SURVEYORS;
-    let sums = SURVEY_THREADS as usize / 32 * (26 * channels).next_multiple_of(16) * 8;
-    4 * sums.max(((rows + 2) * side + 2 * (rows / 2 + 2) * (side + 8)) * channels)
+    let raw = ((rows + 2) * side * channels).max(SURVEY_SUMS);
+    4 * (raw + 2 * channels * ((rows / 2 + 2) * (side + 16) + 16))
+}
+
+/// The weights `[64, C, 3, 3]` as lanes of `first` read them: of even groups of eight outputs and of odd ones, steps of a pixel's words
+/// by pairs (a row's left and right tap, then the middle ones of two rows) and one more. A step has a lane's output and channel;
+/// both parts of a number meet the same weight.
+fn weights_by_lane(weights: &[u16], channels: usize) -> Vec<u32> {
+    let step = |i: usize| match i {
+        0..6 => (i / 2, i % 2 * 2),
+        _ => (i - 6, 1),
+    };
+    let word = |i: usize| {
+        let (half, four, lane, which) = (i / (9 * 128), i / 128 % 9, i / 4 % 32, i % 4);
+        let (step, group) =
+            if four < 8 { (step(four / 2 * 2 + which % 2), four % 2 * 2 + which / 2) } else { (step(8), which) };
+        let (output, c) = ((group * 2 + half) * 8 + lane / 4, lane % 4);
+        if c < channels {
+            u32::from(weights[((output * channels + c) * TAPS + step.0) * TAPS + step.1]) * 0x1_0001
+        } else {
+            0
+        }
+    };
+    (0..FIRST_WEIGHTS).map(word).collect()
 }
 
 /// For each of `PAIRS` and two channels the sum of products of weights `[C, 3, 3]` that meet there, for either order of the two
@@ -93,7 +119,7 @@ fn pairs_of(weights: &[f64]) -> Vec<f64> {
 
 impl Build<'_> {
     /// Whether kernels of `first.cu` are for the first convolution and what follows it. By shape alone, since a row's bits must not
-    /// depend on how many there are; residual operators, whose batches are small, are faster without.
+    /// depend on how many there are; residual operators, whose batches are small, are not faster with them.
     pub(super) fn first_is_whole(&self) -> bool {
         let operator = self.operator();
         numbers(self.precision).bytes() == 2
@@ -115,7 +141,7 @@ impl Build<'_> {
     ) -> Result<()> {
         let norm = norm.ok_or_else(|| Error::Invalid("a first convolution without a norm".into()))?;
         let operator = self.operator();
-        let (rows, grid, channels, outputs) = (self.rows(), operator.grid, operator.channels, operator.base_channels);
+        let (rows, grid, channels) = (self.rows(), operator.grid, operator.channels);
         let (mut weights, mut pairs) = (Vec::new(), Vec::new());
         for params in &self.params {
             // [O, C, kh, kw]
@@ -129,16 +155,7 @@ impl Build<'_> {
                 _ => f64::from(f32::from_bits(u32::from(bits) << 16)),
             };
             let of = channels * TAPS * TAPS;
-            for row in 0..TAPS {
-                for output in bits.chunks_exact(of) {
-                    // Both parts of a number meet the same weight.
-                    for (pixel, c) in (0..WORDS).flat_map(|pixel| (0..WORDS).map(move |c| (pixel, c))) {
-                        let meets = pixel < TAPS && c < channels;
-                        let word = if meets { output[(c * TAPS + row) * TAPS + pixel] } else { 0 };
-                        weights.extend([word; 2]);
-                    }
-                }
-            }
+            weights.extend(weights_by_lane(&bits, channels));
             let of_outputs: Vec<Vec<f64>> = bits
                 .chunks_exact(of)
                 .map(|output| pairs_of(&output.iter().map(|&bits| value(bits)).collect::<Vec<_>>()))
@@ -146,28 +163,9 @@ impl Build<'_> {
             let count = of_outputs[0].len();
             pairs.extend((0..count).flat_map(|i| of_outputs.iter().map(move |of| of[i] as f32)));
         }
-        let members = self.params.len();
         let (weights, pairs) = (self.upload(&weights)?, self.upload(&pairs)?);
-        let (high, wide) = (grid + 2, grid + WORDS);
-        let words = self.room(rows * high * wide * WORDS)?;
-        // A pixel and the three to its right; even pixels of sixteen, then odd ones.
-        let pixel = 4 * WORDS;
-        let words_map = TensorMap::strided(
-            self.gpu,
-            TensorNumbers::F32,
-            words,
-            [WORDS * WORDS, 8, 2, grid / 16, rows * high],
-            [2 * pixel, pixel, 16 * pixel, wide * pixel],
-            [WORDS * WORDS, 8, 2, 4, 1],
-        )?;
-        let row = 2 * WORDS * WORDS;
-        let w = TensorMap::new(
-            self.gpu,
-            self.numbers(),
-            weights,
-            [row, 1, outputs, TAPS, members],
-            [row, 1, outputs, TAPS, 1],
-        )?;
+        // A row behind the last, which is read and not used.
+        let words = self.room((rows * (grid + 2) + 1) * (grid + WORDS) * WORDS)?;
         let survey = SurveyArgs {
             state,
             words,
@@ -182,7 +180,7 @@ impl Build<'_> {
         };
         list.push(Step::Survey(survey, rows as u32));
         let out = self.rows_of_64(finish.out, &finish, finish.border, 16)?;
-        list.push(Step::First(FirstArgs { words: words_map, w, out, f: finish }));
+        list.push(Step::First(FirstArgs { out, f: finish, words, weights }));
         Ok(())
     }
 }
@@ -190,6 +188,27 @@ impl Build<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Every weight lies where the lane that multiplies by it reads, as `first` in `first.cu` does.
+    #[test]
+    fn lanes_have_their_weights() {
+        let channels = 2;
+        let weights: Vec<u16> = (1..=64 * channels as u16 * 9).collect();
+        let words = weights_by_lane(&weights, channels);
+        for (half, lane, group) in (0..2).flat_map(|half| (0..32 * 4).map(move |i| (half, i / 4, i % 4))) {
+            let read = |four: usize, which: usize| words[((half * 9 + four) * 32 + lane) * 4 + which];
+            let (output, c) = ((group * 2 + half) * 8 + lane / 4, lane % 4);
+            let weight = |row: usize, column: usize| match c < channels {
+                true => u32::from(weights[((output * channels + c) * 3 + row) * 3 + column]) * 0x1_0001,
+                false => 0,
+            };
+            let pair = |i: usize| [0, 1].map(|which| read(2 * i + group / 2, group % 2 * 2 + which));
+            for row in 0..3 {
+                assert_eq!(pair(row), [weight(row, 0), weight(row, 2)], "row {row} of output {output}");
+            }
+            assert_eq!((pair(3), read(8, group)), ([weight(0, 1), weight(1, 1)], weight(2, 1)), "output {output}");
+        }
+    }
 
     /// Variances by pairs are those of results.
     #[test]

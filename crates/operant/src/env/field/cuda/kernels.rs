@@ -582,7 +582,7 @@ impl Kernels {
                 wide()?.stem.launch(tiles.min(self.blocks), 128 * STEM_TEAMS, a)
             }
             Step::Survey(a, rows) => wide()?.survey.launch(rows * SURVEYORS as u32, SURVEY_THREADS, a),
-            Step::First(a) => start(&wide()?.first, a.units().min(FIRST_AT_ONCE * self.blocks), 128, a, early),
+            Step::First(a) => start(&wide()?.first, a.blocks(FIRST_AT_ONCE * self.blocks), 128, a, early),
             Step::Convolve(place, a) => {
                 let blocks = (a.images * a.tiles * a.blocks_n).min(self.blocks);
                 let threads = 128 * TILES[*place].groups as u32 + 32;
