@@ -372,11 +372,8 @@ template <bool BEHIND, bool GELU, bool PAST> FN void last(const WideLastArgs& ar
   float* noise = (float*)(room + WIDE_WARPS * (2 * WIDE_BYTES + 16)) + threadIdx.x / 32 * WIDE_NORMALS;
   const u32 time = *f.clock;
   __syncwarp();
-  /* A lane writes two numbers of each of two pixels. */
-  const u32 own = 2 * two;
-  const bool writes = own < a.field_channels, writes_next = own + 1 < a.field_channels;
   const float *bias = nullptr, *factor = nullptr;
-  const u32 numbers = ROWS * a.field_channels, magic = 65536 / a.field_channels + 1;
+  const u32 numbers = ROWS * a.field_channels;
   Back to_field;
   u32 held = ~0u, limit = 0, third = 0, drawn = ~0u;
   float size = 0.0f;
@@ -409,9 +406,13 @@ template <bool BEHIND, bool GELU, bool PAST> FN void last(const WideLastArgs& ar
     }
     const float* normals_of = a.correlated ? a.correlated + state : noise + (from - drawn * 64);
     const u32 buffer = r.buffers + ((number - r.first) & 1) * WIDE_BYTES;
-    float before[4];
+    const u64 mine = state + lane * a.field_channels;
+    float before[4] = {};
+    if (lane < ROWS && !a.output) {
 #pragma unroll
-    for (u32 i = 0; i < 4; ++i) before[i] = lane + 32 * i < numbers && !a.output ? a.state[state + lane + 32 * i] : 0.0f;
+      for (u32 k = 0; k < 4; ++k)
+        if (k < a.field_channels) before[k] = a.state[mine + k];
+    }
     rows_come(r, number);
 #pragma unroll 1
     for (u32 row = 0; row < ROWS; row += 8) {
@@ -419,26 +420,29 @@ template <bool BEHIND, bool GELU, bool PAST> FN void last(const WideLastArgs& ar
       finished<GELU, PAST>(f, turn_of(buffer + row * 128, lane), t.first + row, lane, s, rounds, limit, g, v, w);
       if (!BEHIND) disturb(a, rounds, third, t.first + row + 2 * quad, two, size, v), disturb(a, rounds, third, t.first + row + 2 * quad + 1, two, size, w);
       back(to_field, v, w, d);
-      /* To where numbers were that all lanes have read. */
-      const u32 to = buffer + ((row + 2 * quad) * a.field_channels + own) * 4, further = to + a.field_channels * 4;
-      if (writes) asm volatile("st.shared.f32 [%0], %2;\nst.shared.f32 [%1], %3;" ::"r"(to), "r"(further), "f"(d[0]), "f"(d[2]) : "memory");
-      if (writes_next) asm volatile("st.shared.f32 [%0 + 4], %2;\nst.shared.f32 [%1 + 4], %3;" ::"r"(to), "r"(further), "f"(d[1]), "f"(d[3]) : "memory");
+      /* To where numbers were that all lanes have read: two channels of each of two pixels. */
+      const u32 to = buffer + (row + 2 * quad) * 16 + two * 8;
+      if (two < 2) asm volatile("st.shared.v2.f32 [%0], {%1, %2};\nst.shared.v2.f32 [%0 + 16], {%3, %4};" ::"r"(to), "f"(d[0]), "f"(d[1]), "f"(d[2]), "f"(d[3]) : "memory");
     }
     __syncwarp();
+    /* A pixel a lane. */
+    if (lane < ROWS) {
+      float sums[4], z[4];
+      asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(sums[0]), "=f"(sums[1]), "=f"(sums[2]), "=f"(sums[3]) : "r"(buffer + lane * 16) : "memory");
 #pragma unroll
-    for (u32 i = 0; i < 4; ++i) {
-      const u32 which = lane + 32 * i, first = (which * magic >> 16) * a.field_channels, k = which - first;
-      if (which >= numbers) break;
-      float sum;
-      asm volatile("ld.shared.f32 %0, [%1];" : "=f"(sum) : "r"(buffer + which * 4) : "memory");
-      sum += __ldg(bias + k);
-      if (BEHIND) {
-        /* What L makes of the pixel's normals, as `mixed` does. */
-        float mixed = 0.0f;
-        for (u32 j = 0; j <= k; ++j) mixed = fmaf(__ldg(factor + k * a.field_channels + j), normals_of[first + j], mixed);
-        sum = fmaf(size, mixed, sum);
+      for (u32 k = 0; k < 4; ++k) {
+        if (k >= a.field_channels) continue;
+        float sum = sums[k] + __ldg(bias + k);
+        if (BEHIND) {
+          /* What L makes of the pixel's normals, as `mixed` does. */
+          z[k] = normals_of[lane * a.field_channels + k];
+          float mixed = 0.0f;
+#pragma unroll
+          for (u32 j = 0; j <= k; ++j) mixed = fmaf(__ldg(factor + k * a.field_channels + j), z[j], mixed);
+          sum = fmaf(size, mixed, sum);
+        }
+        moved(a, time, mine + k, before[k], sum, update);
       }
-      moved(a, time, state + which, before[i], sum, update);
     }
     /* The next but one may come. */
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
