@@ -39,25 +39,8 @@ impl TensorMap {
         sizes: [usize; 5],
         boxed: [usize; 5],
     ) -> Result<Self> {
-        let mut strides = [sizes[0] * numbers.bytes(); 4];
-        for axis in 1..4 {
-            strides[axis] = strides[axis - 1] * sizes[axis];
-        }
-        Self::strided(gpu, numbers, at, sizes, strides, boxed)
-    }
-
-    /// The same with steps of these bytes along all axes but the first, in any order: axes may overlap. A box has 64 or 128
-    /// bytes of the first.
-    pub fn strided(
-        gpu: &Arc<Gpu>,
-        numbers: TensorNumbers,
-        at: DevicePtr,
-        sizes: [usize; 5],
-        strides: [usize; 4],
-        boxed: [usize; 5],
-    ) -> Result<Self> {
-        /// `CU_TENSOR_MAP_SWIZZLE_64B` and `CU_TENSOR_MAP_SWIZZLE_128B`
-        const SWIZZLES: [i32; 2] = [2, 3];
+        /// `CU_TENSOR_MAP_SWIZZLE_128B`
+        const SWIZZLE_128: i32 = 3;
         /// `CU_TENSOR_MAP_L2_PROMOTION_L2_256B`
         const WHOLE_LINES: i32 = 3;
         let kind = match numbers {
@@ -65,8 +48,11 @@ impl TensorMap {
             TensorNumbers::F32 => 7,
             TensorNumbers::Bf16 => 9,
         };
-        let swizzle = SWIZZLES[usize::from(boxed[0] * numbers.bytes() > 64)];
-        let (sizes, strides) = (sizes.map(|size| size as u64), strides.map(|bytes| bytes as u64));
+        let sizes = sizes.map(|size| size as u64);
+        let mut strides = [sizes[0] * numbers.bytes() as u64; 4];
+        for axis in 1..4 {
+            strides[axis] = strides[axis - 1] * sizes[axis];
+        }
         let (boxed, steps) = (boxed.map(|size| size as u32), [1u32; 5]);
         let mut map = Self::default();
         gpu.bind()?;
@@ -82,7 +68,7 @@ impl TensorMap {
                 boxed.as_ptr(),
                 steps.as_ptr(),
                 0,
-                swizzle,
+                SWIZZLE_128,
                 WHOLE_LINES,
                 0,
             )
