@@ -28,7 +28,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// Most elements of a chunk: enough to be worth a thread.
-const CHUNK: usize = 16_384;
+const CHUNK: usize = 4096;
 
 /// What a step found.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -31,7 +31,7 @@ use crate::lanes::Backend;
 use crate::{Error, Result};
 pub use build::Wanted;
 use build::{Merging, Place, Recipe};
-use run::{Cut, Run, Worker};
+use run::{Cut, Packed, Run, Worker};
 use std::sync::Arc;
 use weights::Packs;
 
@@ -89,6 +89,10 @@ pub struct Outcome {
     pub finite: bool,
 }
 
+/// Most packed weights that every thread has a copy of, in bytes. What one thread packs and another reads goes from cache to cache
+/// and back with every step, which takes longer than to pack it twice; beyond the second-level cache it no longer does.
+const OWN_PACKS_BYTES: usize = 8 << 20;
+
 /// Memory of a tile that still leaves room for weights in a core's second-level cache, in bytes.
 const TILE_BYTES: usize = 768 << 10;
 /// Most rows of a tile: with more, gains from reuse of weights no longer pay for lost locality.
@@ -134,8 +138,8 @@ pub struct Plan<R = f32> {
     full: Aligned<R>,
     sums: Aligned<R>,
     group_sums: Aligned<R>,
+    /// Those of all workers, if they have none of their own.
     packs: Packs<R>,
-    packed_version: Option<u64>,
     rows: usize,
     runs: u32,
     /// Learner's weights, for a plan that was forked.
@@ -159,10 +163,8 @@ impl<R: Real> Plan<R> {
         let recipe = Recipe::new(graph, wanted, &offsets, params_len, max_rows, &merging, choose)?;
         // Weights, packed weights, and their gradients, of which every group of tiles has its own.
         let (groups, weights) = (Cut::most_groups(&recipe), params_len * if recipe.sums_len > 0 { 2 } else { 1 });
-        let numbers = recipe.tile_len * options.pool.threads().min(groups)
-            + recipe.full_len
-            + recipe.sums_len * (1 + groups)
-            + weights;
+        let numbers =
+            recipe.tile_len * options.pool.threads().min(groups) + recipe.full_len + recipe.sums_len * groups + weights;
         check_room(
             &format!("a network of {params_len} weights for {max_rows} rows at once"),
             (numbers * size_of::<R>()) as u64,
@@ -176,20 +178,22 @@ impl<R: Real> Plan<R> {
             most.or(R::scratch(&*node.op, &node.types, recipe.tile_rows, compute))
         });
         let groups = Cut::most_groups(&recipe);
+        let threads = options.pool.threads().min(groups);
+        let packs = Packs::new(&recipe, compute);
+        let own_packs = threads > 1 && packs.bytes() <= OWN_PACKS_BYTES;
         let worker = || Worker {
             tile: Aligned::zeros(recipe.tile_len),
             real: Aligned::zeros(scratch.real),
             half: Aligned::zeros(scratch.half),
             spans: Spans::new(recipe.steps.len()),
+            packs: if own_packs { packs.clone() } else { Packs::default() },
         };
-        let threads = options.pool.threads().min(groups);
         Self {
             workers: (0..threads).map(|_| worker()).collect(),
             full: Aligned::zeros(recipe.full_len),
             sums: Aligned::zeros(recipe.sums_len),
-            group_sums: Aligned::zeros(if groups > 1 { groups * recipe.sums_len } else { 0 }),
-            packs: Packs::new(&recipe, compute),
-            packed_version: None,
+            group_sums: Aligned::zeros((groups - 1) * recipe.sums_len),
+            packs: if own_packs { Packs::default() } else { packs },
             rows: 0,
             runs: 0,
             shared: None,
@@ -221,12 +225,12 @@ impl<R: Real> Plan<R> {
         }
     }
 
-    /// Runs with these parameter values, which `packs` were made from.
+    /// Runs with these parameter values.
     #[allow(clippy::too_many_arguments)]
     fn execute(
         &mut self,
         values: &[R],
-        packs: &Packs<R>,
+        packs: Packed<R>,
         rows: usize,
         feeds: &[Feed<R>],
         loss_scale: f32,
@@ -236,11 +240,10 @@ impl<R: Real> Plan<R> {
         let recipe = Arc::clone(&self.recipe);
         assert!(values.len() >= recipe.params_len, "{} parameter values, wanted {}", values.len(), recipe.params_len);
         let keep = if gradients == Gradients::Add { recipe.grads_len } else { 0 };
-        self.sums[keep..].fill(R::default());
         self.rows = rows;
         self.runs = self.runs.wrapping_add(1);
         if rows == 0 {
-            return;
+            return self.sums[keep..].fill(R::default());
         }
         let run = Run {
             recipe: &recipe,
@@ -253,18 +256,29 @@ impl<R: Real> Plan<R> {
             run: self.runs,
             loss_scale,
         };
-        run.go(&self.options.pool, &mut self.workers, &mut self.full, &mut self.sums, &mut self.group_sums);
+        run.go(&self.options.pool, &mut self.workers, &mut self.full, (&mut self.sums, keep), &mut self.group_sums);
+    }
+
+    /// Calls `f` with packed weights: those of all workers, packed again if they are of another version, or the word that each
+    /// worker packs its own.
+    fn with_packs<T>(&mut self, (values, version): (&[R], u64), f: impl FnOnce(&mut Self, Packed<R>) -> T) -> T {
+        if self.packs.is_empty() {
+            return f(self, Packed::Own { version });
+        }
+        let mut packs = std::mem::take(&mut self.packs);
+        packs.refresh(&self.recipe, self.compute, (values, version), Some(&self.options.pool));
+        let result = f(self, Packed::Shared(&packs));
+        self.packs = packs;
+        result
     }
 
     /// Runs with parameter values of the element type; packs them every time, and draws the same random numbers every time.
     #[cfg(feature = "check")]
     pub(super) fn execute_with(&mut self, values: &[R], rows: usize, feeds: &[Feed<R>], gradients: Gradients) {
         self.runs = 0;
-        let mut packs = std::mem::take(&mut self.packs);
-        packs.refresh(&self.recipe, self.compute, values, Some(&self.options.pool));
-        self.execute(values, &packs, rows, feeds, 1.0, gradients);
-        self.packs = packs;
-        self.packed_version = None;
+        self.workers.iter_mut().map(|worker| &mut worker.packs).chain([&mut self.packs]).for_each(Packs::forget);
+        self.with_packs((values, 0), |plan, packs| plan.execute(values, packs, rows, feeds, 1.0, gradients));
+        self.workers.iter_mut().map(|worker| &mut worker.packs).chain([&mut self.packs]).for_each(Packs::forget);
     }
 
     fn mean(&self, buffer: build::Buffer) -> &[R] {
@@ -329,7 +343,8 @@ impl<R: Real> Plan<R> {
 
     /// Bytes of memory: activations, gradients, packed weights.
     pub fn workspace_bytes(&self) -> usize {
-        let worker = |w: &Worker<R>| (w.tile.len() + w.real.len()) * size_of::<R>() + w.half.len() * 2;
+        let worker =
+            |w: &Worker<R>| (w.tile.len() + w.real.len()) * size_of::<R>() + w.half.len() * 2 + w.packs.bytes();
         let shared = (self.full.len() + self.sums.len() + self.group_sums.len()) * size_of::<R>();
         self.workers.iter().map(worker).sum::<usize>() + shared + self.packs.bytes()
     }
@@ -377,21 +392,11 @@ impl Plan<f32> {
         Self::new(graph, &Wanted { losses: vec![(loss, 1.0)], ..Wanted::default() }, max_rows, options)
     }
 
-    /// Packs weights again if the parameters changed since the last run.
-    fn refresh(&mut self, params: &Params) -> Packs<f32> {
-        let mut packs = std::mem::take(&mut self.packs);
-        if self.packed_version != Some(params.version()) {
-            packs.refresh(&self.recipe, self.compute, params.values(), Some(&self.options.pool));
-            self.packed_version = Some(params.version());
-        }
-        packs
-    }
-
     /// Computes the outputs of `rows` rows. Panics if feeds do not fit the inputs.
     pub fn forward(&mut self, params: &Params, rows: usize, feeds: &[Feed]) {
-        let packs = self.refresh(params);
-        self.execute(params.values(), &packs, rows, feeds, 1.0, Gradients::Replace);
-        self.packs = packs;
+        self.with_packs((params.values(), params.version()), |plan, packs| {
+            plan.execute(params.values(), packs, rows, feeds, 1.0, Gradients::Replace);
+        });
     }
 
     /// Computes losses and gradients of `rows` rows. `loss_scale` multiplies gradients (1 unless f16 needs more).
@@ -403,9 +408,9 @@ impl Plan<f32> {
         loss_scale: f32,
         gradients: Gradients,
     ) -> Outcome {
-        let packs = self.refresh(params);
-        self.execute(params.values(), &packs, rows, feeds, loss_scale, gradients);
-        self.packs = packs;
+        self.with_packs((params.values(), params.version()), |plan, packs| {
+            plan.execute(params.values(), packs, rows, feeds, loss_scale, gradients);
+        });
         let loss = self.loss() as f32;
         Outcome { loss, finite: loss.is_finite() }
     }
@@ -434,23 +439,22 @@ impl Plan<f32> {
 
     /// Runs again and names the first op whose result is not finite, if there is one. For messages after a bad loss.
     pub fn first_non_finite(&mut self, params: &Params, rows: usize, feeds: &[Feed]) -> Option<String> {
-        let packs = self.refresh(params);
-        let recipe = Arc::clone(&self.recipe);
-        let run = Run {
-            recipe: &recipe,
-            compute: self.compute,
-            values: params.values(),
-            packs: &packs,
-            feeds,
-            rows,
-            seed: self.options.seed,
-            run: self.runs,
-            loss_scale: 1.0,
-        };
-        self.sums.fill(0.0);
-        let name = run.first_bad(&mut self.workers[0], &mut self.full, &mut self.sums).map(str::to_owned);
-        self.packs = packs;
-        name
+        self.with_packs((params.values(), params.version()), |plan, packs| {
+            let recipe = Arc::clone(&plan.recipe);
+            let run = Run {
+                recipe: &recipe,
+                compute: plan.compute,
+                values: params.values(),
+                packs,
+                feeds,
+                rows,
+                seed: plan.options.seed,
+                run: plan.runs,
+                loss_scale: 1.0,
+            };
+            plan.sums.fill(0.0);
+            run.first_bad(&mut plan.workers[0], &mut plan.full, &mut plan.sums).map(str::to_owned)
+        })
     }
 
     /// Weights that plans forked from this one share.
@@ -472,7 +476,7 @@ impl Plan<f32> {
     pub fn forward_shared(&mut self, rows: usize, feeds: &[Feed]) -> u64 {
         let shared = self.shared.as_ref().expect("a plan made by `fork`");
         let snapshot = shared.load();
-        self.execute(&snapshot.values, &snapshot.packs, rows, feeds, 1.0, Gradients::Replace);
+        self.execute(&snapshot.values, Packed::Shared(&snapshot.packs), rows, feeds, 1.0, Gradients::Replace);
         snapshot.version
     }
 }

@@ -87,7 +87,7 @@ impl<R: Real> fmt::Display for Plan<R> {
             bytes(recipe.tile_len),
             bytes(recipe.full_len),
             bytes(recipe.sums_len),
-            self.packs.bytes(),
+            self.workers.iter().map(|worker| worker.packs.bytes()).sum::<usize>() + self.packs.bytes(),
             self.workspace_bytes(),
         )?;
         let buffer = |buffer: usize| {

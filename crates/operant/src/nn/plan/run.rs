@@ -1,7 +1,7 @@
 //! Running a recipe: stage by stage, in each stage group by group, in each group tile by tile, in each tile step by step.
 //!
 //! Groups are cut by the number of rows alone, never by the number of threads; each group adds up its own sums, and
-//! sums of groups are added in order. So results are the same bits for any number of threads.
+//! sums of groups are added in an order of their own. So results are the same bits for any number of threads.
 #![allow(unsafe_code)]
 
 use super::super::op::{Backward, Draws, Forward, Kind, MAX_INPUTS, MAX_OUTPUTS};
@@ -34,6 +34,8 @@ pub(super) struct Worker<R> {
     pub(super) half: Aligned<u16>,
     /// Time spent in each step, when asked for.
     pub(super) spans: Spans,
+    /// Its own packed weights, if the plan has none for all.
+    pub(super) packs: Packs<R>,
 }
 
 /// Memory that all threads write, each its own rows or its own group's sums.
@@ -55,12 +57,21 @@ pub(super) struct Run<'a, R> {
     pub(super) recipe: &'a Recipe,
     pub(super) compute: Compute,
     pub(super) values: &'a [R],
-    pub(super) packs: &'a Packs<R>,
+    pub(super) packs: Packed<'a, R>,
     pub(super) feeds: &'a [Feed<'a, R>],
     pub(super) rows: usize,
     pub(super) seed: u64,
     pub(super) run: u32,
     pub(super) loss_scale: f32,
+}
+
+/// Where packed weights are.
+#[derive(Clone, Copy)]
+pub(super) enum Packed<'a, R> {
+    /// In one place for all threads.
+    Shared(&'a Packs<R>),
+    /// With each thread, which packs them if it has another version.
+    Own { version: u64 },
 }
 
 /// How rows are cut.
@@ -79,8 +90,8 @@ const GROUP_FLOPS_PER_SUM: u64 = 400;
 const MAX_GROUPS: usize = 16;
 /// Most memory for the sums of groups, in elements.
 const MAX_GROUP_SUMS: usize = 8 << 20;
-/// Gradients that are worth a thread of their own when groups are added up.
-const SHARED_GRADIENTS: usize = 8192;
+/// Sums that are worth a thread of their own when shares are added up.
+const SHARED_SUMS: usize = 4096;
 
 impl Cut {
     pub(super) fn new(recipe: &Recipe, rows: usize) -> Self {
@@ -111,89 +122,136 @@ impl Cut {
     }
 }
 
+/// Who has which groups, and where their sums lie.
+///
+/// Sums of neighbouring groups are added in pairs, then pairs of pairs, whoever computed them: so a thread adds up most of its own as it
+/// goes, while they are in its caches, and the order does not depend on the number of threads.
+#[derive(Clone, Copy, Debug)]
+struct Shares {
+    groups: usize,
+    shares: usize,
+}
+
+impl Shares {
+    fn of(self, share: usize) -> std::ops::Range<usize> {
+        share * self.groups / self.shares..(share + 1) * self.groups / self.shares
+    }
+
+    /// First group of the share that has this one.
+    fn first(self, group: usize) -> usize {
+        let of = |share: usize| self.of(share);
+        (0..self.shares).map(of).find(|share| share.contains(&group)).map_or(0, |share| share.start)
+    }
+
+    /// Number of the sums that a group begins, and that hold all of a pair once it is added up: those of its share that wait for
+    /// their other half lie before them.
+    fn sums(self, group: usize) -> usize {
+        let first = self.first(group);
+        let (mut at, mut waiting) = (first, 0);
+        while at < group {
+            at += 1 << at.trailing_zeros().min((group - at).ilog2());
+            waiting += 1;
+        }
+        first + waiting
+    }
+
+    /// Calls `add(to, from)` with numbers of sums for the pairs that a group is the last of, within its share.
+    fn end(self, group: usize, mut add: impl FnMut(usize, usize)) {
+        let (first, mut half) = (self.first(group), 1);
+        while group & half != 0 && first + 2 * half <= group + 1 {
+            add(self.sums(group + 1 - 2 * half), self.sums(group + 1 - half));
+            half *= 2;
+        }
+    }
+
+    /// The same for all pairs that no share has to itself.
+    fn end_all(self, mut add: impl FnMut(usize, usize)) {
+        let mut half = 1;
+        while half < self.groups {
+            for group in (0..self.groups).step_by(2 * half) {
+                if self.first(group) != self.first(group + 2 * half - 1) {
+                    add(self.sums(group), self.sums(group + half));
+                }
+            }
+            half *= 2;
+        }
+    }
+}
+
 impl<R: Real> Run<'_, R> {
-    /// Runs all stages. `sums` is zero, or holds gradients to be added to; `group_sums` has room for every group's own.
+    /// Runs all stages. Gradients begin from `sums[..keep]`, all other sums from zero; `group_sums` has room for those of every
+    /// group but the first, which adds to `sums`.
     pub(super) fn go(
         &self,
         pool: &CpuPool,
         workers: &mut [Worker<R>],
         full: &mut [R],
-        sums: &mut [R],
+        (sums, keep): (&mut [R], usize),
         group_sums: &mut [R],
     ) {
         let (recipe, cut) = (self.recipe, Cut::new(self.recipe, self.rows));
         let len = recipe.sums_len;
-        assert!(full.len() >= recipe.full_len && sums.len() >= len);
-        assert!(cut.groups == 1 || group_sums.len() >= cut.groups * len);
+        assert!(full.len() >= recipe.full_len && sums.len() >= len && keep <= len);
+        assert!(group_sums.len() >= (cut.groups - 1) * len);
         assert!(self.rows <= recipe.max_rows && workers.iter().all(|worker| worker.tile.len() >= recipe.tile_len));
-        let apart = cut.groups > 1 && len > 0;
+        let threads = workers.len().min(cut.groups);
+        // Later stages add to sums of earlier ones, so with several all stay apart to the end.
+        let shares = Shares { groups: cut.groups, shares: if recipe.stages == 1 { threads } else { cut.groups } };
+        let all = Sums { first: Shared(sums.as_mut_ptr()), others: Shared(group_sums.as_mut_ptr()), len };
         let full = Shared(full.as_mut_ptr());
-        if apart && recipe.stages == 1 && workers.len() == 1 {
-            return self.groups_in_turn(cut, &mut workers[0], full, sums, &mut group_sums[..len]);
-        }
         let mut first = 0;
         for stage in 0..recipe.stages {
             let end = first + recipe.steps[first..].iter().take_while(|step| step.stage == stage).count();
             let steps = first..end;
             first = end;
-            let shared_sums = Shared(sums.as_mut_ptr());
-            let own_sums = Shared(if apart { group_sums.as_mut_ptr() } else { sums.as_mut_ptr() });
-            let threads = workers.len().min(cut.groups);
             pool.for_each_mut(&mut workers[..threads], |thread, worker| {
-                // Named whole: a closure would else take hold of the bare pointers inside.
-                let (full, shared_sums, own_sums) = (full, shared_sums, own_sums);
+                self.pack(worker);
                 let _tiles = self.compute.tiles().then(amx::hold);
-                for group in thread * cut.groups / threads..(thread + 1) * cut.groups / threads {
-                    let own = Shared(own_sums.0.wrapping_add(group * len * usize::from(apart)));
-                    if apart && stage == 0 {
-                        // SAFETY: `group_sums` has `len` elements for every group, and a group is one thread's.
-                        unsafe { std::slice::from_raw_parts_mut(own.0, len) }.fill(R::default());
+                for group in (Shares { groups: cut.groups, shares: threads }).of(thread) {
+                    let number = shares.sums(group);
+                    if stage == 0 {
+                        let keep = if group == 0 { keep } else { 0 };
+                        // SAFETY: sums of a number are one thread's until all threads are done.
+                        unsafe { all.part(number, keep..len) }.fill(R::default());
                     }
-                    let memory = Memory { full, sums: shared_sums, own };
+                    let memory = Memory { full, sums: all.first, own: all.at(number) };
                     self.group(steps.clone(), cut, group, memory, worker);
+                    shares.end(group, |to, from| {
+                        // SAFETY: as above, and a pair has two numbers.
+                        let [to, from] = [to, from].map(|number| unsafe { all.part(number, 0..len) });
+                        R::add_to(self.compute, from, to);
+                    });
                 }
             });
-            if apart {
-                for (_, buffer) in recipe.early_sums.iter().filter(|(early, _)| *early == stage) {
-                    let Slot { place: Place::Sum(at), len: size, .. } = recipe.slots[*buffer] else { continue };
-                    reduce(self.compute, sums, Groups { sums: &group_sums[..cut.groups * len], len }, at, size);
+            for (_, buffer) in recipe.early_sums.iter().filter(|(early, _)| *early == stage) {
+                let Slot { place: Place::Sum(at), len: size, .. } = recipe.slots[*buffer] else { continue };
+                for number in 1..cut.groups {
+                    // SAFETY: no thread is at work, and with several stages each group has sums of its own.
+                    let [to, from] = [0, number].map(|number| unsafe { all.part(number, at..at + size) });
+                    R::add_to(self.compute, from, to);
+                    // Nothing is left for the end to add.
+                    from.fill(R::default());
                 }
             }
         }
-        if apart {
-            let groups = Groups { sums: &group_sums[..cut.groups * len], len };
-            self.reduce_gradients(pool, workers, sums, groups);
-            self.reduce_others(sums, groups);
+        if shares.shares == 1 || len == 0 {
+            return;
         }
-    }
-
-    /// Adds gradients of groups to those of the batch, each thread some of the parameters: the order of groups is the same for each.
-    fn reduce_gradients(&self, pool: &CpuPool, workers: &mut [Worker<R>], sums: &mut [R], groups: Groups<R>) {
-        let len = self.recipe.grads_len;
-        let threads = workers.len().min(len / SHARED_GRADIENTS).max(1);
-        assert!(sums.len() >= len);
-        let sums = Shared(sums.as_mut_ptr());
-        pool.for_each_mut(&mut workers[..threads], |thread, _| {
-            let [from, to] = [thread, thread + 1].map(|i| (i * len / threads).next_multiple_of(16).min(len));
-            // SAFETY: threads have parts of the gradients that follow each other.
-            let part = unsafe { std::slice::from_raw_parts_mut(sums.at(from), to - from) };
-            for own in groups.sums.chunks_exact(groups.len) {
-                R::add_to(self.compute, &own[from..to], part);
-            }
+        let parts = workers.len().min(len / SHARED_SUMS).max(1);
+        pool.for_each_mut(&mut workers[..parts], |part, _| {
+            let [from, to] = [part, part + 1].map(|part| (part * len / parts).next_multiple_of(16).min(len));
+            shares.end_all(|sum, other| {
+                // SAFETY: threads have parts of the sums that follow each other, and a pair has two numbers.
+                let [sum, other] = [sum, other].map(|number| unsafe { all.part(number, from..to) });
+                R::add_to(self.compute, other, sum);
+            });
         });
     }
 
-    /// One thread, one stage: the sums of a group are added up as soon as it is done, in the same order, and stay in cache.
-    fn groups_in_turn(&self, cut: Cut, worker: &mut Worker<R>, full: Shared<R>, sums: &mut [R], own: &mut [R]) {
-        let _tiles = self.compute.tiles().then(amx::hold);
-        for group in 0..cut.groups {
-            own.fill(R::default());
-            // In one stage nothing reads finished sums.
-            let memory = Memory { full, sums: Shared(sums.as_mut_ptr()), own: Shared(own.as_mut_ptr()) };
-            self.group(0..self.recipe.steps.len(), cut, group, memory, worker);
-            let groups = Groups { sums: own, len: own.len() };
-            reduce(self.compute, sums, groups, 0, self.recipe.grads_len);
-            self.reduce_others(sums, groups);
+    /// Packs a worker's own weights again, if it has them and they are of another version.
+    fn pack(&self, worker: &mut Worker<R>) {
+        if let Packed::Own { version } = self.packs {
+            worker.packs.refresh(self.recipe, self.compute, (self.values, version), None);
         }
     }
 
@@ -204,22 +262,6 @@ impl<R: Real> Run<'_, R> {
             if from < to {
                 self.tile(steps.clone(), memory, worker, from, to - from);
             }
-        }
-    }
-
-    /// Adds losses and metrics of groups to those of the batch.
-    fn reduce_others(&self, sums: &mut [R], groups: Groups<R>) {
-        for &(buffer, _) in &self.recipe.losses {
-            self.reduce_slot(sums, groups, buffer);
-        }
-        for &(_, buffer) in &self.recipe.metrics {
-            self.reduce_slot(sums, groups, buffer);
-        }
-    }
-
-    fn reduce_slot(&self, sums: &mut [R], groups: Groups<R>, buffer: Buffer) {
-        if let Slot { place: Place::Sum(at), len, .. } = self.recipe.slots[buffer] {
-            reduce(self.compute, sums, groups, at, len);
         }
     }
 
@@ -240,6 +282,10 @@ impl<R: Real> Run<'_, R> {
 
     fn step(&self, step: &Step, memory: Memory<R>, worker: &mut Worker<R>, first_row: usize, rows: usize) {
         let at = At { run: self, memory, tile: Shared(worker.tile.as_mut_ptr()), first_row, rows };
+        let packs = match self.packs {
+            Packed::Shared(packs) => packs,
+            Packed::Own { .. } => &worker.packs,
+        };
         let room = Room { real: &mut worker.real, half: &mut worker.half };
         let draws = |call: usize| Draws { seed: self.seed, run: self.run, node: call as u32 };
         match step.work {
@@ -254,7 +300,7 @@ impl<R: Real> Run<'_, R> {
                     x: at.reals(&step.x),
                     ints: at.ints(&step.x),
                     y: at.written::<MAX_OUTPUTS>(&step.y),
-                    packed: self.packs.of(call),
+                    packed: packs.of(call),
                     room,
                     compute: self.compute,
                     draws: draws(call),
@@ -274,7 +320,7 @@ impl<R: Real> Run<'_, R> {
                     dy: at.reals(&step.dy),
                     dx: at.written::<MAX_INPUTS>(&step.dx),
                     add,
-                    packed: self.packs.of(call),
+                    packed: packs.of(call),
                     room,
                     compute: self.compute,
                     draws: draws(call),
@@ -305,6 +351,7 @@ impl<R: Real> Run<'_, R> {
         let memory =
             Memory { full: Shared(full.as_mut_ptr()), sums: Shared(sums.as_mut_ptr()), own: Shared(sums.as_mut_ptr()) };
         let cut = Cut::new(recipe, self.rows);
+        self.pack(worker);
         for stage in 0..recipe.stages {
             for tile in 0..cut.tiles {
                 let (first_row, last) = cut.rows(tile, self.rows);
@@ -347,18 +394,25 @@ fn total<R: Real>(x: &[R], sum: &mut [R]) {
     }
 }
 
-/// `sums[at..at + size] += Σ_groups group_sums`, in the order of groups.
-fn reduce<R: Real>(compute: Compute, sums: &mut [R], groups: Groups<R>, at: usize, size: usize) {
-    for sum in groups.sums.chunks_exact(groups.len) {
-        R::add_to(compute, &sum[at..at + size], &mut sums[at..at + size]);
-    }
+/// Sums of the batch, where those of the first group are, and those of other groups.
+#[derive(Clone, Copy)]
+struct Sums<R> {
+    first: Shared<R>,
+    others: Shared<R>,
+    len: usize,
 }
 
-/// The sums of groups, one after another.
-#[derive(Clone, Copy)]
-struct Groups<'a, R> {
-    sums: &'a [R],
-    len: usize,
+impl<R> Sums<R> {
+    fn at(self, number: usize) -> Shared<R> {
+        if number == 0 { self.first } else { Shared(self.others.at((number - 1) * self.len)) }
+    }
+
+    /// # Safety
+    /// The number is below that of groups, the range within `len`, and nobody else uses it.
+    unsafe fn part<'a>(self, number: usize, range: std::ops::Range<usize>) -> &'a mut [R] {
+        // SAFETY: `go` checked that there is room for the sums of all groups.
+        unsafe { std::slice::from_raw_parts_mut(self.at(number).at(range.start), range.len()) }
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -446,5 +500,43 @@ impl<'a, R: Real> At<'a, '_, R> {
             *out = unsafe { std::slice::from_raw_parts_mut(pointer, len) };
         }
         out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How groups are added up, written out: each number of sums holds a formula.
+    fn formula(shares: Shares) -> String {
+        let mut sums = vec![String::new(); shares.groups];
+        let add = |sums: &mut Vec<String>, to: usize, from: usize| {
+            let [a, b] = [to, from].map(|number| std::mem::take(&mut sums[number]));
+            assert!(!a.is_empty() && !b.is_empty(), "{to} or {from} holds nothing: {shares:?}");
+            sums[to] = format!("({a}+{b})");
+        };
+        // The last share first: none may depend on another.
+        for share in (0..shares.shares).rev() {
+            for group in shares.of(share) {
+                let number = shares.sums(group);
+                assert!(sums[number].is_empty(), "group {group} takes sums {number} that hold others: {shares:?}");
+                sums[number] = group.to_string();
+                shares.end(group, |to, from| add(&mut sums, to, from));
+            }
+        }
+        shares.end_all(|to, from| add(&mut sums, to, from));
+        assert!(sums[1..].iter().all(String::is_empty), "{sums:?} of {shares:?}");
+        sums.swap_remove(0)
+    }
+
+    #[test]
+    fn groups_are_added_up_in_one_order_whoever_has_them() {
+        let tree = |groups| formula(Shares { groups, shares: 1 });
+        assert_eq!([1, 2, 8].map(tree), ["0", "(0+1)", "(((0+1)+(2+3))+((4+5)+(6+7)))"]);
+        for groups in [1, 2, 4, 8, MAX_GROUPS] {
+            for shares in 1..=groups {
+                assert_eq!(formula(Shares { groups, shares }), tree(groups), "{shares} shares");
+            }
+        }
     }
 }

@@ -15,6 +15,8 @@ pub(super) struct Packs<R> {
     /// For each node, its matrices.
     parts: Vec<Vec<PackPart>>,
     matrices: Vec<Part<Matrix<R>>>,
+    /// Of the parameters that were packed.
+    version: Option<u64>,
 }
 
 /// A matrix to pack.
@@ -32,13 +34,19 @@ const SHARED_ELEMENTS: usize = 16_384;
 impl<R: Real> Clone for Packs<R> {
     fn clone(&self) -> Self {
         let (real, half) = (self.real.clone(), self.half.clone());
-        Self { real, half, parts: self.parts.clone(), matrices: self.matrices.clone() }
+        Self { real, half, parts: self.parts.clone(), matrices: self.matrices.clone(), version: self.version }
     }
 }
 
 impl<R: Real> Default for Packs<R> {
     fn default() -> Self {
-        Self { real: Aligned::default(), half: Aligned::default(), parts: Vec::new(), matrices: Vec::new() }
+        Self {
+            real: Aligned::default(),
+            half: Aligned::default(),
+            parts: Vec::new(),
+            matrices: Vec::new(),
+            version: None,
+        }
     }
 }
 
@@ -69,7 +77,18 @@ impl<R: Real> Packs<R> {
             }
             parts.push(list);
         }
-        Self { real: Aligned::zeros(real), half: Aligned::zeros(half), parts, matrices }
+        Self { real: Aligned::zeros(real), half: Aligned::zeros(half), parts, matrices, version: None }
+    }
+
+    /// Whether there is no room for any: another has them.
+    pub(super) fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// Packs again at the next refresh, whatever the version.
+    #[cfg(feature = "check")]
+    pub(super) fn forget(&mut self) {
+        self.version = None;
     }
 
     pub(super) fn of(&self, node: usize) -> PackSet<'_, R> {
@@ -81,8 +100,17 @@ impl<R: Real> Packs<R> {
         size_of_val(&*self.real) + size_of_val(&*self.half) + ordered
     }
 
-    /// Packs all matrices again, on the threads of a pool where that is worth it.
-    pub(super) fn refresh(&mut self, recipe: &Recipe, compute: Compute, values: &[R], pool: Option<&CpuPool>) {
+    /// Packs all matrices again if they are of another version, on the threads of a pool where that is worth it.
+    pub(super) fn refresh(
+        &mut self,
+        recipe: &Recipe,
+        compute: Compute,
+        (values, version): (&[R], u64),
+        pool: Option<&CpuPool>,
+    ) {
+        if self.version.replace(version) == Some(version) {
+            return;
+        }
         let pool = pool.filter(|_| self.real.len() + self.half.len() >= SHARED_ELEMENTS);
         Part::for_each(
             &mut self.matrices,
@@ -160,7 +188,7 @@ pub struct SharedWeights {
 impl SharedWeights {
     pub(super) fn new(recipe: Arc<Recipe>, compute: Compute, params: &Params) -> Self {
         let mut packs = Packs::new(&recipe, compute);
-        packs.refresh(&recipe, compute, params.values(), None);
+        packs.refresh(&recipe, compute, (params.values(), params.version()), None);
         let snapshot = Snapshot { values: params.values().to_vec(), packs, version: params.version() };
         Self { recipe, compute, current: Arc::new(RwLock::new(Arc::new(snapshot))), spare: Arc::default() }
     }
@@ -174,7 +202,7 @@ impl SharedWeights {
         });
         let Some(snapshot) = Arc::get_mut(&mut next) else { unreachable!("nobody else holds it") };
         snapshot.values.copy_from_slice(params.values());
-        snapshot.packs.refresh(&self.recipe, self.compute, params.values(), None);
+        snapshot.packs.refresh(&self.recipe, self.compute, (params.values(), params.version()), None);
         snapshot.version = params.version();
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         *spare = Some(std::mem::replace(&mut *current, next));
