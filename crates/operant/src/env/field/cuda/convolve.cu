@@ -5,8 +5,8 @@
    multiply; with two teams one multiplies while the other writes. Weights that fit stay for all tiles of an operator; others come
    once for a pair of blocks, half of them by each. Numbers of
    two bytes have turned products, channels by 256 pixels: the tensor cores read fewer bytes, and sums of a channel are a thread's.
-   Results leave with sums of each channel over 64 or 256 pixels, which `gather` adds up in their order: sums do not depend on which
-   block came last. */
+   Results leave with sums of each channel over 64 or 256 pixels, which `gather` adds up in their order, or which are added to whole
+   numbers: sums do not depend on which block came last. */
 #define ROWS_BYTES 2048
 #define STAGE_ROW (64 * BYTES + 16)
 #define MOST_A 8
@@ -22,7 +22,8 @@ struct ConvArgs {
   Map to;        /* {outputs, 1, column, row, image}: y for turned products */
   u8* y;         /* [B, H, W, outputs] */
   const float* bias; /* [operators, outputs] */
-  float* parts;  /* [B, parts, 2, outputs] */
+  float* parts;  /* [B, parts, 2, outputs]; or [B, 2, outputs] whole numbers */
+  /* Counted: 1 as parts, 2 as whole numbers; these are for norms of a channel, which take its bias away again: it is left out. */
   u32 images, side, outputs, rows_per_op, kernel, origin, chunks, tiles, blocks_n, a_slots, b_slots, resident, counted, paired;
   u32 log_tiles, log_columns, op_magic, block_magic;
   u32 passes; /* products of numbers of two planes: 3, or 2 where weights have one; else 1 */
@@ -125,15 +126,25 @@ template <bool HALVES> FN Share share(const ConvArgs& a) {
 FN u32 half_of(const Share& s, u32 number) { return (number - s.whole) >> 1 & 1; }
 FN u32 tile_number(const Share& s, u32 number) { return number < s.whole ? number : s.whole + ((number - s.whole) >> 2 << 1) + (number & 1); }
 
+/* Sums over an image as whole numbers of 2^-WHOLE_BITS: adding them in any order gives the same bits, so that blocks add to them at once and
+   no kernel gathers parts. What is cut off is 2^-29 of a number's square at most, far below what norms add to variances; whatever
+   follows a norm is far below the most, 2^61 in all. Where a square is more, or is no number, the sum stays at 2^61 or above. */
+#define WHOLE_BITS 20
+FN void add_whole(long long* to, float sum, bool square, u32 tiles) {
+  const float whole = sum * (1 << WHOLE_BITS);
+  if (square && !(whole * tiles < 0x1p61f)) atomicMax(to, 1ll << 62);
+  else atomicAdd((u64*)to, (u64)__float2ll_rn(whole));
+}
+
 /* Writes d[channel of 64][pixel of 256] from channel `first` on, and its sums; `stage` has room for half of the pixels: a quarter is
    written while the one before leaves; or room for all if WHOLE. TALL tiles are eight columns by 32 rows. */
-template <bool TALL, bool WHOLE, class Meanwhile>
-FN void write_turned(const ConvArgs& a, const Place& p, u32 first, const float (&d)[128], u8* stage, int id, u32 thread, Meanwhile meanwhile) {
+template <bool TALL, bool WHOLE, bool BIASED, class Meanwhile>
+FN void write_quarters(const ConvArgs& a, const Place& p, u32 first, const float (&d)[128], u8* stage, int id, u32 thread, Meanwhile meanwhile) {
 #if KIND < 2
   if (first >= a.outputs) return;
   const u32 warp = thread / 32, lane = thread % 32, channel = first + warp * 16 + lane / 4;
   const float* bias = a.bias + p.op * a.outputs;
-  const float add = channel < a.outputs ? bias[channel] : 0.0f, add8 = channel + 8 < a.outputs ? bias[channel + 8] : 0.0f;
+  const float add = BIASED && channel < a.outputs ? bias[channel] : 0.0f, add8 = BIASED && channel + 8 < a.outputs ? bias[channel + 8] : 0.0f;
   const u32 row = shared_address(stage) + ((lane / 16) * 8 + lane % 8) * 128 + (((warp * 2 + lane / 8 % 2) ^ (lane % 8)) << 4);
   float sums[8] = {};
 #pragma unroll
@@ -150,7 +161,7 @@ FN void write_turned(const ConvArgs& a, const Place& p, u32 first, const float (
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const float* at = d + (round * 8 + j + i / 2) * 4 + i % 2 * 2;
-        const float x = at[0] + (i % 2 ? add8 : add), y = at[1] + (i % 2 ? add8 : add);
+        const float x = BIASED ? at[0] + (i % 2 ? add8 : add) : at[0], y = BIASED ? at[1] + (i % 2 ? add8 : add) : at[1];
         float* sum = sums + i / 2 * 4 + i % 2 * 2;
         sum[0] += x, sum[1] = fmaf(x, x, sum[1]);
         sum[0] += y, sum[1] = fmaf(y, y, sum[1]);
@@ -178,8 +189,15 @@ FN void write_turned(const ConvArgs& a, const Place& p, u32 first, const float (
   /* Each of four lanes writes one of: eight channels on or not, sum or square. */
   const u32 which = lane % 2, on = lane / 2 % 2 * 8;
   const float sum = on ? (which ? sums[3] : sums[2]) : (which ? sums[1] : sums[0]);
-  if (channel + on < a.outputs) a.parts[(((u64)p.image * a.tiles + p.tile) * 2 + which) * a.outputs + channel + on] = sum;
+  if (channel + on >= a.outputs) return;
+  if (BIASED) a.parts[(((u64)p.image * a.tiles + p.tile) * 2 + which) * a.outputs + channel + on] = sum;
+  else add_whole((long long*)a.parts + ((u64)p.image * 2 + which) * a.outputs + channel + on, sum, which, a.tiles);
 #endif
+}
+template <bool TALL, bool WHOLE, class Meanwhile>
+FN void write_turned(const ConvArgs& a, const Place& p, u32 first, const float (&d)[128], u8* stage, int id, u32 thread, Meanwhile meanwhile) {
+  if (a.counted == 2) write_quarters<TALL, WHOLE, false>(a, p, first, d, stage, id, thread, meanwhile);
+  else write_quarters<TALL, WHOLE, true>(a, p, first, d, stage, id, thread, meanwhile);
 }
 
 /* Where a block's rings and barriers lie. */

@@ -86,9 +86,13 @@ impl Params for FinishArgs {}
 impl FinishArgs {
     /// Whether `wide.cu` is for it: a warp's rows of 64 numbers lie in one row of an image.
     pub(super) fn is_wide(&self, precision: Precision) -> bool {
+        Self::serves(self.channels as usize, self.side as usize, precision)
+    }
+
+    pub(super) fn serves(channels: usize, side: usize, precision: Precision) -> bool {
         numbers(precision).bytes() == 2
-            && matches!(self.channels, 64 | 128 | 256)
-            && self.side * self.channels >= 64 * WIDE_ROWS
+            && matches!(channels, 64 | 128 | 256)
+            && side * channels >= 64 * WIDE_ROWS as usize
     }
 
     /// Rows of 64 numbers that a warp of `wide.cu` has at once.
@@ -103,6 +107,30 @@ impl FinishArgs {
     }
 }
 
+/// `Norms` of `wide.cu`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(super) struct Norms {
+    pub sums: DevicePtr,
+    pub clear: DevicePtr,
+    pub affine: DevicePtr,
+    pub share: f64,
+    pub cleared: u32,
+    pub unused: u32,
+}
+
+impl Norms {
+    /// Scales and shifts are made by a kernel of their own, or once.
+    pub(super) const MADE: Self = Self {
+        sums: DevicePtr::NONE,
+        clear: DevicePtr::NONE,
+        affine: DevicePtr::NONE,
+        share: 0.0,
+        cleared: 0,
+        unused: 0,
+    };
+}
+
 /// `WideArgs` of `wide.cu`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
@@ -111,6 +139,7 @@ pub(super) struct WideArgs {
     pub past: TensorMap,
     pub out: TensorMap,
     pub f: FinishArgs,
+    pub n: Norms,
 }
 impl Params for WideArgs {}
 
@@ -123,6 +152,7 @@ pub(super) struct PastArgs {
     pub w: TensorMap,
     pub out: TensorMap,
     pub f: FinishArgs,
+    pub n: Norms,
     pub bias: DevicePtr,
     pub chunks: u32,
     pub unused: u32,
@@ -199,6 +229,7 @@ pub(super) struct WideLastArgs {
     pub y: TensorMap,
     pub past: TensorMap,
     pub last: LastArgs,
+    pub n: Norms,
 }
 impl Params for WideLastArgs {}
 
@@ -338,17 +369,19 @@ pub(super) struct Tile {
     pub turned: bool,
 }
 
-/// From few outputs to many; behind them one for a special case.
-pub(super) const TILES: [Tile; 6] = [
+/// From few outputs to many; behind them two for 3×3 taps.
+pub(super) const TILES: [Tile; 7] = [
     Tile { name: "turned_64", outputs: 64, groups: 2, turned: true },
     Tile { name: "turned_128", outputs: 128, groups: 2, turned: true },
     Tile { name: "convolve_64", outputs: 64, groups: 4, turned: false },
     Tile { name: "convolve_128", outputs: 128, groups: 4, turned: false },
     Tile { name: "convolve_256", outputs: 256, groups: 2, turned: false },
     Tile { name: "tall", outputs: 64, groups: 2, turned: true },
+    Tile { name: "tall_128", outputs: 128, groups: 2, turned: true },
 ];
-/// The place there of the kernel of `tall.cu`, whose tiles are of this shape.
+/// The places there of kernels of `tall.cu`, whose tiles are of this shape: from 64 channels to 64 at most, and from any number to more.
 pub(super) const TALL: usize = 5;
+pub(super) const TALL_128: usize = 6;
 pub(super) const TALL_COLUMNS: usize = 8;
 pub(super) const TALL_ROWS: usize = 32;
 
@@ -360,7 +393,7 @@ impl Tile {
     pub(super) fn place(outputs: usize, numbers: TensorNumbers) -> usize {
         let turned = numbers.bytes() == 2;
         let fits = |tile: &Self| outputs <= tile.outputs && tile.turned == turned;
-        TILES.iter().position(fits).unwrap_or(if turned { 1 } else { TILES.len() - 1 })
+        TILES.iter().position(fits).unwrap_or(if turned { 1 } else { 4 })
     }
 
     /// Rows of 16 pixels.
@@ -387,8 +420,9 @@ const PIXELS: u32 = 128;
 /// Warps of those of `wide.cu`, and rows of 64 numbers that each has at once, if nothing comes past them.
 const WIDE_WARPS: u32 = 4;
 const WIDE_ROWS: u32 = 32;
-/// Their shared memory: two times those rows and a barrier for each warp; for the last layer normals of noise and sums of 32 pixels besides.
-const WIDE_SHARED: usize = 1024 + WIDE_WARPS as usize * 2 * (WIDE_ROWS as usize * 128 + 8);
+/// Their shared memory: two times those rows and a barrier for each warp, and an image's scales and shifts; for the last layer normals of
+/// noise and sums of 32 pixels besides.
+const WIDE_SHARED: usize = 1024 + WIDE_WARPS as usize * 2 * (WIDE_ROWS as usize * 128 + 8) + 2048;
 const LAST_SHARED: usize = WIDE_SHARED + WIDE_WARPS as usize * 4 * (192 + 128);
 /// Kernels of `wide.cu` and, for last layers of more channels, of `last.cu`: their names for 64 channels and for more, and blocks of them that run at once on a multiprocessor.
 const FINISH: [(&str, u32); 2] = [("finish_64", 6), ("finish_wide", 6)];
@@ -556,12 +590,16 @@ impl Kernels {
     pub(super) fn launch_all(&self, list: &[Step]) -> Result<()> {
         let mut before: Option<&Step> = None;
         for step in list {
-            // What lies between convolutions reads results at once: those of the kernel before the one before it.
+            // Without sums, what lies between convolutions reads results at once: those of the kernel before the one before it.
             let early = match step {
                 Step::Gather(..) | Step::Convolve(..) => before.is_some(),
-                Step::FinishWide(..) | Step::FinishPast(..) | Step::LastWide(..) => {
-                    matches!(before, Some(Step::Gather(..)))
-                }
+                Step::FinishWide(WideArgs { n, .. })
+                | Step::FinishPast(PastArgs { n, .. })
+                | Step::LastWide(WideLastArgs { n, .. }) => match before {
+                    Some(Step::Gather(..)) => true,
+                    Some(Step::Convolve(..)) => n.sums != DevicePtr::NONE,
+                    _ => false,
+                },
                 Step::First(..) => matches!(before, Some(Step::Survey(..))),
                 _ => false,
             };
@@ -636,6 +674,18 @@ fn start<P: Params>(kernel: &Kernel<P>, blocks: u32, threads: u32, params: &P, e
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Kernels for a special case are no others', however many outputs there are.
+    #[test]
+    fn outputs_have_their_kernels() {
+        let of = |outputs, numbers| TILES[Tile::place(outputs, numbers)].name;
+        assert_eq!([64, 96, 512].map(|n| of(n, TensorNumbers::Bf16)), ["turned_64", "turned_128", "turned_128"]);
+        assert_eq!(
+            [128, 256, 512].map(|n| of(n, TensorNumbers::F32)),
+            ["convolve_128", "convolve_256", "convolve_256"]
+        );
+        assert_eq!([TILES[TALL].name, TILES[TALL_128].name], ["tall", "tall_128"]);
+    }
 
     #[test]
     fn weights_of_what_comes_past_lie_once_each() {

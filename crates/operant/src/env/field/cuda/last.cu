@@ -61,95 +61,87 @@ template <bool BEHIND, bool GELU, bool PAST> FN void last_many(const WideLastArg
   const FinishArgs& f = a.f;
   const u32 lane = threadIdx.x % 32, quad = lane / 8, two = lane % 8;
   u8* room = shared + ((1024 - (shared_address(shared) & 1023)) & 1023);
-  const Ring r = ring_of<ROWS>(f, room);
-  if (lane == 0) bring_first<PAST>(f, r, &args.y, &args.past);
-  float* noise = (float*)(room + WIDE_WARPS * (2 * WIDE_BYTES + 16)) + threadIdx.x / 32 * (LAST_NORMALS + LAST_SUMS);
+  float2* norms = (float2*)(room + WIDE_WARPS * (2 * WIDE_BYTES + 16));
+  float* noise = (float*)((u8*)norms + WIDE_NORMS) + threadIdx.x / 32 * (LAST_NORMALS + LAST_SUMS);
   float4* sums = (float4*)(noise + LAST_NORMALS);
-  const u32 time = *f.clock, log_parts = f.log_channels - 6, pixels_at_once = ROWS >> log_parts, most = 32 / pixels_at_once;
-  const u32 log_tiles = 2 * f.log_side + log_parts - (PAST ? 4 : 5);
+  const u32 log_parts = f.log_channels - 6, pixels_at_once = ROWS >> log_parts, most = 32 / pixels_at_once;
   const bool four = log_parts == 2;
-  __syncwarp();
-  BackMany to_field;
-  u32 held = ~0u, limit = 0, third = 0;
-  float size = 0.0f;
-  Growth g;
-  float2 update;
-  Rounds rounds;
-  Sixteen s;
 #pragma unroll 1
-  for (u32 number = r.first; number < r.end;) {
-    const Tile first = tile_of<ROWS>(f, number);
-    const u32 until = min(min(r.end, number + most), (first.image + 1) << log_tiles), pixels = (until - number) * pixels_at_once;
-    const u32 op = first.image / f.rows_per_op;
-    if (held != first.image) {
-      held = first.image;
-      const u32 dropped = f.dropped[op];
-      g = growth_of<GELU>(dropped), rounds = rounds_of(f, held);
-      third = rounds.third ^ f.layer ^ a.noise_layer;
-      limit = dropped << 16, size = a.scales[op * (a.steps + 1) + min(time, a.steps)].x;
-      update = a.update[op];
-      to_field = back_many_of(a, op, lane);
-      /* Only norms are of the kernel before; a second time this does not wait. */
-      wait_before();
-      s = sixteen_of<false>(f, held, lane, g.share);
-    }
-    const u32 from = (first.first >> log_parts) * a.field_channels, block = from / 64;
-    const u64 state = (u64)held * f.side * f.side * a.field_channels + from + lane * a.field_channels;
-    float before[4] = {};
-    if (lane < pixels && !a.output) {
+  for (u32 image = first_image(f); image < f.images; image = next_image(f, image)) {
+    const Ring r = ring_of<ROWS>(f, room, image);
+    const u32 op = image / f.rows_per_op, dropped = f.dropped[op], limit = dropped << 16;
+    const Key key = key_of(f, image);
+    const u32 time = key.time;
+    begin_image<PAST, true>(f, args.n, r, image, op, growth_of<GELU>(dropped).share, norms, &args.y, &args.past);
+    const Growth g = growth_of<GELU>(dropped);
+    const Rounds rounds = rounds_by(f, key);
+    const u32 third = rounds.third ^ f.layer ^ a.noise_layer;
+    const float size = a.scales[op * (a.steps + 1) + min(time, a.steps)].x;
+    const float2 update = a.update[op];
+    const BackMany to_field = back_many_of(a, op, lane);
+    const Sixteen s = sixteen_of<false>(f, norms, lane);
+#pragma unroll 1
+    for (u32 number = r.first; number < r.end;) {
+      const Tile first = tile_of<ROWS>(f, number);
+      const u32 until = min(r.end, number + most), pixels = (until - number) * pixels_at_once;
+      const u32 from = (first.first >> log_parts) * a.field_channels, block = from / 64;
+      const u64 state = (u64)image * f.side * f.side * a.field_channels + from + lane * a.field_channels;
+      float before[4] = {};
+      if (lane < pixels && !a.output) {
 #pragma unroll
-      for (u32 k = 0; k < 4; ++k)
-        if (k < a.field_channels) before[k] = a.state[state + k];
-    }
-    if (BEHIND && !a.correlated) {
-      __syncwarp();
-      for (u32 i = lane; block * 64 + i / 16 * 64 < from + pixels * a.field_channels; i += 32) {
-        const uint4 c = drawn_by(rounds, third, block * 16 + i);
-        const float2 p = normals(c.x, c.y), q = normals(c.z, c.w);
-        float* at = noise + i / 16 * 64 + i % 16;
-        at[0] = p.x, at[16] = p.y, at[32] = q.x, at[48] = q.y;
+        for (u32 k = 0; k < 4; ++k)
+          if (k < a.field_channels) before[k] = a.state[state + k];
       }
-    }
-    u32 pixel = two == 0 || two == 1 ? quad * 2 >> log_parts : 32;
-    if (four && quad % 2) pixel = 32;
-#pragma unroll 1
-    for (u32 row_of = first.first; number < until; ++number) {
-      const u32 buffer = r.buffers + ((number - r.first) & 1) * WIDE_BYTES;
-      rows_come(r, number);
-#pragma unroll 1
-      for (u32 row = 0; row < ROWS; row += 8, row_of += 8, pixel += 8 >> log_parts) {
-        float v[8], w[8];
-        finished<GELU, PAST>(f, turn_of(buffer + row * 128, lane), row_of, lane, s, rounds, limit, g, v, w);
-        if (!BEHIND) disturb(a, rounds, third, row_of + 2 * quad, two, size, v), disturb(a, rounds, third, row_of + 2 * quad + 1, two, size, w);
-        const float2 sum = back_many(to_field, v, w, four, lane);
-        if (pixel < 32) ((float2*)sums)[pixel * 2 + two] = sum;
-      }
-      __syncwarp();
-      if (lane == 0 && number + 2 < r.end) bring_rows<PAST>(f, r, number + 2, &args.y, &args.past);
-    }
-    __syncwarp();
-    if (lane < pixels) {
-      const float4 found = sums[lane];
-      const float of[4] = {found.x, found.y, found.z, found.w};
-      const float* normals_of = a.correlated ? a.correlated + state : noise + (from - block * 64) + lane * a.field_channels;
-      const float *bias = a.bias + op * a.field_channels, *factor = a.factor + op * a.field_channels * a.field_channels;
-      float z[4];
-#pragma unroll
-      for (u32 k = 0; k < 4; ++k) {
-        if (k >= a.field_channels) continue;
-        float sum = of[k] + __ldg(bias + k);
-        if (BEHIND) {
-          /* What L makes of the pixel's normals, as `mixed` does. */
-          z[k] = normals_of[k];
-          float mixed = 0.0f;
-#pragma unroll
-          for (u32 j = 0; j <= k; ++j) mixed = fmaf(__ldg(factor + k * a.field_channels + j), z[j], mixed);
-          sum = fmaf(size, mixed, sum);
+      if (BEHIND && !a.correlated) {
+        __syncwarp();
+        for (u32 i = lane; block * 64 + i / 16 * 64 < from + pixels * a.field_channels; i += 32) {
+          const uint4 c = drawn_by(rounds, third, block * 16 + i);
+          const float2 p = normals(c.x, c.y), q = normals(c.z, c.w);
+          float* at = noise + i / 16 * 64 + i % 16;
+          at[0] = p.x, at[16] = p.y, at[32] = q.x, at[48] = q.y;
         }
-        moved(a, time, state + k, before[k], sum, update);
       }
+      u32 pixel = two == 0 || two == 1 ? quad * 2 >> log_parts : 32;
+      if (four && quad % 2) pixel = 32;
+#pragma unroll 1
+      for (u32 row_of = first.first; number < until; ++number) {
+        const u32 buffer = buffer_at(r, number);
+        rows_come(r, number);
+#pragma unroll 1
+        for (u32 row = 0; row < ROWS; row += 8, row_of += 8, pixel += 8 >> log_parts) {
+          float v[8], w[8];
+          finished<GELU, PAST>(f, turn_of(buffer + row * 128, lane), row_of, lane, s, rounds, limit, g, v, w);
+          if (!BEHIND) disturb(a, rounds, third, row_of + 2 * quad, two, size, v), disturb(a, rounds, third, row_of + 2 * quad + 1, two, size, w);
+          const float2 sum = back_many(to_field, v, w, four, lane);
+          if (pixel < 32) ((float2*)sums)[pixel * 2 + two] = sum;
+        }
+        __syncwarp();
+        if (lane == 0 && number + 2 < r.end) bring_rows<PAST>(f, r, number + 2, &args.y, &args.past);
+      }
+      __syncwarp();
+      if (lane < pixels) {
+        const float4 found = sums[lane];
+        const float of[4] = {found.x, found.y, found.z, found.w};
+        const float* normals_of = a.correlated ? a.correlated + state : noise + (from - block * 64) + lane * a.field_channels;
+        const float *bias = a.bias + op * a.field_channels, *factor = a.factor + op * a.field_channels * a.field_channels;
+        float z[4];
+#pragma unroll
+        for (u32 k = 0; k < 4; ++k) {
+          if (k >= a.field_channels) continue;
+          float sum = of[k] + __ldg(bias + k);
+          if (BEHIND) {
+            /* What L makes of the pixel's normals, as `mixed` does. */
+            z[k] = normals_of[k];
+            float mixed = 0.0f;
+#pragma unroll
+            for (u32 j = 0; j <= k; ++j) mixed = fmaf(__ldg(factor + k * a.field_channels + j), z[j], mixed);
+            sum = fmaf(size, mixed, sum);
+          }
+          moved(a, time, state + k, before[k], sum, update);
+        }
+      }
+      __syncwarp();
     }
-    __syncwarp();
   }
 }
 

@@ -2,14 +2,14 @@
 
 use super::Member;
 use super::kernels::{
-    ConvArgs, FinishArgs, GatherArgs, LastArgs, PastArgs, SHARED, StemArgs, Step, TALL, TALL_COLUMNS, TALL_ROWS, TILES,
-    Tile, UnfoldArgs, WideArgs, WideLastArgs, magic, numbers,
+    ConvArgs, FinishArgs, GatherArgs, LastArgs, Norms, PastArgs, SHARED, StemArgs, Step, TALL, TALL_128, TALL_COLUMNS,
+    TALL_ROWS, TILES, Tile, UnfoldArgs, WideArgs, WideLastArgs, magic, numbers,
 };
 use crate::Result;
 use crate::data::shards::half_bits;
 use crate::device::cuda::{Buffer, DevicePtr, Element, Gpu, TensorMap, TensorNumbers};
 use crate::env::field::{Norm, Operator};
-use crate::nn::ops::noise_factor;
+use crate::nn::ops::{NoiseLaw, noise_factor};
 use crate::nn::{Act, Params, Precision};
 use std::sync::Arc;
 
@@ -27,6 +27,14 @@ pub(super) struct Tensor {
     pub channels: usize,
     pub padded: usize,
     pub border: usize,
+}
+
+/// Sums of results that a convolution makes: as parts, or as whole numbers there.
+#[derive(Clone, Copy)]
+enum Counted {
+    Not,
+    Parts,
+    Whole(DevicePtr),
 }
 
 /// What is built step by step.
@@ -48,6 +56,9 @@ pub(super) struct Build<'a> {
     results: [DevicePtr; 2],
     parts: DevicePtr,
     sums: DevicePtr,
+    /// Places of whole sums that convolutions take in turn, and the next one's.
+    whole: DevicePtr,
+    turn: usize,
     kept: Vec<Box<dyn std::any::Any + Send>>,
 }
 
@@ -92,6 +103,8 @@ impl<'a> Build<'a> {
             results: [none; 2],
             parts: none,
             sums: none,
+            whole: none,
+            turn: 0,
             kept: Vec::new(),
         };
         build.keys = build.upload(keys)?;
@@ -112,6 +125,9 @@ impl<'a> Build<'a> {
         build.parts = build.room(rows * pixels / Tile::LEAST_PART * 2 * padded(widest))?;
         // Of eight bytes.
         build.sums = build.room(rows * 4 * padded(widest))?;
+        if build.sums_are_whole() {
+            build.whole = build.room(build.convolutions() * rows * 4 * padded(widest))?;
+        }
         Ok(build)
     }
 
@@ -205,7 +221,46 @@ impl<'a> Build<'a> {
         }
     }
 
-    /// Adds a convolution with parameters of this name, from x to results number 0, and its norm if that depends on them.
+    /// Convolutions that a norm follows, but for the first one.
+    fn convolutions(&self) -> usize {
+        let operator = self.operator();
+        operator.layers * if operator.is_residual() { 2 } else { 1 }
+    }
+
+    /// Whether these have sums as whole numbers, of which what follows makes norms itself: by shape alone, since a row's bits must not
+    /// depend on how many there are. Not the first one's: a field may be of any size. Places of sums are cleared by what follows the next
+    /// convolution, so there must be two.
+    fn sums_are_whole(&self) -> bool {
+        let operator = self.operator();
+        let white = operator.noise != NoiseLaw::Drop && operator.correlation == 0.0;
+        numbers(self.precision).bytes() == 2
+            && operator.norm == Norm::Instance
+            && self.convolutions() > 1
+            && operator.channels <= 4
+            && (operator.noise == NoiseLaw::Gaussian || white)
+            && (0..operator.layers).all(|i| FinishArgs::serves(operator.width(i), operator.grid, self.precision))
+    }
+
+    /// The place of the next convolution's sums, and how its norm is made of them.
+    fn whole_sums(&mut self, norm: GatherArgs) -> Norms {
+        let operator = self.operator();
+        let widest = (0..operator.layers).map(|i| operator.width(i)).max().unwrap_or(0).max(operator.base_channels);
+        let (count, numbers) = (self.convolutions(), self.rows() * 2 * padded(widest));
+        let place = |turn: usize| self.whole.offset(turn % count * numbers * size_of::<i64>());
+        let norms = Norms {
+            sums: place(self.turn),
+            clear: place(self.turn + count - 1),
+            affine: norm.affine,
+            share: f64::from(norm.share) / f64::from(1 << 20),
+            cleared: numbers as u32,
+            unused: 0,
+        };
+        self.turn += 1;
+        norms
+    }
+
+    /// Adds a convolution with parameters of this name, from x to results number 0, and its norm if that depends on them: what makes it,
+    /// or what is given back, of which what follows makes it.
     fn convolve_normed(
         &mut self,
         name: &str,
@@ -214,10 +269,16 @@ impl<'a> Build<'a> {
         kernel: usize,
         norm: Option<GatherArgs>,
         list: &mut Vec<Step>,
-    ) -> Result<()> {
-        list.push(self.convolve(name, x, outputs, kernel, 0, norm.is_some())?);
+    ) -> Result<Norms> {
+        if let (Some(args), true, true) = (norm, self.whole != DevicePtr::NONE, name != "stem") {
+            let norms = self.whole_sums(args);
+            list.push(self.convolve(name, x, outputs, kernel, 0, Counted::Whole(norms.sums))?);
+            return Ok(norms);
+        }
+        let counted = if norm.is_some() { Counted::Parts } else { Counted::Not };
+        list.push(self.convolve(name, x, outputs, kernel, 0, counted)?);
         self.push_norm(norm, list);
-        Ok(())
+        Ok(Norms::MADE)
     }
 
     /// Adds what makes a norm's scales and shifts, if they depend on results.
@@ -239,7 +300,7 @@ impl<'a> Build<'a> {
         outputs: usize,
         kernel: usize,
         to: usize,
-        counted: bool,
+        counted: Counted,
     ) -> Result<Step> {
         self.convolution(name, x, outputs, kernel, to, counted).map(|(place, args)| Step::Convolve(place, args))
     }
@@ -252,7 +313,7 @@ impl<'a> Build<'a> {
         outputs: usize,
         kernel: usize,
         to: usize,
-        counted: bool,
+        counted: Counted,
     ) -> Result<(usize, ConvArgs)> {
         let stem = name == "stem";
         let (operator, split) = (self.operator(), self.split());
@@ -288,8 +349,12 @@ impl<'a> Build<'a> {
         let chunk = ROW / numbers.bytes();
         let weights = self.weights(&all, x.channels)?;
         let bias = self.upload(&biases)?;
-        let tall = !stem && numbers.bytes() == 2 && kernel == 3 && x.padded <= 64 && wide <= 64 && grid >= TALL_ROWS;
-        let place = if tall { TALL } else { Tile::place(outputs, numbers) };
+        let place = match !stem && numbers.bytes() == 2 && kernel == 3 && grid >= TALL_ROWS {
+            true if wide > 64 => TALL_128,
+            true if x.padded <= 64 => TALL,
+            _ => Tile::place(outputs, numbers),
+        };
+        let tall = matches!(place, TALL | TALL_128);
         let n = TILES[place].outputs;
         let width = grid + 2 * x.border;
         let x_sizes = [x.padded, planes, width, width, rows];
@@ -315,6 +380,11 @@ impl<'a> Build<'a> {
         // Weights that stay come once in any case.
         let paired = !slots.resident && tiles.is_multiple_of(2);
         let boxed = if paired { n / 2 } else { n };
+        let (counted, parts) = match counted {
+            Counted::Not => (0, self.parts),
+            Counted::Parts => (1, self.parts),
+            Counted::Whole(sums) => (2, sums),
+        };
         let w_map = TensorMap::new(self.gpu, numbers, weights, w_sizes, [chunk, 1, boxed, 1, 1])?;
         Ok((
             place,
@@ -324,7 +394,7 @@ impl<'a> Build<'a> {
                 to: to_map,
                 y: self.results[to],
                 bias,
-                parts: self.parts,
+                parts,
                 images: rows as u32,
                 side: grid as u32,
                 outputs: wide as u32,
@@ -337,7 +407,7 @@ impl<'a> Build<'a> {
                 a_slots: slots.a as u32,
                 b_slots: slots.b as u32,
                 resident: u32::from(slots.resident),
-                counted: u32::from(counted),
+                counted,
                 paired: u32::from(paired),
                 log_tiles: tiles.ilog2(),
                 log_columns: (grid / columns).ilog2(),
@@ -455,16 +525,16 @@ impl<'a> Build<'a> {
         Ok([self.rows_of_64(f.y, f, 0, at_once)?, self.rows_of_64(past, f, border, at_once)?])
     }
 
-    fn finish_step(&self, f: FinishArgs) -> Result<Step> {
+    fn finish_step(&self, f: FinishArgs, n: Norms) -> Result<Step> {
         if !f.is_wide(self.precision) {
             return Ok(Step::Finish(f, self.pixels()));
         }
         let ([y, past], out) = (self.read_by(&f)?, self.rows_of_64(f.out, &f, f.border, f.rows_at_once())?);
-        Ok(Step::FinishWide(WideArgs { y, past, out, f }))
+        Ok(Step::FinishWide(WideArgs { y, past, out, f, n }))
     }
 
     /// The same where a 1×1 convolution of x with parameters of this name comes past, and is made on the way.
-    fn finish_past(&mut self, f: FinishArgs, name: &str, x: Tensor) -> Result<Step> {
+    fn finish_past(&mut self, f: FinishArgs, n: Norms, name: &str, x: Tensor) -> Result<Step> {
         const AT_ONCE: usize = PastArgs::AT_ONCE;
         let (grid, rows, outputs) = (f.side as usize, self.rows(), f.channels as usize);
         let (mut all, mut biases) = (Vec::new(), Vec::new());
@@ -486,6 +556,7 @@ impl<'a> Build<'a> {
             w: map(weights, [x.channels, 1, outputs, 1, self.members.len()], AT_ONCE)?,
             out: map(f.out, [outputs, 1, wide, wide, rows], AT_ONCE / 4)?,
             f,
+            n,
             bias,
             chunks: (x.channels / 64) as u32,
             unused: 0,
@@ -493,12 +564,12 @@ impl<'a> Build<'a> {
     }
 
     /// The launch that makes the step.
-    pub(super) fn last_step(&self, last: LastArgs) -> Result<Step> {
+    pub(super) fn last_step(&self, last: LastArgs, n: Norms) -> Result<Step> {
         if !last.is_wide(self.precision) {
             return Ok(Step::Last(last, self.pixels()));
         }
         let [y, past] = self.read_by(&last.f)?;
-        Ok(Step::LastWide(WideLastArgs { y, past, last }))
+        Ok(Step::LastWide(WideLastArgs { y, past, last, n }))
     }
 
     /// Launches of the first convolution, from the field at `state`.
@@ -507,8 +578,9 @@ impl<'a> Build<'a> {
         let (rows, grid, kernel, outputs) = (self.rows(), operator.grid, operator.kernel, operator.base_channels);
         let channels = self.split() * kernel.pow(2) * operator.channels;
         if StemArgs::serves(operator.channels, outputs, kernel, self.precision) {
+            let counted = if norm.is_some() { Counted::Parts } else { Counted::Not };
             let never_read = Tensor { at: self.activations[0], channels, padded: padded(channels), border: 0 };
-            let (_, conv) = self.convolution("stem", never_read, outputs, 1, 0, norm.is_some())?;
+            let (_, conv) = self.convolution("stem", never_read, outputs, 1, 0, counted)?;
             let clock = self.clock;
             list.push(Step::Stem(StemArgs {
                 conv,
@@ -534,11 +606,11 @@ impl<'a> Build<'a> {
             magic: magic(unfolded.padded as u32 / 8),
             log_side: grid.trailing_zeros(),
         }));
-        self.convolve_normed("stem", unfolded, outputs, 1, norm, list)
+        self.convolve_normed("stem", unfolded, outputs, 1, norm, list).map(|_| ())
     }
 
     /// Launches of all layers from the field at `state` on, but for the end of the last one, which is given back.
-    pub(super) fn layers(&mut self, state: DevicePtr) -> Result<(Vec<Step>, FinishArgs)> {
+    pub(super) fn layers(&mut self, state: DevicePtr) -> Result<(Vec<Step>, FinishArgs, Norms)> {
         let operator = self.operator();
         let mut steps = Vec::new();
         let list = &mut steps;
@@ -560,6 +632,7 @@ impl<'a> Build<'a> {
             self.stem(state, norm, list)?;
         }
         let mut from = operator.base_channels;
+        let mut norms = Norms::MADE;
         // What a 1×1 convolution that comes past the block before is made of, if on the way.
         let mut past: Option<(String, Tensor)> = None;
         for i in 0..operator.layers {
@@ -567,26 +640,26 @@ impl<'a> Build<'a> {
             let x = tensor(self, turn, from);
             finish.out = x.at;
             match past.take() {
-                Some((name, of)) => list.push(self.finish_past(finish, &name, of)?),
+                Some((name, of)) => list.push(self.finish_past(finish, norms, &name, of)?),
                 None if i == 0 && whole => {}
-                None => list.push(self.finish_step(finish)?),
+                None => list.push(self.finish_step(finish, norms)?),
             }
             turn += 1;
             if !operator.is_residual() {
                 let (next, norm) = self.finish(&name, to)?;
-                self.convolve_normed(&name, x, to, kernel, norm, list)?;
+                norms = self.convolve_normed(&name, x, to, kernel, norm, list)?;
                 (finish, from) = (next, to);
                 continue;
             }
             let (first, second) = (format!("{name}.0"), format!("{name}.1"));
             let (mut inner, norm) = self.finish(&first, to)?;
-            self.convolve_normed(&first, x, to, kernel, norm, list)?;
+            let inner_norms = self.convolve_normed(&first, x, to, kernel, norm, list)?;
             let h = tensor(self, turn, to);
             inner.out = h.at;
-            list.push(self.finish_step(inner)?);
+            list.push(self.finish_step(inner, inner_norms)?);
             turn += 1;
             let (next, norm) = self.finish(&second, to)?;
-            self.convolve_normed(&second, h, to, kernel, norm, list)?;
+            norms = self.convolve_normed(&second, h, to, kernel, norm, list)?;
             finish = next;
             let name = format!("{name}.past");
             if from == to {
@@ -594,12 +667,12 @@ impl<'a> Build<'a> {
             } else if i + 1 < operator.layers && PastArgs::serves(from, to, operator.grid, self.precision) {
                 past = Some((name, x));
             } else {
-                list.push(self.convolve(&name, x, to, 1, 1, false)?);
+                list.push(self.convolve(&name, x, to, 1, 1, Counted::Not)?);
                 finish.past = self.results[1];
             }
             from = to;
         }
-        Ok((steps, finish))
+        Ok((steps, finish, norms))
     }
 
     /// Weights of the way back to the field, the same as lanes of `last.cu` read them, biases, and what Gaussian noise becomes on it.

@@ -2,6 +2,7 @@
 //!
 //! Convolutions are implicit matrix products (`convolve.cu`); norm, activation, dropout and noise are one pass between them
 //! (`finish.cu`), the last of which makes the step; the first convolution may have its norm beforehand and no such pass (`first.cu`).
+//! Instance norms of results in two bytes are made by that pass, of sums that convolutions add to (`Norms` in `wide.cu`).
 //! Operators of one shape and their realisations are one batch.
 //! Invariant: a row's bits depend on that row alone, as on the CPU; across devices results agree within the precision's rounding.
 
@@ -159,7 +160,7 @@ impl CudaRollout {
             .collect();
         let mut build = Build::new(gpu, members, realisations.len(), (precision, rounded), clock.pointer(), &keys)?;
 
-        let (mut list, last) = build.layers(state.pointer())?;
+        let (mut list, last, norms) = build.layers(state.pointer())?;
 
         let noise = KeyedNoise::new(operator.noise, build.drawing() + 1, [grid; 2], operator.correlation * grid as f32);
         let noisy = if operator.noise_is_behind() { channels as u32 } else { last.channels };
@@ -194,7 +195,7 @@ impl CudaRollout {
             unused: 0,
         };
         let kernels = Kernels::load(gpu, precision, last.channels as usize, (grid, channels))?;
-        list.push(build.last_step(closing)?);
+        list.push(build.last_step(closing, norms)?);
         if after.normalise {
             let args = NormaliseArgs {
                 state: state.pointer(),
@@ -219,7 +220,7 @@ impl CudaRollout {
             _ => {}
         }
         closing.output = output.pointer();
-        list.push(build.last_step(closing)?);
+        list.push(build.last_step(closing, norms)?);
         let apply = Graph::record(gpu, || kernels.launch_all(&list))?;
         let flops = operator.flops();
         let first: Vec<f32> = members.iter().flat_map(|member| member.first.repeat(realisations.len())).collect();
@@ -279,7 +280,8 @@ impl CudaRollout {
         self.step.launch()
     }
 
-    /// Seconds of each launch of a step, by name: the mean of ten, one after the other. Fields move on.
+    /// Seconds of each launch of a step, by name: the mean of ten, one after the other. Fields move on, by norms of ten times the sums
+    /// where kernels add to them: until [`Self::reset`] they are no rollout's.
     pub fn profile(&mut self) -> Result<Vec<(String, f64)>> {
         const TIMES: u32 = 10;
         let (before, after) = (Event::new(&self.gpu)?, Event::new(&self.gpu)?);

@@ -15,6 +15,7 @@
 struct PastArgs {
   Map y, x, w, out; /* {channels, 1, column, row, image}, of x 64 columns at once, else 16; w: {inputs, 1, output, 1, operator}, 64 outputs */
   FinishArgs f;
+  Norms n;
   const float* bias; /* [operators, channels] */
   u32 chunks, unused; /* of 64 inputs */
 };
@@ -110,9 +111,12 @@ template <bool GELU, u32 CHUNKS> FN void finish_with_past(const PastArgs& a) {
     if (threadIdx.x == 0) barrier_init(weights_come, 1);
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     if (brings && unit < end) bring_inputs<CHUNKS>(a, unit, inputs, inputs_come);
+  }
+  const auto bring_first_results = [&] {
     for (u32 i = 0; i < 2; ++i)
       if (unit + i * PAST_TEAMS < end) bring_results(a, pair, unit + i * PAST_TEAMS, warp * PAST_OWN, own + i * 2 * PAST_CHUNK, come + 8 * i);
-  }
+  };
+  if (lane == 0 && !a.n.sums) bring_first_results();
   u32 held = ~0u, visits = 0;
 #pragma unroll 1
   for (u32 image = first >> log_units; first < end && image <= (end - 1) >> log_units; ++image) {
@@ -128,16 +132,27 @@ template <bool GELU, u32 CHUNKS> FN void finish_with_past(const PastArgs& a) {
       }
       ++visits;
     }
-    const Rounds rounds = rounds_of(f, image);
-    /* Only norms are of the kernel before; a second time neither waits. */
-    wait_before();
-    let_next();
-    if (threadIdx.x < 64) {
-      const float *norm = f.norm + image * 2 * f.channels + pair * 128 + threadIdx.x * 2, *bias = a.bias + op * f.channels + pair * 128 + threadIdx.x * 2;
-      const float share = growth.share;
-      near[threadIdx.x] = make_float4(norm[0] * share, norm[1] * share, (norm[f.channels] + bias[0]) * share, (norm[f.channels + 1] + bias[1]) * share);
+    const Key key = key_of(f, image);
+    const bool begins = image == first >> log_units;
+    /* A second time neither waits. Norms as in `begin_image`. */
+#pragma unroll 1
+    for (u32 again = a.n.sums && begins ? 0 : 1; again < 2; ++again) {
+      if (again == 1) {
+        wait_before();
+        let_next();
+        /* Made by the kernel before, unless that made norms. */
+        if (lane == 0 && a.n.sums && begins) bring_first_results();
+      }
+      if (threadIdx.x < 64) {
+        const u32 channel = pair * 128 + threadIdx.x * 2;
+        const float4 norm = norms_of(a.n, f, image, op, channel, growth.share);
+        const float2 bias = *(const float2*)(a.bias + op * f.channels + channel);
+        near[threadIdx.x] = make_float4(norm.x, norm.z, fmaf(bias.x, growth.share, norm.y), fmaf(bias.y, growth.share, norm.w));
+      }
     }
+    if (begins) clear_sums(a.n);
     __syncthreads();
+    const Rounds rounds = rounds_by(f, key);
     barrier_wait(weights_come, (visits - 1) & 1);
     const u32 until = min(end, (image + 1) << log_units);
 #pragma unroll 1

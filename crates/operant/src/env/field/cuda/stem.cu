@@ -79,7 +79,7 @@ template <int C> FN void stem_tiles(const StemArgs& s, u64* arrived) {
 #pragma unroll
     for (int i = 0; i < 128; ++i) asm volatile("" : "+f"(d[i])::"memory");
     const Place next = place(a, min(number + step, count - 1));
-    write_turned<false, true>(a, p, 0, d, stage, 1 + team, thread, [&](int round) {
+    write_quarters<false, true, true>(a, p, 0, d, stage, 1 + team, thread, [&](int round) {
       if (round == 2) read_around<C>(s, next, thread, v);
     });
     p = next;

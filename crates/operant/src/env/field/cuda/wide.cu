@@ -9,15 +9,54 @@
 /* Of a warp: two buffers, their barriers, and normals of noise. */
 #define WIDE_BYTES 4096
 #define WIDE_NORMALS 128
+/* Of a block: scales and shifts of an image's channels. */
+#define WIDE_NORMS 2048
+
+/* Where norms come from: sums of the kernel before this one, whole numbers (`add_whole`), of which scales and shifts are made here; or
+   scales and shifts in FinishArgs, if there are none. */
+struct Norms {
+  const long long* sums; /* [B, 2, channels] */
+  long long* clear;      /* the same of another layer, which nobody reads any more */
+  const float* affine;   /* [operators, 2, channels] */
+  double share;          /* of a whole number in a mean */
+  u32 cleared, unused;   /* numbers of the other layer */
+};
+FN float2 norm_of(long long sum, long long square, float gain, float offset, double share) {
+  const double mean = (double)sum * share, variance = fmax((double)square * share - mean * mean, 0.0);
+  float scale = gain * (1.0f / sqrtf((float)variance + 1e-5f));
+  if (square >> 61) scale = __int_as_float(0x7fffffff);
+  return make_float2(scale, offset - (float)mean * scale);
+}
+/* Two channels' scales and shifts: x and z, y and w. */
+FN float4 norms_of(const Norms& n, const FinishArgs& f, u32 image, u32 op, u32 channel, float share) {
+  const u32 at = image * 2 * f.channels + channel;
+  float2 x, y;
+  if (n.sums) {
+    const longlong2 sums = __ldcg((const longlong2*)(n.sums + at)), squares = __ldcg((const longlong2*)(n.sums + at + f.channels));
+    const float2 *weight = (const float2*)(n.affine + op * 2 * f.channels + channel), gains = weight[0], offsets = weight[f.channels / 2];
+    x = norm_of(sums.x, squares.x, gains.x, offsets.x, n.share), y = norm_of(sums.y, squares.y, gains.y, offsets.y, n.share);
+  } else {
+    const float2 scales = *(const float2*)(f.norm + at), shifts = *(const float2*)(f.norm + at + f.channels);
+    x = make_float2(scales.x, shifts.x), y = make_float2(scales.y, shifts.y);
+  }
+  return make_float4(x.x * share, x.y * share, y.x * share, y.y * share);
+}
+/* For all threads of all blocks. */
+FN void clear_sums(const Norms& n) {
+#pragma unroll 1
+  for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < n.cleared; i += gridDim.x * blockDim.x) n.clear[i] = 0;
+}
 
 struct WideArgs {
   Map y, past, out; /* {64, rows}, as many rows at once as a warp has */
   FinishArgs f;
+  Norms n;
 };
 static_assert(sizeof(WideArgs) == WIDE_BYTES_OF_ARGS, "as in Rust");
 struct WideLastArgs {
   Map y, past;
   LastArgs l;
+  Norms n;
 };
 static_assert(sizeof(WideLastArgs) == WIDE_LAST_BYTES, "as in Rust");
 
@@ -28,11 +67,19 @@ FN void hold(u32& x) { asm volatile("" : "+r"(x)); }
 struct Rounds {
   u32 third, first, after, last, keys[16];
 };
-FN Rounds rounds_of(const FinishArgs& f, u32 image) {
+struct Key {
+  u32 k0, k1, row, time;
+};
+FN Key key_of(const FinishArgs& f, u32 image) {
   const u32* key = f.keys + 4 * image;
-  u32 k0 = key[0], k1 = key[1];
+  Key k = {key[0], key[1], key[2], *f.clock};
+  hold(k.k0), hold(k.k1), hold(k.row), hold(k.time);
+  return k;
+}
+FN Rounds rounds_by(const FinishArgs& f, const Key& key) {
+  u32 k0 = key.k0, k1 = key.k1;
   Rounds r;
-  const u64 b = (u64)*f.clock * 0xCD9E8D57u, a = (u64)((u32)(b >> 32) ^ key[2] ^ k0) * 0xD2511F53u;
+  const u64 b = (u64)key.time * 0xCD9E8D57u, a = (u64)((u32)(b >> 32) ^ key.row ^ k0) * 0xD2511F53u;
   r.third = f.layer ^ k1;
   k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;
   r.first = (u32)b ^ k0, r.after = (u32)(a >> 32) ^ k1, r.last = (u32)a;
@@ -45,6 +92,7 @@ FN Rounds rounds_of(const FinishArgs& f, u32 image) {
   }
   return r;
 }
+FN Rounds rounds_of(const FinishArgs& f, u32 image) { return rounds_by(f, key_of(f, image)); }
 /* By `third` the layer may be another one. */
 FN uint4 drawn_by(const Rounds& r, u32 third, u32 n) {
   u64 a = (u64)n * 0xD2511F53u, b = (u64)((u32)(a >> 32) ^ third) * 0xCD9E8D57u;
@@ -105,21 +153,29 @@ FN u32 row_at(const FinishArgs& f, const Tile& t) {
   return ((t.image * wide + t.y + f.border) * wide + t.x + f.border) << (f.log_channels - 6);
 }
 
-/* A warp's tiles, from `first` to `end`, and its buffers. */
+/* A block has a part of an image, or several whole images one after the other: all its warps need the same norms. */
+FN u32 first_image(const FinishArgs& f) { return f.images < gridDim.x ? blockIdx.x * f.images / gridDim.x : blockIdx.x; }
+FN u32 next_image(const FinishArgs& f, u32 image) { return f.images < gridDim.x ? f.images : image + gridDim.x; }
+
+/* A warp's tiles of an image, from `first` to `end`, and its buffers. */
 struct Ring {
   u32 first, end, buffers, come;
 };
-template <u32 ROWS> FN Ring ring_of(const FinishArgs& f, u8* room) {
-  const u32 warps = gridDim.x * WIDE_WARPS, warp = __shfl_sync(~0u, threadIdx.x / 32, 0), number = blockIdx.x * WIDE_WARPS + warp;
-  const u32 count = (f.images * f.side * f.side << (f.log_channels - 6)) / ROWS, each = count / warps, more = count - each * warps;
+template <u32 ROWS> FN Ring ring_of(const FinishArgs& f, u8* room, u32 image) {
+  const u32 warp = __shfl_sync(~0u, threadIdx.x / 32, 0), blocks = gridDim.x, images = f.images;
+  u32 first = 0, end = 1;
+  if (images < blocks) first = (image * blocks + images - 1) / images, end = ((image + 1) * blocks + images - 1) / images;
+  const u32 warps = (end - first) * WIDE_WARPS, number = (images < blocks ? blockIdx.x - first : 0) * WIDE_WARPS + warp;
+  const u32 count = (f.side * f.side << (f.log_channels - 6)) / ROWS, each = count / warps, more = count - each * warps;
   Ring r;
-  r.first = number * each + min(number, more), r.end = r.first + each + (number < more);
+  r.first = image * count + number * each + min(number, more), r.end = r.first + each + (number < more);
   r.buffers = shared_address(room) + warp * 2 * WIDE_BYTES;
   r.come = shared_address(room) + WIDE_WARPS * 2 * WIDE_BYTES + warp * 16;
   return r;
 }
+FN u32 buffer_at(const Ring& r, u32 number) { return r.buffers + ((number - r.first) & 1) * WIDE_BYTES; }
 
-/* Results, and what comes past them, to a buffer; both are of kernels before the one before this one. */
+/* Results, and what comes past them, to a buffer. */
 template <bool PAST> FN void bring_rows(const FinishArgs& f, const Ring& r, u32 number, const Map* y, const Map* past) {
   constexpr u32 ROWS = ROWS_OF(PAST);
   const u32 which = (number - r.first) & 1, buffer = r.buffers + which * WIDE_BYTES, come = r.come + 8 * which;
@@ -128,8 +184,7 @@ template <bool PAST> FN void bring_rows(const FinishArgs& f, const Ring& r, u32 
   if (PAST) copy5(buffer + ROWS * 128, past, come, 0, f.past_is_activation ? row_at(f, tile_of<ROWS>(f, number)) : number * ROWS, 0, 0, 0);
 }
 template <bool PAST> FN void bring_first(const FinishArgs& f, const Ring& r, const Map* y, const Map* past) {
-  barrier_init(r.come, 1), barrier_init(r.come + 8, 1);
-  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+#pragma unroll 1
   for (u32 number = r.first; number < min(r.end, r.first + 2); ++number) bring_rows<PAST>(f, r, number, y, past);
 }
 FN void rows_come(const Ring& r, u32 number) {
@@ -141,24 +196,48 @@ FN void rows_come(const Ring& r, u32 number) {
 struct Sixteen {
   Eight left, right;
 };
-FN void eight_of(const float* norm, u32 channels, float share, Eight& e) {
+FN void eight_of(const float2* norms, Eight& e) {
 #pragma unroll
   for (int j = 0; j < 4; ++j) {
-    const float2 x = *(const float2*)(norm + 16 * j), y = *(const float2*)(norm + channels + 16 * j);
-    e.scale[2 * j] = x.x * share, e.scale[2 * j + 1] = x.y * share, e.shift[2 * j] = y.x * share, e.shift[2 * j + 1] = y.y * share;
+    const float4 x = *(const float4*)(norms + 16 * j);
+    e.scale[2 * j] = x.x, e.scale[2 * j + 1] = x.z, e.shift[2 * j] = x.y, e.shift[2 * j + 1] = x.w;
   }
 }
 /* A lane's two rows: of the channels' parts of 64, which are the same in every turn. */
 FN u32 left_chunk(const FinishArgs& f, u32 lane) { return lane / 8 * 2 & (f.channels / 64 - 1); }
 FN u32 right_chunk(const FinishArgs& f, u32 lane) { return (lane / 8 * 2 + 1) & (f.channels / 64 - 1); }
 /* From ONE times 64 channels both rows have the same. */
-template <bool ONE> FN Sixteen sixteen_of(const FinishArgs& f, u32 image, u32 lane, float share) {
-  const float* norm = f.norm + image * 2 * f.channels + lane % 8 * 2;
+template <bool ONE> FN Sixteen sixteen_of(const FinishArgs& f, const float2* norms, u32 lane) {
+  norms += lane % 8 * 2;
   Sixteen s;
-  eight_of(norm + (ONE ? 0 : left_chunk(f, lane) * 64), f.channels, share, s.left);
+  eight_of(norms + (ONE ? 0 : left_chunk(f, lane) * 64), s.left);
   if (ONE) s.right = s.left;
-  else eight_of(norm + right_chunk(f, lane) * 64, f.channels, share, s.right);
+  else eight_of(norms + right_chunk(f, lane) * 64, s.right);
   return s;
+}
+/* The beginning of an image, for all of a block: its norms are there behind it, and its first tiles come. Where norms are made here of
+   sums, results are of the kernel before this one, which must have ended; else they are of an earlier one, and come at once. */
+template <bool PAST, bool LAST> FN void begin_image(const FinishArgs& f, const Norms& n, const Ring& r, u32 image, u32 op, float share, float2* norms, const Map* y, const Map* past) {
+  const bool first = image == first_image(f), leads = threadIdx.x % 32 == 0;
+  if (!first) __syncthreads();
+  if (leads) {
+    if (!first) asm volatile("mbarrier.inval.shared::cta.b64 [%0];\nmbarrier.inval.shared::cta.b64 [%1];" ::"r"(r.come), "r"(r.come + 8) : "memory");
+    barrier_init(r.come, 1), barrier_init(r.come + 8, 1);
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  }
+  if (leads && !n.sums) bring_first<PAST>(f, r, y, past);
+  /* A second time neither waits. From many channels norms are made twice, first of whatever is there: their instructions come meanwhile. */
+#pragma unroll 1
+  for (u32 turn = n.sums && first && f.channels > 64 ? 0 : 1; turn < 2; ++turn) {
+    if (turn == 1) {
+      wait_before();
+      if (!LAST) let_next();
+      if (leads && n.sums) bring_first<PAST>(f, r, y, past);
+    }
+    if (threadIdx.x < f.channels / 2) ((float4*)norms)[threadIdx.x] = norms_of(n, f, image, op, threadIdx.x * 2, share);
+  }
+  if (first) clear_sums(n);
+  __syncthreads();
 }
 
 /* Two numbers of each sixteen of a row. */
@@ -246,51 +325,48 @@ template <bool GELU, bool PAST, bool ONE> FN void finish_rows(const WideArgs& a)
   constexpr u32 ROWS = ROWS_OF(PAST);
   const FinishArgs& f = a.f;
   const u32 lane = threadIdx.x % 32;
-  const Ring r = ring_of<ROWS>(f, shared + ((1024 - (shared_address(shared) & 1023)) & 1023));
-  if (lane == 0) bring_first<PAST>(f, r, &a.y, &a.past);
-  __syncwarp();
-  u32 held = ~0u, limit = 0;
-  Growth g;
-  Rounds rounds;
-  Sixteen s;
-  wait_before();
-  let_next();
+  u8* room = shared + ((1024 - (shared_address(shared) & 1023)) & 1023);
+  float2* norms = (float2*)(room + WIDE_WARPS * (2 * WIDE_BYTES + 16));
 #pragma unroll 1
-  for (u32 number = r.first; number < r.end; ++number) {
-    const Tile t = tile_of<ROWS>(f, number);
-    if (held != t.image) {
-      held = t.image;
-      const u32 dropped = f.dropped[t.image / f.rows_per_op];
-      limit = dropped << 16, g = growth_of<GELU>(dropped);
-      rounds = rounds_of(f, t.image), s = sixteen_of<ONE>(f, t.image, lane, g.share);
-    }
-    const u32 buffer = r.buffers + ((number - r.first) & 1) * WIDE_BYTES;
-    rows_come(r, number);
+  for (u32 image = first_image(f); image < f.images; image = next_image(f, image)) {
+    const Ring r = ring_of<ROWS>(f, room, image);
+    const u32 op = image / f.rows_per_op, dropped = f.dropped[op], limit = dropped << 16;
+    const Key key = key_of(f, image);
+    begin_image<PAST, false>(f, a.n, r, image, op, growth_of<GELU>(dropped).share, norms, &a.y, &a.past);
+    const Growth g = growth_of<GELU>(dropped);
+    const Rounds rounds = rounds_by(f, key);
+    const Sixteen s = sixteen_of<ONE>(f, norms, lane);
 #pragma unroll 1
-    for (u32 row = 0; row < ROWS; row += 8) {
-      float v[8], w[8];
-      const Turn turn = turn_of(buffer + row * 128, lane);
-      finished<GELU, PAST>(f, turn, t.first + row, lane, s, rounds, limit, g, v, w);
-      put_eight(turn.left, v), put_eight(turn.right, w);
-      /* The next but one may come where the one before has left by now. */
-      if (row == 0 && lane == 0 && number > r.first && number + 1 < r.end) {
-        asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
-        bring_rows<PAST>(f, r, number + 1, &a.y, &a.past);
+    for (u32 number = r.first; number < r.end; ++number) {
+      const Tile t = tile_of<ROWS>(f, number);
+      const u32 buffer = buffer_at(r, number);
+      rows_come(r, number);
+#pragma unroll 1
+      for (u32 row = 0; row < ROWS; row += 8) {
+        float v[8], w[8];
+        const Turn turn = turn_of(buffer + row * 128, lane);
+        finished<GELU, PAST>(f, turn, t.first + row, lane, s, rounds, limit, g, v, w);
+        put_eight(turn.left, v), put_eight(turn.right, w);
+        /* The next but one may come where the one before has left by now. */
+        if (row == 0 && lane == 0 && number > r.first && number + 1 < r.end) {
+          asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+          bring_rows<PAST>(f, r, number + 1, &a.y, &a.past);
+        }
       }
+      asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+      __syncwarp();
+      if (lane == 0) {
+        const u32 to = row_at(f, t), height = f.side * (f.side + 2 * f.border) << (f.log_channels - 6);
+        leave(&a.out, buffer, to);
+        if (t.y < f.border) leave(&a.out, buffer, to + height);
+        if (t.y >= f.side - f.border) leave(&a.out, buffer, to - height);
+        asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+      }
+      repeat_sides(f, t, ROWS >> (f.log_channels - 6), buffer, lane);
+      __syncwarp();
     }
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-    __syncwarp();
-    if (lane == 0) {
-      const u32 to = row_at(f, t), height = f.side * (f.side + 2 * f.border) << (f.log_channels - 6);
-      leave(&a.out, buffer, to);
-      if (t.y < f.border) leave(&a.out, buffer, to + height);
-      if (t.y >= f.side - f.border) leave(&a.out, buffer, to - height);
-      asm volatile("cp.async.bulk.commit_group;" ::: "memory");
-    }
-    repeat_sides(f, t, ROWS >> (f.log_channels - 6), buffer, lane);
-    __syncwarp();
+    if (lane == 0) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
   }
-  if (lane == 0) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
 }
 
 template <bool ONE> FN void finish_any(const WideArgs& a) {
@@ -367,87 +443,81 @@ template <bool BEHIND, bool GELU, bool PAST> FN void last(const WideLastArgs& ar
   const FinishArgs& f = a.f;
   const u32 lane = threadIdx.x % 32, quad = lane / 8, two = lane % 8;
   u8* room = shared + ((1024 - (shared_address(shared) & 1023)) & 1023);
-  const Ring r = ring_of<ROWS>(f, room);
-  if (lane == 0) bring_first<PAST>(f, r, &args.y, &args.past);
-  float* noise = (float*)(room + WIDE_WARPS * (2 * WIDE_BYTES + 16)) + threadIdx.x / 32 * WIDE_NORMALS;
-  const u32 time = *f.clock;
-  __syncwarp();
-  const float *bias = nullptr, *factor = nullptr;
+  float2* norms = (float2*)(room + WIDE_WARPS * (2 * WIDE_BYTES + 16));
+  float* noise = (float*)((u8*)norms + WIDE_NORMS) + threadIdx.x / 32 * WIDE_NORMALS;
   const u32 numbers = ROWS * a.field_channels;
-  Back to_field;
-  u32 held = ~0u, limit = 0, third = 0, drawn = ~0u;
-  float size = 0.0f;
-  Growth g;
-  float2 update;
-  Rounds rounds;
-  Sixteen s;
-  wait_before();
 #pragma unroll 1
-  for (u32 number = r.first; number < r.end; ++number) {
-    const Tile t = tile_of<ROWS>(f, number);
-    if (held != t.image) {
-      held = t.image, drawn = ~0u;
-      const u32 op = t.image / f.rows_per_op, dropped = f.dropped[op];
-      g = growth_of<GELU>(dropped);
-      rounds = rounds_of(f, t.image), s = sixteen_of<true>(f, t.image, lane, g.share);
-      third = rounds.third ^ f.layer ^ a.noise_layer;
-      limit = dropped << 16, size = a.scales[op * (a.steps + 1) + min(time, a.steps)].x;
-      update = a.update[op];
-      to_field = back_of(a, op, lane);
-      bias = a.bias + op * a.field_channels, factor = a.factor + op * a.field_channels * a.field_channels;
-    }
-    const u32 from = t.first * a.field_channels;
-    const u64 state = (u64)t.image * f.side * f.side * a.field_channels + from;
-    if (BEHIND && !a.correlated && (drawn == ~0u || from + numbers > drawn * 64 + WIDE_NORMALS)) {
-      drawn = from / 64;
-      __syncwarp();
-      draw_behind(rounds, third, drawn, lane, noise);
-      __syncwarp();
-    }
-    const float* normals_of = a.correlated ? a.correlated + state : noise + (from - drawn * 64);
-    const u32 buffer = r.buffers + ((number - r.first) & 1) * WIDE_BYTES;
-    const u64 mine = state + lane * a.field_channels;
-    float before[4] = {};
-    if (lane < ROWS && !a.output) {
-#pragma unroll
-      for (u32 k = 0; k < 4; ++k)
-        if (k < a.field_channels) before[k] = a.state[mine + k];
-    }
-    rows_come(r, number);
+  for (u32 image = first_image(f); image < f.images; image = next_image(f, image)) {
+    const Ring r = ring_of<ROWS>(f, room, image);
+    const u32 op = image / f.rows_per_op, dropped = f.dropped[op], limit = dropped << 16;
+    const Key key = key_of(f, image);
+    const u32 time = key.time;
+    begin_image<PAST, true>(f, args.n, r, image, op, growth_of<GELU>(dropped).share, norms, &args.y, &args.past);
+    const Growth g = growth_of<GELU>(dropped);
+    const Rounds rounds = rounds_by(f, key);
+    const u32 third = rounds.third ^ f.layer ^ a.noise_layer;
+    const float size = a.scales[op * (a.steps + 1) + min(time, a.steps)].x;
+    const float2 update = a.update[op];
+    const Back to_field = back_of(a, op, lane);
+    const float *bias = a.bias + op * a.field_channels, *factor = a.factor + op * a.field_channels * a.field_channels;
+    u32 drawn = ~0u;
+    const Sixteen s = sixteen_of<true>(f, norms, lane);
 #pragma unroll 1
-    for (u32 row = 0; row < ROWS; row += 8) {
-      float v[8], w[8], d[4] = {};
-      finished<GELU, PAST>(f, turn_of(buffer + row * 128, lane), t.first + row, lane, s, rounds, limit, g, v, w);
-      if (!BEHIND) disturb(a, rounds, third, t.first + row + 2 * quad, two, size, v), disturb(a, rounds, third, t.first + row + 2 * quad + 1, two, size, w);
-      back(to_field, v, w, d);
-      /* To where numbers were that all lanes have read: two channels of each of two pixels. */
-      const u32 to = buffer + (row + 2 * quad) * 16 + two * 8;
-      if (two < 2) asm volatile("st.shared.v2.f32 [%0], {%1, %2};\nst.shared.v2.f32 [%0 + 16], {%3, %4};" ::"r"(to), "f"(d[0]), "f"(d[1]), "f"(d[2]), "f"(d[3]) : "memory");
-    }
-    __syncwarp();
-    /* A pixel a lane. */
-    if (lane < ROWS) {
-      float sums[4], z[4];
-      asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(sums[0]), "=f"(sums[1]), "=f"(sums[2]), "=f"(sums[3]) : "r"(buffer + lane * 16) : "memory");
-#pragma unroll
-      for (u32 k = 0; k < 4; ++k) {
-        if (k >= a.field_channels) continue;
-        float sum = sums[k] + __ldg(bias + k);
-        if (BEHIND) {
-          /* What L makes of the pixel's normals, as `mixed` does. */
-          z[k] = normals_of[lane * a.field_channels + k];
-          float mixed = 0.0f;
-#pragma unroll
-          for (u32 j = 0; j <= k; ++j) mixed = fmaf(__ldg(factor + k * a.field_channels + j), z[j], mixed);
-          sum = fmaf(size, mixed, sum);
-        }
-        moved(a, time, mine + k, before[k], sum, update);
+    for (u32 number = r.first; number < r.end; ++number) {
+      const Tile t = tile_of<ROWS>(f, number);
+      const u32 from = t.first * a.field_channels;
+      const u64 state = (u64)t.image * f.side * f.side * a.field_channels + from;
+      if (BEHIND && !a.correlated && (drawn == ~0u || from + numbers > drawn * 64 + WIDE_NORMALS)) {
+        drawn = from / 64;
+        __syncwarp();
+        draw_behind(rounds, third, drawn, lane, noise);
+        __syncwarp();
       }
+      const float* normals_of = a.correlated ? a.correlated + state : noise + (from - drawn * 64);
+      const u32 buffer = buffer_at(r, number);
+      const u64 mine = state + lane * a.field_channels;
+      float before[4] = {};
+      if (lane < ROWS && !a.output) {
+#pragma unroll
+        for (u32 k = 0; k < 4; ++k)
+          if (k < a.field_channels) before[k] = a.state[mine + k];
+      }
+      rows_come(r, number);
+#pragma unroll 1
+      for (u32 row = 0; row < ROWS; row += 8) {
+        float v[8], w[8], d[4] = {};
+        finished<GELU, PAST>(f, turn_of(buffer + row * 128, lane), t.first + row, lane, s, rounds, limit, g, v, w);
+        if (!BEHIND) disturb(a, rounds, third, t.first + row + 2 * quad, two, size, v), disturb(a, rounds, third, t.first + row + 2 * quad + 1, two, size, w);
+        back(to_field, v, w, d);
+        /* To where numbers were that all lanes have read: two channels of each of two pixels. */
+        const u32 to = buffer + (row + 2 * quad) * 16 + two * 8;
+        if (two < 2) asm volatile("st.shared.v2.f32 [%0], {%1, %2};\nst.shared.v2.f32 [%0 + 16], {%3, %4};" ::"r"(to), "f"(d[0]), "f"(d[1]), "f"(d[2]), "f"(d[3]) : "memory");
+      }
+      __syncwarp();
+      /* A pixel a lane. */
+      if (lane < ROWS) {
+        float sums[4], z[4];
+        asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(sums[0]), "=f"(sums[1]), "=f"(sums[2]), "=f"(sums[3]) : "r"(buffer + lane * 16) : "memory");
+#pragma unroll
+        for (u32 k = 0; k < 4; ++k) {
+          if (k >= a.field_channels) continue;
+          float sum = sums[k] + __ldg(bias + k);
+          if (BEHIND) {
+            /* What L makes of the pixel's normals, as `mixed` does. */
+            z[k] = normals_of[lane * a.field_channels + k];
+            float mixed = 0.0f;
+#pragma unroll
+            for (u32 j = 0; j <= k; ++j) mixed = fmaf(__ldg(factor + k * a.field_channels + j), z[j], mixed);
+            sum = fmaf(size, mixed, sum);
+          }
+          moved(a, time, mine + k, before[k], sum, update);
+        }
+      }
+      /* The next but one may come. */
+      asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+      __syncwarp();
+      if (lane == 0 && number + 2 < r.end) bring_rows<PAST>(f, r, number + 2, &args.y, &args.past);
     }
-    /* The next but one may come. */
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-    __syncwarp();
-    if (lane == 0 && number + 2 < r.end) bring_rows<PAST>(f, r, number + 2, &args.y, &args.past);
   }
 }
 
