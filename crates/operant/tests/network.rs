@@ -46,7 +46,12 @@ fn feeds(data: &[Vec<f32>; 2]) -> [Feed<'_>; 2] {
 
 /// Trains and gives the losses and the parameters.
 fn train(options: &Options, rows: usize, steps: usize) -> (Vec<f32>, Params) {
-    let task = task(64);
+    train_of(64, options, rows, steps)
+}
+
+/// The same of layers of this width.
+fn train_of(width: usize, options: &Options, rows: usize, steps: usize) -> (Vec<f32>, Params) {
+    let task = task(width);
     let mut params = task.graph.params(1).unwrap();
     let mut plan = Plan::training(&task.graph, task.loss, rows, options).unwrap();
     let mut optimizer = Optimizer::new(Method::default(), &params, Some(1.0), options.backend).unwrap();
@@ -72,11 +77,22 @@ fn bits_do_not_depend_on_threads() {
     for precision in [Precision::F32, Precision::Bf16, Precision::F16] {
         let run = |threads| train(&Options { precision, ..Options::threads(threads) }, 2000, 4);
         let (losses, params) = run(1);
-        for threads in [2, 4] {
+        for threads in [2, 3, 4] {
             let (other_losses, other) = run(threads);
             assert_eq!(losses, other_losses, "{precision:?}, {threads} threads");
             assert!(params.values() == other.values(), "{precision:?}, {threads} threads");
         }
+    }
+}
+
+/// Wide layers: weights that threads share instead of a copy each, and gradients of which few groups are kept.
+#[test]
+fn bits_of_many_weights_do_not_depend_on_threads() {
+    let run = |threads| train_of(640, &Options::threads(threads), 520, 2);
+    let (losses, params) = run(1);
+    for threads in [2, 3] {
+        let (other_losses, other) = run(threads);
+        assert!(losses == other_losses && params.values() == other.values(), "{threads} threads");
     }
 }
 
