@@ -208,7 +208,7 @@ fn a_collection_does_not_depend_on_threads() {
         let older = Shards::open(&folder).unwrap();
         assert_eq!(older.numbers("features", 2).unwrap().unwrap(), numbers("features", 2));
         let message = collection.replay(&older, 3).unwrap_err().to_string();
-        assert!(message.contains("way 1, here it is 4"), "{message}");
+        assert!(message.contains("way 1, here it is 5"), "{message}");
         std::fs::remove_dir_all(&folder).unwrap();
         all
     };

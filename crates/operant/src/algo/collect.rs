@@ -723,8 +723,8 @@ impl Collection {
 }
 
 /// Which builds make the same numbers of the same settings, as stores note it: 2 since Gaussian noise is drawn behind the last
-/// convolution, 3 and 4 since kernels of GPUs round otherwise in half precision.
-const DRAWS: (&str, &str) = ("draws", "4");
+/// convolution, 3 to 5 since kernels of GPUs round otherwise in half precision.
+const DRAWS: (&str, &str) = ("draws", "5");
 
 /// The file of settings in a store.
 pub const SETTINGS: &str = "collect.toml";

@@ -327,20 +327,26 @@ impl Network {
         if self.norms.is_empty() {
             return Ok(params);
         }
-        let nodes: Vec<Node> = self.norms.iter().map(|(_, node)| *node).collect();
-        let mut plan = Plan::inference(&self.graph, &nodes, 1, &Options::default())?;
         let keys = [seed as i32, (seed >> 32) as i32, -1, -1];
         // Each norm changes what the next ones see.
         for (name, node) in &self.norms {
+            // Only what comes before it.
+            let mut plan = Plan::inference(&self.graph, &[*node], 1, &Options::default())?;
             plan.forward(&params, 1, &[Feed::Real(first), Feed::Ints(&keys), Feed::Real(&[0.0])]);
-            let channels = self.graph.shape(*node)[2];
-            let values = plan.output(*node);
-            let n = (values.len() / channels) as f64;
-            let column = |c: usize| values.iter().skip(c).step_by(channels).map(|&x| f64::from(x));
-            let means: Vec<f64> = (0..channels).map(|c| column(c).sum::<f64>() / n).collect();
-            let variances: Vec<f32> =
-                (0..channels).map(|c| (column(c).map(|x| (x - means[c]).powi(2)).sum::<f64>() / n) as f32).collect();
+            let (values, channels) = (plan.output(*node), self.graph.shape(*node)[2]);
+            let pixels = (values.len() / channels) as f64;
+            let mut means = vec![0.0_f64; channels];
+            for pixel in values.chunks_exact(channels) {
+                means.iter_mut().zip(pixel).for_each(|(sum, &x)| *sum += f64::from(x));
+            }
+            means.iter_mut().for_each(|sum| *sum /= pixels);
+            let mut variances = vec![0.0_f64; channels];
+            for pixel in values.chunks_exact(channels) {
+                let of = means.iter().zip(pixel);
+                variances.iter_mut().zip(of).for_each(|(sum, (mean, &x))| *sum += (f64::from(x) - mean).powi(2));
+            }
             let means: Vec<f32> = means.iter().map(|&mean| mean as f32).collect();
+            let variances: Vec<f32> = variances.iter().map(|&sum| (sum / pixels) as f32).collect();
             params.set(&format!("{name}.running_mean"), &means)?;
             params.set(&format!("{name}.running_var"), &variances)?;
         }
