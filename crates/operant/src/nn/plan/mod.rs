@@ -161,8 +161,11 @@ impl<R: Real> Plan<R> {
         let choose = |per_row, least| options.tile_rows.unwrap_or_else(|| chosen(per_row, least));
         let merging = Merging { towers: true, takes_sum: &|_| false, timing: &|_| None };
         let recipe = Recipe::new(graph, wanted, &offsets, params_len, max_rows, &merging, choose)?;
-        // Weights, packed weights, and their gradients, of which every group of tiles has its own.
-        let (groups, weights) = (Cut::most_groups(&recipe), params_len * if recipe.sums_len > 0 { 2 } else { 1 });
+        // Weights, packed weights (small ones for every thread), and their gradients, of which every group of tiles has its own.
+        let groups = Cut::most_groups(&recipe);
+        let packs = params_len * if recipe.sums_len > 0 { 2 } else { 1 };
+        let copies = (options.pool.threads().min(groups) - 1) * packs.min(OWN_PACKS_BYTES / size_of::<R>());
+        let weights = packs + copies;
         let numbers =
             recipe.tile_len * options.pool.threads().min(groups) + recipe.full_len + recipe.sums_len * groups + weights;
         check_room(

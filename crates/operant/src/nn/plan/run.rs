@@ -1,7 +1,7 @@
 //! Running a recipe: stage by stage, in each stage group by group, in each group tile by tile, in each tile step by step.
 //!
 //! Groups are cut by the number of rows alone, never by the number of threads; each group adds up its own sums, and
-//! sums of groups are added in an order of their own. So results are the same bits for any number of threads.
+//! sums of groups are added in pairs, then pairs of pairs. So results are the same bits for any number of threads.
 #![allow(unsafe_code)]
 
 use super::super::op::{Backward, Draws, Forward, Kind, MAX_INPUTS, MAX_OUTPUTS};
@@ -124,7 +124,8 @@ impl Cut {
 
 /// Who has which groups, and where their sums lie.
 ///
-/// Sums of neighbouring groups are added in pairs, then pairs of pairs, whoever computed them: so a thread adds up most of its own as it
+/// Sums of neighbouring groups are added in pairs, then pairs of pairs, whoever computed them (those that a later stage reads one after the
+/// other, when theirs ends): so a thread adds up most of its own as it
 /// goes, while they are in its caches, and the order does not depend on the number of threads.
 #[derive(Clone, Copy, Debug)]
 struct Shares {
@@ -418,7 +419,7 @@ impl<R> Sums<R> {
 #[derive(Clone, Copy)]
 struct Memory<R> {
     full: Shared<R>,
-    /// Finished sums, read only.
+    /// Sums of the batch, of which only finished ones are read; the first group adds to others there.
     sums: Shared<R>,
     /// Sums of this group.
     own: Shared<R>,
@@ -467,8 +468,9 @@ impl<'a, R: Real> At<'a, '_, R> {
                     // SAFETY: within bounds as `locate` says. What a step reads it does not write (except where it
                     // says that it adds, and then only `dx` is handed out), and two buffers that are alive together
                     // do not overlap: the planner's invariant, held by its tests. Other threads write other rows of
-                    // whole-batch memory, and finished sums are only read while a stage runs, because a step that
-                    // reads a sum runs in a later stage than those that add to it; with one group there is one thread.
+                    // whole-batch memory, and sums that are read while a stage runs are
+                    // finished, because a step that reads a sum runs in a later stage than those that add to it: what
+                    // the first group adds to then are others.
                     unsafe { std::slice::from_raw_parts(pointer, len) }
                 }
             };

@@ -108,7 +108,7 @@ impl<R: Real> Packs<R> {
         (values, version): (&[R], u64),
         pool: Option<&CpuPool>,
     ) {
-        if self.version.replace(version) == Some(version) {
+        if self.version == Some(version) {
             return;
         }
         let pool = pool.filter(|_| self.real.len() + self.half.len() >= SHARED_ELEMENTS);
@@ -120,6 +120,7 @@ impl<R: Real> Packs<R> {
                 matrix.pack(recipe, compute, values, PackedMut { real, half });
             },
         );
+        self.version = Some(version);
     }
 }
 

@@ -127,9 +127,9 @@ FN u32 half_of(const Share& s, u32 number) { return (number - s.whole) >> 1 & 1;
 FN u32 tile_number(const Share& s, u32 number) { return number < s.whole ? number : s.whole + ((number - s.whole) >> 2 << 1) + (number & 1); }
 
 /* Sums over an image as whole numbers of 2^-WHOLE_BITS: adding them in any order gives the same bits, so that blocks add to them at once and
-   no kernel gathers parts. What is cut off is 2^-29 of a number's square at most, far below what norms add to variances; whatever
-   follows a norm is far below the most, 2^61 in all. Where a square is more, or is no number, the sum stays at 2^61 or above. */
-#define WHOLE_BITS 20
+   no kernel gathers parts. What is cut off is 2^-21 of the sum over 256 pixels, of results and of their squares, far below what norms add
+   to variances; whatever follows a norm is far below the most, squares of 2^41 in an image. Where they are more, or no number, the sum
+   stays at 2^61 or above, which makes the image NaN. */
 FN void add_whole(long long* to, float sum, bool square, u32 tiles) {
   const float whole = sum * (1 << WHOLE_BITS);
   if (square && !(whole * tiles < 0x1p61f)) atomicMax(to, 1ll << 62);

@@ -89,6 +89,7 @@ impl FinishArgs {
         Self::serves(self.channels as usize, self.side as usize, precision)
     }
 
+    /// The same for a shape.
     pub(super) fn serves(channels: usize, side: usize, precision: Precision) -> bool {
         numbers(precision).bytes() == 2
             && matches!(channels, 64 | 128 | 256)
@@ -120,6 +121,14 @@ pub(super) struct Norms {
 }
 
 impl Norms {
+    /// For kernels that read scales and shifts which others made.
+    pub(super) fn must_be_none(&self) -> Result<()> {
+        if self.sums == DevicePtr::NONE {
+            return Ok(());
+        }
+        Err(Error::Invalid("sums as whole numbers in front of a kernel that makes no norms of them".into()))
+    }
+
     /// Scales and shifts are made by a kernel of their own, or once.
     pub(super) const MADE: Self = Self {
         sums: DevicePtr::NONE,
@@ -420,9 +429,13 @@ const PIXELS: u32 = 128;
 /// Warps of those of `wide.cu`, and rows of 64 numbers that each has at once, if nothing comes past them.
 const WIDE_WARPS: u32 = 4;
 const WIDE_ROWS: u32 = 32;
+/// Bytes of an image's scales and shifts there.
+const WIDE_NORMS: usize = 2048;
+/// Sums that convolutions add to as whole numbers are multiples of two to the power of minus this.
+pub(super) const WHOLE_BITS: u32 = 20;
 /// Their shared memory: two times those rows and a barrier for each warp, and an image's scales and shifts; for the last layer normals of
 /// noise and sums of 32 pixels besides.
-const WIDE_SHARED: usize = 1024 + WIDE_WARPS as usize * 2 * (WIDE_ROWS as usize * 128 + 8) + 2048;
+const WIDE_SHARED: usize = 1024 + WIDE_WARPS as usize * 2 * (WIDE_ROWS as usize * 128 + 8) + WIDE_NORMS;
 const LAST_SHARED: usize = WIDE_SHARED + WIDE_WARPS as usize * 4 * (192 + 128);
 /// Kernels of `wide.cu` and, for last layers of more channels, of `last.cu`: their names for 64 channels and for more, and blocks of them that run at once on a multiprocessor.
 const FINISH: [(&str, u32); 2] = [("finish_64", 6), ("finish_wide", 6)];
@@ -490,6 +503,8 @@ pub fn source(precision: Precision) -> String {
         ("FIRST_BYTES", size_of::<FirstArgs>()),
         ("NORMALISE_BYTES", size_of::<NormaliseArgs>()),
         ("CORRELATE_BYTES", size_of::<CorrelateArgs>()),
+        ("WHOLE_BITS", WHOLE_BITS as usize),
+        ("WIDE_NORMS", WIDE_NORMS),
     ];
     let mut text = String::new();
     for (name, value) in sizes {

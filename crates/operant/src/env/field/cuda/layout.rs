@@ -3,14 +3,14 @@
 use super::Member;
 use super::kernels::{
     ConvArgs, FinishArgs, GatherArgs, LastArgs, Norms, PastArgs, SHARED, StemArgs, Step, TALL, TALL_128, TALL_COLUMNS,
-    TALL_ROWS, TILES, Tile, UnfoldArgs, WideArgs, WideLastArgs, magic, numbers,
+    TALL_ROWS, TILES, Tile, UnfoldArgs, WHOLE_BITS, WideArgs, WideLastArgs, magic, numbers,
 };
-use crate::Result;
 use crate::data::shards::half_bits;
 use crate::device::cuda::{Buffer, DevicePtr, Element, Gpu, TensorMap, TensorNumbers};
 use crate::env::field::{Norm, Operator};
 use crate::nn::ops::{NoiseLaw, noise_factor};
 use crate::nn::{Act, Params, Precision};
+use crate::{Error, Result};
 use std::sync::Arc;
 
 /// Columns of a tile.
@@ -57,7 +57,7 @@ pub(super) struct Build<'a> {
     parts: DevicePtr,
     sums: DevicePtr,
     /// Places of whole sums that convolutions take in turn, and the next one's.
-    whole: DevicePtr,
+    whole_sums_at: DevicePtr,
     turn: usize,
     kept: Vec<Box<dyn std::any::Any + Send>>,
 }
@@ -103,7 +103,7 @@ impl<'a> Build<'a> {
             results: [none; 2],
             parts: none,
             sums: none,
-            whole: none,
+            whole_sums_at: none,
             turn: 0,
             kept: Vec::new(),
         };
@@ -126,7 +126,7 @@ impl<'a> Build<'a> {
         // Of eight bytes.
         build.sums = build.room(rows * 4 * padded(widest))?;
         if build.sums_are_whole() {
-            build.whole = build.room(build.convolutions() * rows * 4 * padded(widest))?;
+            build.whole_sums_at = build.room(build.convolutions() * rows * 4 * padded(widest))?;
         }
         Ok(build)
     }
@@ -246,12 +246,12 @@ impl<'a> Build<'a> {
         let operator = self.operator();
         let widest = (0..operator.layers).map(|i| operator.width(i)).max().unwrap_or(0).max(operator.base_channels);
         let (count, numbers) = (self.convolutions(), self.rows() * 2 * padded(widest));
-        let place = |turn: usize| self.whole.offset(turn % count * numbers * size_of::<i64>());
+        let place = |turn: usize| self.whole_sums_at.offset(turn % count * numbers * size_of::<i64>());
         let norms = Norms {
             sums: place(self.turn),
             clear: place(self.turn + count - 1),
             affine: norm.affine,
-            share: f64::from(norm.share) / f64::from(1 << 20),
+            share: f64::from(norm.share) / f64::from(1 << WHOLE_BITS),
             cleared: numbers as u32,
             unused: 0,
         };
@@ -270,7 +270,7 @@ impl<'a> Build<'a> {
         norm: Option<GatherArgs>,
         list: &mut Vec<Step>,
     ) -> Result<Norms> {
-        if let (Some(args), true, true) = (norm, self.whole != DevicePtr::NONE, name != "stem") {
+        if let (Some(args), true, true) = (norm, self.whole_sums_at != DevicePtr::NONE, name != "stem") {
             let norms = self.whole_sums(args);
             list.push(self.convolve(name, x, outputs, kernel, 0, Counted::Whole(norms.sums))?);
             return Ok(norms);
@@ -379,6 +379,12 @@ impl<'a> Build<'a> {
         let tiles = grid * grid / (COLUMNS * tile.rows());
         // Weights that stay come once in any case.
         let paired = !slots.resident && tiles.is_multiple_of(2);
+        // `tall` goes from tile to tile with weights that stay, and blocks of `tall_128` wait for the other of their pair.
+        if (place == TALL && !slots.resident) || (place == TALL_128 && !paired) {
+            return Err(Error::Invalid(format!(
+                "a convolution of a {grid}×{grid} grid that its kernel does not serve"
+            )));
+        }
         let boxed = if paired { n / 2 } else { n };
         let (counted, parts) = match counted {
             Counted::Not => (0, self.parts),
@@ -527,6 +533,7 @@ impl<'a> Build<'a> {
 
     fn finish_step(&self, f: FinishArgs, n: Norms) -> Result<Step> {
         if !f.is_wide(self.precision) {
+            n.must_be_none()?;
             return Ok(Step::Finish(f, self.pixels()));
         }
         let ([y, past], out) = (self.read_by(&f)?, self.rows_of_64(f.out, &f, f.border, f.rows_at_once())?);
@@ -566,6 +573,7 @@ impl<'a> Build<'a> {
     /// The launch that makes the step.
     pub(super) fn last_step(&self, last: LastArgs, n: Norms) -> Result<Step> {
         if !last.is_wide(self.precision) {
+            n.must_be_none()?;
             return Ok(Step::Last(last, self.pixels()));
         }
         let [y, past] = self.read_by(&last.f)?;

@@ -10,7 +10,6 @@
 #define WIDE_BYTES 4096
 #define WIDE_NORMALS 128
 /* Of a block: scales and shifts of an image's channels. */
-#define WIDE_NORMS 2048
 
 /* Where norms come from: sums of the kernel before this one, whole numbers (`add_whole`), of which scales and shifts are made here; or
    scales and shifts in FinishArgs, if there are none. */
@@ -231,6 +230,7 @@ template <bool PAST, bool LAST> FN void begin_image(const FinishArgs& f, const N
   for (u32 turn = n.sums && first && f.channels > 64 ? 0 : 1; turn < 2; ++turn) {
     if (turn == 1) {
       wait_before();
+      /* Nothing begins early behind the last kernel of a step. */
       if (!LAST) let_next();
       if (leads && n.sums) bring_first<PAST>(f, r, y, past);
     }
