@@ -120,18 +120,18 @@ unsafe fn pack_pairs(rows: usize, columns: usize, src: *const f32, row: usize, f
 /// As [`pack_rows`], with columns `col` apart and rows that touch.
 #[target_feature(enable = "avx512f,avx512bw")]
 pub(super) unsafe fn pack_columns(rows: usize, columns: usize, src: *const f32, col: usize, to: *mut u8) {
+    let (low, high) = (lanes(rows), lanes(rows.saturating_sub(16)));
     // SAFETY: lanes that are not the caller's are not read.
     unsafe {
-        for half in 0..2 {
-            let mask = lanes(rows.saturating_sub(half * TILE));
-            let mut words = [_mm512_setzero_si512(); TILE];
-            for (j, word) in words.iter_mut().enumerate().take(columns) {
-                *word = _mm512_maskz_loadu_epi32(mask, src.wrapping_add(j * col + half * TILE).cast());
-            }
-            // Turned before they are taken apart: that is two tiles instead of one per part.
-            for (pair, two) in transpose16(&words).chunks_exact(2).enumerate() {
-                split_pair(two[0], two[1], to.add((half * TILE / 2 + pair) * ROW));
-            }
+        for j in 0..TILE {
+            let at = src.wrapping_add(j * col);
+            let (low, high) = if j < columns { (low, high) } else { (0, 0) };
+            let (low, high) =
+                (_mm512_maskz_loadu_epi32(low, at.cast()), _mm512_maskz_loadu_epi32(high, at.wrapping_add(16).cast()));
+            split_terms(low, high, to.add(j * ROW));
+        }
+        for part in 0..PARTS {
+            transpose(to.add(part * TILE_BYTES));
         }
     }
 }
