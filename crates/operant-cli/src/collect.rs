@@ -76,6 +76,8 @@ const AFTER_HELP: &str = "Try:\n  operant collect field --count 4 --set steps=50
 const INTERRUPTED: u8 = 130;
 /// Time between progress lines.
 const PAUSE: Duration = Duration::from_millis(200);
+/// Operators that a dry run looks at one by one.
+const MOST_LOOKED_AT: u32 = 100_000;
 /// Failed operators that are named.
 const NAMED: usize = 20;
 
@@ -190,13 +192,18 @@ pub(crate) fn evenness_text(e: &Evenness) -> String {
 
 fn dry_run(collection: &Collection, threads: usize, as_json: bool) -> Result<ExitCode, Failure> {
     let s = &collection.settings;
-    let flops: f64 = work(collection, |_| true).iter().sum();
+    // Of so many the first are a fair sample of the rest.
+    let looked = s.count.min(MOST_LOOKED_AT);
+    let share = f64::from(s.count) / f64::from(looked.max(1));
+    let per = f64::from(s.realisations) * f64::from(s.steps);
+    let flops = (0..looked).map(|k| collection.sampled(k).operator.flops() as f64 * per).sum::<f64>() * share;
     let layout = collection.layout();
     let gathered: usize = layout.arrays.iter().filter(|array| !array.alone).map(|array| array.bytes()).sum();
     let mut bytes = gathered as f64 * f64::from(s.count);
-    for k in 0..s.count {
+    for k in 0..looked {
         let own = format!("trajectories_{}", collection.sampled(k).operator.grid);
-        bytes += layout.arrays.iter().find(|array| array.name == own).map_or(0, |array| array.bytes()) as f64;
+        let own = layout.arrays.iter().find(|array| array.name == own).map_or(0, |array| array.bytes());
+        bytes += own as f64 * share;
     }
     // The rate of one operator, without its description.
     let sampled = collection.sampled(0);

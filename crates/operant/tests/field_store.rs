@@ -209,6 +209,14 @@ fn a_collection_does_not_depend_on_threads() {
         assert_eq!(older.numbers("features", 2).unwrap().unwrap(), numbers("features", 2));
         let message = collection.replay(&older, 3).unwrap_err().to_string();
         assert!(message.contains("way 1, here it is 5"), "{message}");
+        // Nor is it gone on with after its settings were changed, and what is lost is not taken for what was never there.
+        let other = Collection::new(Settings { seed: 9, ..collection.settings.clone() }).unwrap();
+        let mut store = Shards::open(&folder).unwrap();
+        let error = other.run(&mut store, 1, &AtomicBool::new(false), &mut |_, _, _| ()).unwrap_err().to_string();
+        assert!(error.contains("is not what it was begun with"), "{error}");
+        std::fs::remove_file(folder.join("features/c/1/0/0")).unwrap();
+        let error = Shards::open(&folder).unwrap().read("features", 2).unwrap_err().to_string();
+        assert!(error.contains("is gone, which manifest.json lists"), "{error}");
         std::fs::remove_dir_all(&folder).unwrap();
         all
     };

@@ -132,6 +132,7 @@ class FieldDataset(Sequence):
             wanted = f"wanted at most {_NEWEST}; take a newer operant"
             raise ValueError(f"{self.folder} holds a store of version {manifest['version']}: {wanted}")
         self.layout: dict[str, Any] = manifest["layout"]
+        self._files = set(manifest["files"])
         self.attributes: dict[str, Any] = json.loads((self.folder / "zarr.json").read_text())["attributes"]
         self._arrays = {array["name"]: array for array in self.layout["arrays"]}
         count = self.layout["count"]
@@ -250,6 +251,8 @@ class FieldDataset(Sequence):
         if not array["alone"] and pending.exists():
             return self._pending(pending, self.names.index(array["name"]))
         if not path.exists():
+            if path.relative_to(self.folder).as_posix() in self._files:
+                raise FileNotFoundError(f"{path} is gone, which manifest.json lists: put it back from a copy, or collect again")
             return None
         with path.open("rb") as file:
             if array["alone"]:

@@ -7,7 +7,7 @@
 mod stats;
 
 use crate::config::{self, Table, Value};
-use crate::data::shards::{ArraySpec, Dtype, Layout, Packed, Record, Shards, half_bits, write_whole};
+use crate::data::shards::{ArraySpec, Dtype, Layout, Packed, Record, Shards, crc32c, half_bits, write_whole};
 use crate::data::{Codec, Evenness, Sobol, mix};
 use crate::device::cuda::Gpu;
 use crate::device::{self, CpuPool};
@@ -258,9 +258,10 @@ impl Collection {
         Self::new(config::read(table, "")?)
     }
 
-    /// Points of all operators in the unit cube, looked at.
+    /// Points of operators in the unit cube, looked at: the first ones, since time grows with the square of their number.
     pub fn evenness(&self) -> Evenness {
-        Evenness::of(&self.sobol.points(self.settings.count), self.space.parameters.len())
+        const MOST: u32 = 16_384;
+        Evenness::of(&self.sobol.points(self.settings.count.min(MOST)), self.space.parameters.len())
     }
 
     /// Operator number k.
@@ -567,6 +568,7 @@ impl Collection {
             ("precision".to_owned(), precision.name().to_owned()),
             ("version".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
             (DRAWS.0.to_owned(), DRAWS.1.to_owned()),
+            (SETTINGS_SUM.to_owned(), self.settings_sum()),
         ]);
         std::fs::create_dir_all(folder).map_err(|error| Error::io("make", folder, &error))?;
         // Before the manifest, which makes the folder a store: one that is there can be gone on with.
@@ -574,6 +576,22 @@ impl Collection {
         write_whole(&folder.join(SETTINGS), config_text(&self.settings).as_bytes())?;
         write_whole(&folder.join("splits.json"), self.splits().to_string().as_bytes())?;
         Shards::create(folder, self.layout(), &attributes, notes)
+    }
+
+    /// A checksum of all settings.
+    fn settings_sum(&self) -> String {
+        format!("{:08x}", crc32c(config_text(&self.settings).as_bytes()))
+    }
+
+    /// Refuses a store that was begun with other settings; those of earlier versions do not say.
+    fn check_settings(&self, store: &Shards) -> Result<()> {
+        if store.notes().get(SETTINGS_SUM).is_none_or(|sum| *sum == self.settings_sum()) {
+            return Ok(());
+        }
+        Err(Error::Saved(format!(
+            "{}: its {SETTINGS} is not what it was begun with; put back what was changed, or collect again into another folder",
+            store.folder().display()
+        )))
     }
 
     /// Which operators are for training, validation and test: by a shuffle of the seed.
@@ -635,6 +653,7 @@ impl Collection {
         stop: &AtomicBool,
         told: &mut (dyn FnMut(Progress, u32, u8) + Send),
     ) -> Result<Progress> {
+        self.check_settings(store)?;
         if store.layout().arrays != self.layout().arrays {
             let folder = store.folder().display();
             return Err(Error::Saved(format!(
@@ -721,6 +740,9 @@ impl Collection {
         Ok(differing)
     }
 }
+
+/// A store's note of the checksum of its settings.
+const SETTINGS_SUM: &str = "settings";
 
 /// Which builds make the same numbers of the same settings, as stores note it: 2 since Gaussian noise is drawn behind the last
 /// convolution, 3 to 5 since kernels of GPUs round otherwise in half precision.

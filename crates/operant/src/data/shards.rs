@@ -542,16 +542,26 @@ impl Shards {
         found.ok_or_else(|| Error::unknown("array", name, known, "see manifest.json"))
     }
 
+    /// The path of a file, if it is there; an error if it is not, but the manifest has it.
+    fn file(&self, key: String) -> Result<Option<PathBuf>> {
+        let path = self.folder.join(&key);
+        match path.exists() {
+            true => Ok(Some(path)),
+            false if self.manifest.files.contains_key(&key) => Err(Error::Saved(format!(
+                "{} is gone, which {MANIFEST} lists: put it back from a copy, or collect again into another folder",
+                path.display()
+            ))),
+            false => Ok(None),
+        }
+    }
+
     /// Bytes of a record's part, if it is there.
     pub fn read(&self, name: &str, record: usize) -> Result<Option<Vec<u8>>> {
         let (place, array) = self.array(name)?;
         let codec = self.manifest.layout.codec_of(array);
         let unpack = |bytes: &[u8], what: &str| codec.unpack(bytes, array.bytes(), what).map(Some);
         if array.alone {
-            let path = self.folder.join(array.key(record));
-            if !path.exists() {
-                return Ok(None);
-            }
+            let Some(path) = self.file(array.key(record))? else { return Ok(None) };
             let what = path.display().to_string();
             return unpack(opened(&read_whole(&path)?, &what)?, &what);
         }
@@ -561,10 +571,7 @@ impl Shards {
             return part.map_or(Ok(None), |part| unpack(&part, &what));
         }
         let per = self.manifest.layout.per_shard;
-        let path = self.folder.join(array.key(record / per));
-        if !path.exists() {
-            return Ok(None);
-        }
+        let Some(path) = self.file(array.key(record / per))? else { return Ok(None) };
         let (file, what) = (read_whole(&path)?, path.display().to_string());
         let damaged = || Error::Saved(format!("{what} is damaged"));
         let index = opened(file.len().checked_sub(16 * per + 4).map(|at| &file[at..]).ok_or_else(damaged)?, &what)?;
