@@ -215,6 +215,10 @@ fn a_collection_does_not_depend_on_threads() {
         let error = other.run(&mut store, 1, &AtomicBool::new(false), &mut |_, _, _| ()).unwrap_err().to_string();
         assert!(error.contains("is not what it was begun with"), "{error}");
         std::fs::remove_file(folder.join("features/c/1/0/0")).unwrap();
+        std::fs::write(folder.join("zarr.json"), "{").unwrap();
+        let metadata = std::fs::read_to_string(folder.join("frames/zarr.json")).unwrap();
+        std::fs::write(folder.join("frames/zarr.json"), metadata.replace("float32", "float64")).unwrap();
+        assert_eq!(Shards::open(&folder).unwrap().damaged(), ["zarr.json", "frames/zarr.json", "features/c/1/0/0"]);
         let error = Shards::open(&folder).unwrap().read("features", 2).unwrap_err().to_string();
         assert!(error.contains("is gone, which manifest.json lists"), "{error}");
         std::fs::remove_dir_all(&folder).unwrap();

@@ -247,7 +247,11 @@ fn info(folder: &Path, as_json: bool) -> Result<ExitCode, Failure> {
 
 fn validate(folder: &Path, as_json: bool) -> Result<ExitCode, Failure> {
     let (collection, store) = open(folder)?;
-    let damaged = store.damaged();
+    let mut damaged = store.damaged();
+    let splits = std::fs::read(folder.join("splits.json")).ok().and_then(|text| serde_json::from_slice(&text).ok());
+    if splits != Some(collection.splits()) {
+        damaged.push("splits.json".to_owned());
+    }
     let missing: Vec<usize> = (0..store.done().len()).filter(|&k| !store.done()[k]).collect();
     // What is damaged can't be looked at.
     let readable = damaged.is_empty();

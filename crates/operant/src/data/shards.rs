@@ -188,6 +188,8 @@ struct Manifest {
 }
 
 const MANIFEST: &str = "manifest.json";
+/// How a group or an array lies, for any reader of Zarr.
+const METADATA: &str = "zarr.json";
 const PENDING: &str = "pending";
 const MAGIC: &[u8; 8] = b"OPRECORD";
 
@@ -335,9 +337,9 @@ impl Shards {
         let root = json!({"zarr_format": 3, "node_type": "group", "attributes": attributes});
         for array in &layout.arrays {
             let text = array.metadata(layout.count, layout.per_shard, layout.codec);
-            write_whole(&folder.join(&array.name).join("zarr.json"), pretty(&text).as_bytes())?;
+            write_whole(&folder.join(&array.name).join(METADATA), pretty(&text).as_bytes())?;
         }
-        write_whole(&folder.join("zarr.json"), pretty(&root).as_bytes())?;
+        write_whole(&folder.join(METADATA), pretty(&root).as_bytes())?;
         let done = vec![false; layout.count];
         let version = if layout.codec == Codec::None { 1 } else { NEWEST };
         let manifest = Manifest { version, layout, notes, whole: Vec::new(), files: BTreeMap::new() };
@@ -614,17 +616,25 @@ impl Shards {
         Ok(self.read(name, record)?.map(|bytes| bytes.chunks_exact(dtype.size()).map(number).collect()))
     }
 
-    /// Compares every file of the manifest with its size and checksum, and names those that differ.
+    /// Compares every file of the manifest with its size and checksum, and those that say how arrays lie with what the manifest says;
+    /// names what differs.
     pub fn damaged(&self) -> Vec<String> {
+        let Layout { arrays, count, per_shard, codec } = &self.manifest.layout;
+        let parsed = |key: &str| fs::read(self.folder.join(key)).ok().and_then(|x| serde_json::from_slice(&x).ok());
+        let mut found = Vec::new();
+        if !parsed(METADATA).is_some_and(|group: Value| group["attributes"].is_object()) {
+            found.push(METADATA.to_owned());
+        }
+        for array in arrays {
+            let key = format!("{}/{METADATA}", array.name);
+            if parsed(&key) != Some(array.metadata(*count, *per_shard, *codec)) {
+                found.push(key);
+            }
+        }
         let whole =
             |key: &String, wanted: &Sum| fs::read(self.folder.join(key)).is_ok_and(|bytes| sum(&bytes) == *wanted);
-        let mut found: Vec<String> = self
-            .manifest
-            .files
-            .iter()
-            .filter(|(key, wanted)| !whole(key, wanted))
-            .map(|(key, _)| key.clone())
-            .collect();
+        let files = self.manifest.files.iter();
+        found.extend(files.filter(|(key, wanted)| !whole(key, wanted)).map(|(key, _)| key.clone()));
         for record in 0..self.manifest.layout.count {
             if let Err(error) = self.pending(record) {
                 found.push(error.to_string());
