@@ -57,8 +57,9 @@ impl Compute {
     /// The same for a product over rows, where taking apart and turning both operands costs as much as multiplying few columns.
     #[inline(always)]
     pub(super) fn thirds_of(self, shape: &Outer) -> bool {
-        let whole = shape.m.is_multiple_of(16) && shape.n.is_multiple_of(16);
-        whole && shape.m.min(shape.n) >= 96 && self.thirds(shape.m, shape.n)
+        let (m, n) = (shape.m, shape.n);
+        let many = m.is_multiple_of(16) && n.is_multiple_of(16) && m.min(n) >= 96;
+        (many || amx::few_columns(m, n)) && self.thirds(m, n)
     }
 
     /// Whether ops may keep two bf16 numbers in a word, one register's width apart: on tiles and registers of 16.

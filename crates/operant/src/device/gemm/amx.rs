@@ -302,6 +302,12 @@ pub fn product_thirds(p: &Product, a: &[f32], packed: &[u16], init: Init, c: &mu
     }
 }
 
+/// Whether [`add_outer_thirds`] has so few columns that their parts stay in the nearest cache, in whole pairs of tiles: then it is
+/// faster than registers from 64 by 64 sums on.
+pub fn few_columns(m: usize, n: usize) -> bool {
+    n <= 96 && n.is_multiple_of(2 * TILE) && m.is_multiple_of(2 * TILE)
+}
+
 /// Elements of the room of [`add_outer_thirds`] for `m` by `n` sums.
 pub fn outer_room(m: usize, n: usize) -> usize {
     // A chunk more, since it begins on a cache line.

@@ -125,33 +125,41 @@ unsafe fn transpose(from: *const f32, from_row: usize, to: *mut f32, to_row: usi
     }
 }
 
-/// Transposes 16 rows of 16 words: pairs of words, pairs of pairs, then quarters of registers by two rounds.
+/// Transposes 16 rows of 16 words.
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub(super) fn transpose16(x: &[__m512i; 16]) -> [__m512i; 16] {
-    let (mut y, mut z) = (*x, *x);
-    for r in 0..8 {
-        y[2 * r] = _mm512_unpacklo_epi32(x[2 * r], x[2 * r + 1]);
-        y[2 * r + 1] = _mm512_unpackhi_epi32(x[2 * r], x[2 * r + 1]);
+    let x = transpose_step::<1>(&transpose_step::<0>(x));
+    transpose_step::<3>(&transpose_step::<2>(&x))
+}
+
+/// The steps of [`transpose16`], of 16 instructions each: pairs of words, pairs of pairs, then quarters of registers by two
+/// rounds. After the second, register 4r + c holds, in its quarter q, rows 4r to 4r + 3 of column 4q + c.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(super) fn transpose_step<const STEP: usize>(x: &[__m512i; 16]) -> [__m512i; 16] {
+    let mut y = *x;
+    for i in 0..8 {
+        match STEP {
+            0 => {
+                y[2 * i] = _mm512_unpacklo_epi32(x[2 * i], x[2 * i + 1]);
+                y[2 * i + 1] = _mm512_unpackhi_epi32(x[2 * i], x[2 * i + 1]);
+            }
+            1 => {
+                let (of, at) = (i / 2 * 4 + i % 2, i / 2 * 4 + i % 2 * 2);
+                y[at] = _mm512_unpacklo_epi64(x[of], x[of + 2]);
+                y[at + 1] = _mm512_unpackhi_epi64(x[of], x[of + 2]);
+            }
+            2 => {
+                let at = i / 4 * 8 + i % 4;
+                y[at] = _mm512_shuffle_i32x4::<0b10_00_10_00>(x[at], x[at + 4]);
+                y[at + 4] = _mm512_shuffle_i32x4::<0b11_01_11_01>(x[at], x[at + 4]);
+            }
+            _ => {
+                y[i] = _mm512_shuffle_i32x4::<0b10_00_10_00>(x[i], x[i + 8]);
+                y[i + 8] = _mm512_shuffle_i32x4::<0b11_01_11_01>(x[i], x[i + 8]);
+            }
+        }
     }
-    for r in 0..4 {
-        let y = &y[4 * r..4 * r + 4];
-        z[4 * r] = _mm512_unpacklo_epi64(y[0], y[2]);
-        z[4 * r + 1] = _mm512_unpackhi_epi64(y[0], y[2]);
-        z[4 * r + 2] = _mm512_unpacklo_epi64(y[1], y[3]);
-        z[4 * r + 3] = _mm512_unpackhi_epi64(y[1], y[3]);
-    }
-    // z[4r + c] holds, in its quarter q, rows 4r to 4r+3 of column 4q + c.
-    let mut out = *x;
-    for c in 0..4 {
-        let even_low = _mm512_shuffle_i32x4::<0b10_00_10_00>(z[c], z[4 + c]);
-        let odd_low = _mm512_shuffle_i32x4::<0b11_01_11_01>(z[c], z[4 + c]);
-        let even_high = _mm512_shuffle_i32x4::<0b10_00_10_00>(z[8 + c], z[12 + c]);
-        let odd_high = _mm512_shuffle_i32x4::<0b11_01_11_01>(z[8 + c], z[12 + c]);
-        out[c] = _mm512_shuffle_i32x4::<0b10_00_10_00>(even_low, even_high);
-        out[8 + c] = _mm512_shuffle_i32x4::<0b11_01_11_01>(even_low, even_high);
-        out[4 + c] = _mm512_shuffle_i32x4::<0b10_00_10_00>(odd_low, odd_high);
-        out[12 + c] = _mm512_shuffle_i32x4::<0b11_01_11_01>(odd_low, odd_high);
-    }
-    out
+    y
 }

@@ -555,10 +555,24 @@ fn thirds_add_products_over_rows() {
         eprintln!("skipped: no AMX");
         return;
     }
-    for (number, (rows, m, n)) in
-        [(1, 16, 32), (31, 32, 16), (32, 64, 64), (97, 48, 80), (200, 16, 16), (0, 32, 32), (5, 0, 0), (5, 16, 0)]
-            .into_iter()
-            .enumerate()
+    for (number, (rows, m, n)) in [
+        (1, 16, 32),
+        (31, 32, 16),
+        (32, 64, 64),
+        (97, 48, 80),
+        (200, 16, 16),
+        (0, 32, 32),
+        (5, 0, 0),
+        (5, 16, 0),
+        (7, 32, 32),
+        (128, 64, 32),
+        (70, 64, 64),
+        (65, 32, 96),
+        (192, 128, 96),
+        (33, 64, 128),
+    ]
+    .into_iter()
+    .enumerate()
     {
         let (a_row, b_row, c_row) = (m + 5, n + 1, n + 2);
         let seed = 90 + number as u64;

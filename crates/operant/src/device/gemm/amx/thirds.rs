@@ -5,6 +5,8 @@
 //! While tiles multiply, registers take apart what tiles read next. Functions here need what [`super::available`] asks for.
 #![allow(unsafe_code)]
 
+mod few_columns;
+
 use super::super::avx512::transpose16;
 use super::super::{Init, Product, Stretch, stretches};
 use super::tiles::{configure, dot, lanes, load, store, zero};
@@ -64,18 +66,18 @@ unsafe fn split_terms(low: __m512i, high: __m512i, to: *mut u8) {
     }
 }
 
-/// Takes apart two rows of 16 columns: pairs of an even and an odd row, a tile of pairs per part.
+/// Takes apart two registers of 16 words, of which each pair is a word of a tile: the first's in the lower half. A tile per part.
 #[inline(always)]
-unsafe fn split_pair(even: __m512i, odd: __m512i, to: *mut u8) {
+unsafe fn split_pair(first: __m512i, second: __m512i, to: *mut u8) {
     // SAFETY: the caller's contract.
     unsafe {
         let upper = _mm512_set1_epi32(0xffff_0000_u32 as i32);
-        let (even, odd) = (parts(even), parts(odd));
+        let (first, second) = (parts(first), parts(second));
         for part in 0..PARTS {
             // Bits of the second operand where the first is set, else of the third.
             const CHOOSE: i32 = 0b1100_1010;
-            let even = _mm512_srli_epi32::<16>(even[part]);
-            let words = _mm512_ternarylogic_epi32::<CHOOSE>(upper, odd[part], even);
+            let lower = _mm512_srli_epi32::<16>(first[part]);
+            let words = _mm512_ternarylogic_epi32::<CHOOSE>(upper, second[part], lower);
             _mm512_store_si512(to.add(part * TILE_BYTES).cast(), words);
         }
     }
@@ -612,6 +614,11 @@ impl Beside for Pairs {
 /// AMX was found and is held; the operands hold what is reached, and `room`, on a cache line, [`super::outer_room`] elements.
 #[target_feature(enable = "avx512f,avx512bw")]
 pub(super) unsafe fn outer(of: Outer, room: *mut u16) {
+    if super::few_columns(of.m, of.n) {
+        // SAFETY: the caller's contract.
+        unsafe { few_columns::outer(of, room.cast()) };
+        return;
+    }
     let rooms = [0, half_room(of.m, of.n)].map(|at| room.wrapping_add(at).cast::<u8>());
     let tile = OUTER_CHUNKS * PARTS_BYTES;
     // SAFETY: the caller's contract.
