@@ -328,6 +328,40 @@ fn activation_back<R: Real, L: Vectors<R>, const WORDS: bool, const RELU: bool>(
     }
 }
 
+/// The way back through an activation after a first layer of `K` inputs: from the gradient `z` after it to those of the layer's
+/// weights (`[K, n]`) and bias. What lies between is kept nowhere.
+#[inline(always)]
+fn first_layer_back<R: Real, L: Vectors<R>, const K: usize, const WORDS: bool, const RELU: bool>(
+    x: &[R],
+    kept: &[R],
+    z: &[R],
+    dweight: &mut [R],
+    dbias: &mut [R],
+) {
+    let n = dbias.len();
+    let len = kept_len::<WORDS>(n);
+    for at in (0..n).step_by(2 * L::LANES) {
+        let zero = [L::F::from(0.0); 2];
+        let (mut dweights, mut sum) = ([zero; K], zero);
+        for ((x, kept), z) in x.chunks_exact(K).zip(kept.chunks_exact(len)).zip(z.chunks_exact(n)) {
+            let y = read_kept::<R, L, WORDS>(kept, at);
+            let mut g = read_kept::<R, L, false>(z, at);
+            for i in 0..2 {
+                g[i] = g[i] * derivative::<L, RELU>(y[i]);
+                sum[i] = sum[i] + g[i];
+            }
+            for (q, dweight) in dweights.iter_mut().enumerate() {
+                let x = L::splat(x[q]);
+                *dweight = [x.mul_add(g[0], dweight[0]), x.mul_add(g[1], dweight[1])];
+            }
+        }
+        for (q, sums) in dweights.into_iter().enumerate() {
+            add_pair::<R, L>(sums, &mut dweight[q * n + at..]);
+        }
+        add_pair::<R, L>(sum, &mut dbias[at..]);
+    }
+}
+
 /// Copies rows by the register.
 #[inline(always)]
 fn copy_row<R: Real, L: Vectors<R>>(from: &[R], to: &mut [R]) {
@@ -416,6 +450,7 @@ impl Tower {
     fn backward_as<R: Real, L: Vectors<R>, const WORDS: bool, const RELU: bool>(&self, c: &mut Backward<R>) {
         let s = self.sizes(c.types);
         let (last, few) = (s.layers - 1, s.layer(0).0 < FEW);
+        let few_inputs_back = s.layer(0).0 <= 8 && c.dx[0].is_empty();
         let outputs = s.layer(last).1;
         let mut live = Live { rows: c.rows * s.inner, dy: c.dy[0], x: c.x[0], kept: [&[]; MAX_OUTPUTS] };
         live.kept[..last].copy_from_slice(&c.y[1..=last]);
@@ -479,6 +514,27 @@ impl Tower {
                 R::product(c.compute, &product(block, k, n, stride), left, c.packed.get(2 * l + 1), Start::Zero, z);
                 let kept = &kept[l - 1][first * len_before..][..block * len_before];
                 let dbias = if c.dx[2 * l].is_empty() { &mut unwanted_bias[..k] } else { &mut *c.dx[2 * l] };
+                if l == 1 && few_inputs_back {
+                    let inputs = s.layer(0).0;
+                    let x = &x[first * inputs..][..block * inputs];
+                    let z = &z[..block * k];
+                    macro_rules! with {
+                        ($inputs:literal) => {
+                            first_layer_back::<R, L, $inputs, WORDS, RELU>(x, kept, z, dfirst, dbias)
+                        };
+                    }
+                    match inputs {
+                        1 => with!(1),
+                        2 => with!(2),
+                        3 => with!(3),
+                        4 => with!(4),
+                        5 => with!(5),
+                        6 => with!(6),
+                        7 => with!(7),
+                        _ => with!(8),
+                    }
+                    continue;
+                }
                 let to = if l == 1 && few { &mut [][..] } else { to };
                 activation_back::<R, L, WORDS, RELU>(kept, z, to, dbias);
                 if l == 1 && few {

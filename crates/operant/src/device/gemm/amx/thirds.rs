@@ -489,7 +489,10 @@ unsafe fn columns(
         };
         let mut beside = Split::new(next, p.n.div_ceil(2 * TILE) * now.chunks * TERMS);
         let whole = p.n / TILE * TILE;
-        for j in (0..whole).step_by(2 * TILE) {
+        // There and back, so that weights that were read last are read first.
+        let blocks = whole.div_ceil(2 * TILE);
+        for at in 0..blocks {
+            let j = 2 * TILE * if (i / (2 * TILE)).is_multiple_of(2) { at } else { blocks - 1 - at };
             let c = c.add(i * p.c_row + j).cast::<u8>();
             let (start, start_row) = match init {
                 Init::Zero if part.is_first() => (ptr::null(), 0),
