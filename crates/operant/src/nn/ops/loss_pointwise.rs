@@ -105,6 +105,15 @@ fn lanes_at<R: Real, L: Vectors<R>>(x: &[R], at: usize, count: usize) -> L::F {
     L::read_part(&x[at..at + count])
 }
 
+/// Most numbers of a row for which rows are the lanes.
+const NARROW: usize = 4;
+
+/// How many of the first rows are so narrow, and fill the lanes.
+#[inline(always)]
+fn narrow_rows<R: Real, L: Vectors<R>>(n: usize, rows: usize) -> usize {
+    if n <= NARROW { rows / L::LANES * L::LANES } else { 0 }
+}
+
 #[inline(always)]
 fn forward<R: Real, L: Vectors<R>, P: Point>(point: P, n: usize, c: &mut Forward<R>, weighted: bool) {
     let (x, target, weight) = (c.x[0], c.x[1], c.x[2]);
@@ -114,7 +123,19 @@ fn forward<R: Real, L: Vectors<R>, P: Point>(point: P, n: usize, c: &mut Forward
         return;
     }
     let scale = R::of(1.0 / n as f64);
-    for (row, y) in c.y[0].iter_mut().enumerate() {
+    let narrow = narrow_rows::<R, L>(n, c.y[0].len());
+    for (block, y) in c.y[0][..narrow].chunks_exact_mut(L::LANES).enumerate() {
+        let mut terms = [L::F::from(0.0); NARROW];
+        for (j, term) in terms.iter_mut().enumerate().take(n) {
+            let from = block * L::LANES * n + j;
+            let cost = point.cost::<L>(L::read_strided(&x[from..], n), L::read_strided(&target[from..], n));
+            *term = if weighted { cost * L::read_strided(&weight[from..], n) } else { cost };
+        }
+        // As the lanes of a row are added up below.
+        let sum = (terms[0] + terms[2]) + (terms[1] + terms[3]);
+        L::write(sum * L::splat(scale), y);
+    }
+    for (row, y) in c.y[0].iter_mut().enumerate().skip(narrow) {
         let mut sum = L::F::from(0.0);
         for at in (0..n).step_by(L::LANES) {
             let (from, count) = (row * n + at, L::LANES.min(n - at));
@@ -135,7 +156,20 @@ fn backward<R: Real, L: Vectors<R>, P: Point>(point: P, n: usize, c: &mut Backwa
         return;
     }
     let scale = R::of(1.0 / n as f64);
-    for (row, &dy) in c.dy[0].iter().enumerate() {
+    let narrow = narrow_rows::<R, L>(n, c.dy[0].len());
+    for (block, dy) in c.dy[0][..narrow].chunks_exact(L::LANES).enumerate() {
+        let first = block * L::LANES * n;
+        let factor = L::read(dy) * L::splat(scale);
+        let mut columns = [L::F::from(0.0); NARROW];
+        for (j, column) in columns.iter_mut().enumerate().take(n) {
+            let from = first + j;
+            let slope = point.slope::<L>(L::read_strided(&x[from..], n), L::read_strided(&target[from..], n));
+            let weight = if weighted { L::read_strided(&weight[from..], n) } else { L::F::from(1.0) };
+            *column = slope * weight * factor;
+        }
+        L::write_rows(&columns[..n], &mut c.dx[0][first..][..L::LANES * n]);
+    }
+    for (row, &dy) in c.dy[0].iter().enumerate().skip(narrow) {
         let factor = L::splat(dy * scale);
         for at in (0..n).step_by(L::LANES) {
             let (from, count) = (row * n + at, L::LANES.min(n - at));
@@ -213,6 +247,7 @@ impl Op for PointwiseLoss {
             };
             let op = Self { cost, weighted: false };
             cases.push(Case::op(op, [rows([1]), target(vec![1])]).rows(19));
+            cases.push(Case::op(op, [rows([3]), target(vec![3])]).rows(37));
             cases.push(Case::op(op, [rows([2, n]), target(vec![2, n])]));
             let weight = fixed(with(Values::Positive, rows([n])));
             cases.push(Case::op(Self { weighted: true, ..op }, [rows([n]), target(vec![n]), weight]));
