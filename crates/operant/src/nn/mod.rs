@@ -29,7 +29,9 @@ mod saved;
 
 pub use graph::{Graph, Node};
 pub use init::Init;
-pub use op::{Act, Backward, Draws, DynOp, Forward, Kind, MAX_INPUTS, MAX_OUTPUTS, Needs, Op, Packing, Type, Types};
+pub use op::{
+    Act, Backward, Draws, DynOp, Forward, Kind, MAX_INPUTS, MAX_OUTPUTS, Needs, Op, Packing, ReadBy, Type, Types,
+};
 pub use optim::{Ema, LossScale, Method, MuonScale, Optimizer, Schedule, StepReport};
 pub use params::{ALIGN, ParamSpec, Params};
 pub use plan::{

@@ -84,6 +84,17 @@ pub struct Needs {
     pub outputs: u32,
 }
 
+/// When a packed matrix is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadBy {
+    /// By the forward body.
+    Forward,
+    /// By the backward body.
+    Backward,
+    /// By the backward body where the gradient of the first input is wanted: that of a network's input seldom is.
+    FirstGradient,
+}
+
 /// A matrix that products read, packed from an input without rows after every change of it:
 /// `B[(o, p, q), j] = source[offset + o·strides[0] + p·strides[1] + q·strides[2] + j·strides[3]]`.
 #[derive(Clone, Copy, Debug)]
@@ -96,8 +107,8 @@ pub struct Packing {
     pub strides: [isize; 4],
     /// Where `B[0, 0]` is.
     pub offset: usize,
-    /// Only the backward body reads it.
-    pub backward: bool,
+    /// Which body reads it.
+    pub read_by: ReadBy,
     /// In f32 whatever the plan's precision: for matrices too small to gain from less.
     pub exact: bool,
     /// For a left operand of words (see [`Compute::words`]): of 32 terms, 0, 16, 1, 17 and so on.
@@ -112,7 +123,7 @@ impl Packing {
             lens: [1, k, 1, n],
             strides: [0, 1, 0, k as isize],
             offset: 0,
-            backward: false,
+            read_by: ReadBy::Forward,
             exact: false,
             words: false,
         }
@@ -131,7 +142,7 @@ impl Packing {
             lens: [1, n, 1, k],
             strides: [0, k as isize, 0, 1],
             offset: 0,
-            backward: true,
+            read_by: ReadBy::Backward,
             exact: false,
             words: false,
         }

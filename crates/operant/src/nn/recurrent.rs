@@ -6,7 +6,7 @@
 
 use super::cuda::{RecurrentLayer, Twin};
 use super::elementwise::{Plus, add_columns, update};
-use super::op::{Backward, Forward, Kind, Needs, Op, Packing, Type, Types};
+use super::op::{Backward, Forward, Kind, Needs, Op, Packing, ReadBy, Type, Types};
 use super::precision::Precision;
 use super::real::{Compute, Left, Outer, Packed, PackedMut, Real, Room, Scratch, Start, View};
 use super::{Graph, Init, Node};
@@ -392,7 +392,11 @@ where
         let (fed, recurrent) = (s.fed.min(s.i) < 16, s.h < 16);
         let mut list = Vec::new();
         for packing in [Packing::transposed, Packing::straight] {
-            list.push(Packing { exact: fed, ..packing(1, s.fed, s.i) });
+            let mut inputs = Packing { exact: fed, ..packing(1, s.fed, s.i) };
+            if inputs.read_by == ReadBy::Backward {
+                inputs.read_by = ReadBy::FirstGradient;
+            }
+            list.push(inputs);
             for part in C::PARTS {
                 let offset = part.row * s.h * s.h;
                 list.push(Packing { exact: recurrent, offset, ..packing(2, part.len * s.h, s.h) });

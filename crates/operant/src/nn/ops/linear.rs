@@ -3,7 +3,7 @@
 use crate::nn::cuda::{Products, Twin};
 use super::super::check::{Case, Random, rows, whole};
 use super::super::elementwise::{activate_for, activation_gradient, add_columns, gradient_and_columns};
-use super::super::op::{Act, Backward, Forward, Kind, Needs, Op, Packing, Type, Types};
+use super::super::op::{Act, Backward, Forward, Kind, Needs, Op, Packing, ReadBy, Type, Types};
 use super::super::real::{Compute, Outer, Real, Scratch, Start, View};
 use super::super::{Graph, Init, Node};
 use crate::Result;
@@ -90,7 +90,7 @@ impl Op for Linear {
         let exact = exact(n, k);
         vec![
             Packing { exact, ..Packing::transposed(1, n, k) },
-            Packing { exact, ..Packing::straight(1, n, k) },
+            Packing { exact, read_by: ReadBy::FirstGradient, ..Packing::straight(1, n, k) },
         ]
     }
 

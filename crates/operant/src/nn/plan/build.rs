@@ -337,6 +337,12 @@ fn name_of_all(first: &str, last: &str) -> String {
 }
 
 impl Recipe {
+    /// Whether a backward step makes the gradient of this node's first input.
+    pub(super) fn wants_first_gradient(&self, node: usize) -> bool {
+        let of_node = |step: &&Step| matches!(step.work, Work::Backward { call, .. } if call == node);
+        self.steps.iter().filter(of_node).any(|step| step.dx.first().is_some_and(Option::is_some))
+    }
+
     /// Plans a graph. `offsets` are those of the parameters, `params_len` their length with padding.
     pub(super) fn new(
         graph: &Graph,

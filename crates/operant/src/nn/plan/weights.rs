@@ -1,6 +1,6 @@
 //! Packed weights, and their atomic exchange between a learner and its workers.
 
-use super::super::op::Packing;
+use super::super::op::{Packing, ReadBy};
 use super::super::params::Params;
 use super::super::real::{Compute, PackPart, PackSet, PackedMut, Real};
 use super::build::{Place, Recipe};
@@ -57,7 +57,12 @@ impl<R: Real> Packs<R> {
         for (number, node) in recipe.nodes.iter().enumerate() {
             let mut list = Vec::new();
             for (i, packing) in node.packings.iter().enumerate() {
-                if packing.backward && !recipe.training {
+                let is_read = match packing.read_by {
+                    ReadBy::Forward => true,
+                    ReadBy::Backward => recipe.training,
+                    ReadBy::FirstGradient => recipe.wants_first_gradient(number),
+                };
+                if !is_read {
                     list.push(PackPart::default());
                     continue;
                 }

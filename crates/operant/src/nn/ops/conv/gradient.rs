@@ -4,7 +4,7 @@ use super::Sizes;
 use super::padded::{Border, Padded, wrap};
 use super::STRIP_BYTES;
 use crate::device::gemm::{Product, Strips};
-use crate::nn::op::Packing;
+use crate::nn::op::{Packing, ReadBy};
 use crate::nn::real::{Compute, Left, PackSet, Packed, PackedMut, Real, Room, Scratch, Start, View};
 use std::ops::Range;
 
@@ -73,7 +73,7 @@ pub(super) fn packings(s: &Sizes) -> Vec<Packing> {
                 lens: [ty, tx, s.og, s.cg],
                 strides: [-step * kw as isize, -step, s.cg as isize * taps, taps],
                 offset: group * s.og * s.cg * s.taps() + last,
-                backward: true,
+                read_by: ReadBy::FirstGradient,
                 exact: s.exact(),
                 words: false,
             });

@@ -18,7 +18,7 @@ use crate::lanes::Vectors;
 use crate::nn::channels;
 use crate::nn::check::{Case, Random, fixed, rows, whole};
 use crate::nn::elementwise::{activate, activation_gradient};
-use crate::nn::op::{Act, Backward, Forward, Kind, Needs, Op, Packing, Type, Types};
+use crate::nn::op::{Act, Backward, Forward, Kind, Needs, Op, Packing, ReadBy, Type, Types};
 use crate::nn::real::{Compute, Real, Scratch, Start};
 use crate::nn::{Graph, Init, Node};
 #[cfg(all(target_arch = "x86_64", not(operant_portable)))]
@@ -246,7 +246,7 @@ impl Op for Conv {
             lens: [kh, kw, s.cg, s.og],
             strides: [kw as isize, 1, taps, s.cg as isize * taps],
             offset: group * s.og * s.cg * s.taps(),
-            backward: false,
+            read_by: ReadBy::Forward,
             exact,
             words: false,
         });
