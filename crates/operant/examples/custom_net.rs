@@ -1,6 +1,6 @@
 //! A network of one's own: build it, plan it, train it, save it, load it.
 //!
-//! `cargo run --release --example custom_net`
+//! `cargo run --release --package operant --example custom_net`
 
 use operant::Result;
 use operant::lanes::rng::HostRng;

@@ -192,6 +192,17 @@ fn a_bad_number_is_traced_to_its_op() {
     assert!(!outcome.finite);
     let name = plan.first_non_finite(&params, rows, &feeds(&data)).unwrap();
     assert_eq!(name, "trunk.1.0");
+    let mut optimizer = Optimizer::new(Method::default(), &params, None, Options::default().backend).unwrap();
+    assert!(!optimizer.step(&mut params, plan.gradients(), 1e-3).finite, "gradients are still bad");
+}
+
+#[test]
+fn plans_are_for_some_rows_and_not_for_any_number() {
+    let task = task(32);
+    for (rows, wanted) in [(0, "at least 1"), (usize::MAX, "at most 4294967295"), (1 << 62, "at most 4294967295")] {
+        let error = Plan::<f32>::training(&task.graph, task.loss, rows, &Options::default()).unwrap_err().to_string();
+        assert!(error.contains(&format!("a plan for {rows} rows: wanted {wanted}")), "{error}");
+    }
 }
 
 #[test]

@@ -35,7 +35,8 @@ pub(super) struct Args {
     /// Threads that share a batch.
     #[arg(long, default_value_t = 1, value_parser = count::<usize>, allow_negative_numbers = true)]
     threads: usize,
-    /// Instruction set of kernels: amx (f32 on tiles too), avx512, avx2, portable; the widest if absent.
+    /// Instruction set of kernels: amx (f32 on tiles too), avx512, avx2, portable; the widest if absent. Products in bf16 are
+    /// on AMX tiles with all of them.
     #[arg(long)]
     backend: Option<String>,
     /// Rows of a tile; chosen by the plan if absent.
@@ -259,6 +260,9 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let mut forward_plan = Plan::inference(&task.graph, &task.outputs, batch, &options)?;
     let mut plan = Plan::training(&task.graph, task.loss, batch, &options)?;
     let mut optimizer = Optimizer::new(Method::default(), &params, None, backend)?.on(&options.pool);
+    let numbers: usize = task.graph.inputs().iter().map(|&input| task.graph.ty(input).len()).sum();
+    let what = format!("data of {} rows", grouped(batch as f64));
+    device::check_room(&what, (numbers * batch * size_of::<f32>()) as u64, "ask for a smaller --batch")?;
     let mut rng = HostRng::new(0, 0, 0, 0);
     let data: Vec<Data> = task
         .graph
@@ -359,7 +363,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     text += &format!("allocations        {} per batch\n", forward.allocations + train.allocations);
     text += &format!("workspace          {} bytes\n", grouped(plan.workspace_bytes() as f64));
     let total: u64 = profile.0.iter().map(|op| op.nanoseconds).sum();
-    text += "time by op in training\n";
+    text += "time by op in training, without packing weights and Adam\n";
     for op in &profile.0 {
         let share = 100.0 * op.nanoseconds as f64 / total.max(1) as f64;
         text += &format!("  {:<28}{share:>5.1} %  {} step{}\n", op.op, op.steps, if op.steps == 1 { "" } else { "s" });

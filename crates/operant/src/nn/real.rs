@@ -54,7 +54,8 @@ impl Compute {
         self.precision != Precision::Bf16 && self.tiles() && terms >= 64 && columns >= 64
     }
 
-    /// The same for a product over rows, where taking apart and turning both operands costs as much as multiplying few columns.
+    /// The same for a product over rows, where taking apart and turning both operands costs as much as multiplying: it pays for many
+    /// sums, and for so few columns that the parts stay in the nearest cache.
     #[inline(always)]
     pub(super) fn thirds_of(self, shape: &Outer) -> bool {
         let (m, n) = (shape.m, shape.n);

@@ -391,12 +391,10 @@ where
         let s = Self::sizes(types);
         let (fed, recurrent) = (s.fed.min(s.i) < 16, s.h < 16);
         let mut list = Vec::new();
-        for packing in [Packing::transposed, Packing::straight] {
-            let mut inputs = Packing { exact: fed, ..packing(1, s.fed, s.i) };
-            if inputs.read_by == ReadBy::Backward {
-                inputs.read_by = ReadBy::FirstGradient;
-            }
-            list.push(inputs);
+        for (packing, read_by) in
+            [(Packing::transposed as fn(_, _, _) -> _, ReadBy::Forward), (Packing::straight, ReadBy::FirstGradient)]
+        {
+            list.push(Packing { exact: fed, read_by, ..packing(1, s.fed, s.i) });
             for part in C::PARTS {
                 let offset = part.row * s.h * s.h;
                 list.push(Packing { exact: recurrent, offset, ..packing(2, part.len * s.h, s.h) });

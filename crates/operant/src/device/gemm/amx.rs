@@ -4,7 +4,7 @@
 //! contiguous; B is packed in tiles of 16 pairs of rows by 16 columns. Rounding to bf16 is to nearest even, with
 //! denormals read as zero, as AMX itself reads them.
 //!
-//! Invariant: an element of C is summed chunk by chunk in order, so it does not depend on `m` nor on the split of rows.
+//! Invariant: an element of a product's C is summed chunk by chunk in order, so it does not depend on `m` nor on the split of rows.
 #![allow(unsafe_code)]
 
 use super::{Init, Product, elements, reach};
@@ -302,13 +302,13 @@ pub fn product_thirds(p: &Product, a: &[f32], packed: &[u16], init: Init, c: &mu
     }
 }
 
-/// Whether [`add_outer_thirds`] has so few columns that their parts stay in the nearest cache, in whole pairs of tiles: then it is
-/// faster than registers from 64 by 64 sums on.
+/// Whether [`add_outer_thirds`] has few columns, in whole pairs of tiles: what it takes apart then stays in the nearest cache, and it is
+/// faster than registers.
 pub fn few_columns(m: usize, n: usize) -> bool {
-    n <= 96 && n.is_multiple_of(2 * TILE) && m.is_multiple_of(2 * TILE)
+    (64..=96).contains(&n) && n.is_multiple_of(2 * TILE) && m.is_multiple_of(2 * TILE)
 }
 
-/// Elements of the room of [`add_outer_thirds`] for `m` by `n` sums.
+/// Elements of the room of [`add_outer_thirds`] for `m` by `n` sums, few columns or many.
 pub fn outer_room(m: usize, n: usize) -> usize {
     // A chunk more, since it begins on a cache line.
     elements(&[4, (m + n).div_ceil(TILE), PARTS, B_TILE]) + CHUNK

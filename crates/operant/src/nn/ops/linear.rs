@@ -1,7 +1,7 @@
 //! `y = act(x·Wᵀ + b)` over the last axis.
 
 use crate::nn::cuda::{Products, Twin};
-use super::super::check::{Case, Random, rows, whole};
+use super::super::check::{Case, Random, fixed, rows, whole};
 use super::super::elementwise::{activate_for, activation_gradient, add_columns, gradient_and_columns};
 use super::super::op::{Act, Backward, Forward, Kind, Needs, Op, Packing, ReadBy, Type, Types};
 use super::super::real::{Compute, Outer, Real, Scratch, Start, View};
@@ -202,8 +202,9 @@ impl Op for Linear {
             cases.push(Case::op(op, [rows([k]), whole([n, k]), whole([n])]));
             cases.push(Case::op(Self { bias: false, act }, [rows([t, k]), whole([n, k])]));
         }
-        // Wide enough for f32 on tiles.
+        // Wide enough for f32 on tiles, with and without a gradient of the input.
         let wide = Self { bias: true, act: Act::Tanh };
+        cases.push(Case::op(wide, [fixed(rows([2, 64])), whole([96, 64]), whole([96])]).rows(35));
         cases.push(Case::op(wide, [rows([2, 96]), whole([112, 96]), whole([112])]).rows(35));
         cases
     }

@@ -108,7 +108,7 @@ fn lanes_at<R: Real, L: Vectors<R>>(x: &[R], at: usize, count: usize) -> L::F {
 /// Most numbers of a row for which rows are the lanes.
 const NARROW: usize = 4;
 
-/// How many of the first rows are so narrow, and fill the lanes.
+/// How many rows, from the first on, are the lanes: as many as fill registers, if rows are narrow.
 #[inline(always)]
 fn narrow_rows<R: Real, L: Vectors<R>>(n: usize, rows: usize) -> usize {
     if n <= NARROW { rows / L::LANES * L::LANES } else { 0 }
@@ -131,8 +131,9 @@ fn forward<R: Real, L: Vectors<R>, P: Point>(point: P, n: usize, c: &mut Forward
             let cost = point.cost::<L>(L::read_strided(&x[from..], n), L::read_strided(&target[from..], n));
             *term = if weighted { cost * L::read_strided(&weight[from..], n) } else { cost };
         }
-        // As the lanes of a row are added up below.
-        let sum = (terms[0] + terms[2]) + (terms[1] + terms[3]);
+        // As the lanes of a row are added up below, so that it does not matter which rows are left over.
+        let [a, b, c, d] = terms;
+        let sum = (a + c) + (b + d);
         L::write(sum * L::splat(scale), y);
     }
     for (row, y) in c.y[0].iter_mut().enumerate().skip(narrow) {
@@ -248,6 +249,11 @@ impl Op for PointwiseLoss {
             let op = Self { cost, weighted: false };
             cases.push(Case::op(op, [rows([1]), target(vec![1])]).rows(19));
             cases.push(Case::op(op, [rows([3]), target(vec![3])]).rows(37));
+            for n in [1, 2, 4] {
+                let weight = fixed(with(Values::Unit, rows([n])));
+                let weighted = Self { weighted: true, ..op };
+                cases.push(Case::op(weighted, [rows([n]), target(vec![n]), weight]).rows(37));
+            }
             cases.push(Case::op(op, [rows([2, n]), target(vec![2, n])]));
             let weight = fixed(with(Values::Positive, rows([n])));
             cases.push(Case::op(Self { weighted: true, ..op }, [rows([n]), target(vec![n]), weight]));

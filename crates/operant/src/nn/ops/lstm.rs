@@ -74,7 +74,9 @@ where
             let (h, i) = (random.size(1, 36), shape[shape.len() - 1]);
             let t = if shape.len() == 2 { shape[0] } else { 1 };
             let n = C::BLOCKS * h;
-            let mut given: Vec<Given> = vec![rows(shape), whole([n, i]), whole([n, h]), whole([n]), whole([n])];
+            // An input's gradient is not always wanted.
+            let x = if state && resets { fixed(rows(shape)) } else { rows(shape) };
+            let mut given: Vec<Given> = vec![x, whole([n, i]), whole([n, h]), whole([n]), whole([n])];
             if state {
                 given.extend((0..C::STATES).map(|_| rows([h])));
             }

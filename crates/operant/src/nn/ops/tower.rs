@@ -7,7 +7,7 @@
 
 mod passes;
 
-use super::super::check::{Case, Random, rows, whole};
+use super::super::check::{Case, Random, fixed, rows, whole};
 use super::super::elementwise::add_columns;
 use super::super::op::{Act, Backward, Forward, Kind, MAX_OUTPUTS, Needs, Op, Packing, ReadBy, Type, Types};
 use super::super::real::{Compute, Left, Outer, Real, Scratch, Start, View};
@@ -34,9 +34,9 @@ const MOST_OUTPUTS: usize = 4;
 const WIDTH_STEP: usize = 32;
 /// Most layers.
 pub(in crate::nn) const MOST_LAYERS: usize = MAX_OUTPUTS;
-/// Inputs of a first layer that is computed without packing.
+/// First layers of fewer inputs are computed without packing.
 const FEW: usize = 16;
-/// Inputs of a first layer whose way back is one pass over rows.
+/// Most inputs of a first layer whose way back is one pass over rows.
 const FEWER: usize = 8;
 /// Rows that pass all layers together.
 const BLOCK: usize = 48;
@@ -236,8 +236,8 @@ impl Tower {
                         5 => with!(5),
                         6 => with!(6),
                         7 => with!(7),
-                        FEWER => with!(8),
-                        _ => unreachable!("few inputs, and some"),
+                        8 => with!(8),
+                        _ => unreachable!("{inputs} inputs, 1 to {FEWER} go back in one pass"),
                     }
                     continue;
                 }
@@ -492,8 +492,13 @@ impl Op for Tower {
     fn cases(random: &mut Random) -> Vec<Case> {
         let mut cases = Vec::new();
         for act in [Act::Relu, Act::Tanh] {
-            for (inputs, outputs, layers) in [(random.size(1, 15), 1, 3), (random.size(16, 40), 3, 3), (4, 2, 4), (5, 4, 3)] {
-                let mut given = vec![rows([inputs])];
+            let wanted = [(random.size(1, 15), 1, 3), (random.size(16, 40), 3, 3), (4, 2, 4), (5, 4, 3)];
+            // Most networks need no gradient of their input.
+            let unwanted = [(1, 1, 3), (4, 2, 3), (8, 1, 4), (9, 1, 3), (20, 3, 3)];
+            let sizes = wanted.map(|sizes| (false, sizes)).into_iter().chain(unwanted.map(|sizes| (true, sizes)));
+            for (is_fixed, (inputs, outputs, layers)) in sizes {
+                let x = rows([inputs]);
+                let mut given = vec![if is_fixed { fixed(x) } else { x }];
                 let mut k = inputs;
                 for l in 0..layers {
                     let n = if l + 1 == layers { outputs } else { WIDTH_STEP * random.size(1, 2) };
@@ -502,7 +507,7 @@ impl Op for Tower {
                 }
                 // The hidden layers are nobody else's.
                 let only_last = move |g: &mut Graph, x: &[Node]| Ok(g.add_op("", Self { act }, x)?[..1].to_vec());
-                cases.push(Case::build(format!("{act:?}, {layers} layers"), given, only_last).tolerance(6e-5));
+                cases.push(Case::build(format!("{act:?}, {inputs} inputs, {layers} layers"), given, only_last).tolerance(6e-5));
             }
         }
         cases

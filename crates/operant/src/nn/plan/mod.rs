@@ -93,6 +93,9 @@ pub struct Outcome {
 /// and back with every step, which takes longer than to pack it twice; beyond the second-level cache it no longer does.
 const OWN_PACKS_BYTES: usize = 8 << 20;
 
+/// Most rows of a plan: lengths of buffers then stay far below what a number of them can hold.
+const MOST_ROWS: usize = u32::MAX as usize;
+
 /// Memory of a tile that still leaves room for weights in a core's second-level cache, in bytes.
 const TILE_BYTES: usize = 768 << 10;
 /// Most rows of a tile: with more, gains from reuse of weights no longer pay for lost locality.
@@ -151,6 +154,9 @@ impl<R: Real> Plan<R> {
     pub fn new(graph: &Graph, wanted: &Wanted, max_rows: usize, options: &Options) -> Result<Self> {
         if max_rows == 0 {
             return Err(Error::Invalid("a plan for 0 rows: wanted at least 1".into()));
+        }
+        if max_rows > MOST_ROWS {
+            return Err(Error::Invalid(format!("a plan for {max_rows} rows: wanted at most {MOST_ROWS}")));
         }
         let params = Params::new(graph.params.clone())?;
         let offsets: Vec<usize> = params.specs().iter().map(|spec| spec.offset).collect();
@@ -440,7 +446,8 @@ impl Plan<f32> {
         }
     }
 
-    /// Runs again and names the first op whose result is not finite, if there is one. For messages after a bad loss.
+    /// Runs again and names the first op whose result is not finite, if there is one. For messages after a bad loss: gradients stay
+    /// what they were, so that an optimiser still refuses them.
     pub fn first_non_finite(&mut self, params: &Params, rows: usize, feeds: &[Feed]) -> Option<String> {
         self.with_packs((params.values(), params.version()), |plan, packs| {
             let recipe = Arc::clone(&plan.recipe);
@@ -455,8 +462,11 @@ impl Plan<f32> {
                 run: plan.runs,
                 loss_scale: 1.0,
             };
+            let sums = plan.sums.clone();
             plan.sums.fill(0.0);
-            run.first_bad(&mut plan.workers[0], &mut plan.full, &mut plan.sums).map(str::to_owned)
+            let bad = run.first_bad(&mut plan.workers[0], &mut plan.full, &mut plan.sums).map(str::to_owned);
+            plan.sums = sums;
+            bad
         })
     }
 

@@ -428,6 +428,7 @@ impl Op for Conv {
             let inputs = vec![fixed(rows([height, 16, 3])), whole([8, 3, 3, 3]), whole([8])];
             cases.push(Case::op(Self { act, ..plain }, inputs).rows(3));
         }
+        cases.push(Case::op(plain, vec![fixed(rows([3, 5, 20])), whole([12, 20, 3, 3]), whole([12])]).rows(3));
         cases
     }
 }

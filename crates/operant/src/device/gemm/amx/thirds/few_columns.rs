@@ -1,12 +1,12 @@
-//! [`super::outer`] for so few columns that all of B's parts stay in the nearest cache: two tiles of C's rows at a time pass all rows
-//! of the sum, and B is taken apart anew for each.
+//! [`super::outer`] for few columns: two tiles of C's rows at a time pass all rows of the sum, and all of B is taken apart anew for each.
+//! So little of either operand exists in parts at a time that it stays in the nearest cache, with the sums: up to 96 columns.
 //!
 //! A multiplication takes 16 cycles. Registers work beside it if no more than some 40 of their instructions lie between one and the
 //! next; after four in a row they would wait. So here the order is written down.
 #![allow(unsafe_code)]
 
 use super::super::super::avx512::transpose_step;
-use super::super::super::elements;
+use super::super::outer_room;
 use super::{CHUNK, Outer, PARTS_BYTES, ROW, TILE, TILE_BYTES, configure, dot, left, load, right, split_pair, store};
 use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
@@ -15,14 +15,10 @@ use std::mem::MaybeUninit;
 const BLOCK: usize = 2 * TILE;
 /// Bytes of the parts of a block's rows of A, or columns of B, over a chunk.
 const BLOCK_BYTES: usize = 2 * PARTS_BYTES;
-/// Blocks of B's columns that have room: all, and two at least, since one is made while one is read.
-fn slots(n: usize) -> usize {
-    (n / BLOCK).max(2)
-}
-
-/// What the room of [`outer`] holds, in bytes: two blocks of A, some of B, and the last rows of both, filled up to a chunk.
-const fn room_bytes(m: usize, slots: usize, n: usize) -> usize {
-    (2 + slots) * BLOCK_BYTES + CHUNK * (m + n) * size_of::<f32>()
+/// What the room of [`outer`] holds, in bytes: two blocks of A and two of B, of which one is read while the other is made, and the last
+/// rows of both, filled up to a chunk.
+fn room_bytes(m: usize, n: usize) -> usize {
+    4 * BLOCK_BYTES + CHUNK * (m + n) * size_of::<f32>()
 }
 
 /// What tiles multiply: a block of C over a chunk.
@@ -123,7 +119,6 @@ impl Make {
 }
 
 /// Rows of A in columns.
-#[repr(align(64))]
 struct Turned([MaybeUninit<__m512i>; TILE]);
 
 /// Multiplies if `MULTIPLY`, and makes a tile of A if `A` and two of B if `B`.
@@ -246,13 +241,16 @@ unsafe fn fill_up(from: *const f32, row: usize, rows: usize, columns: usize, to:
     }
 }
 
+/// Adds the product over rows.
+///
 /// # Safety
 /// As [`super::outer`], for sums that are [`few_columns`](super::super::few_columns).
 #[target_feature(enable = "avx512f,avx512bw")]
 pub(super) unsafe fn outer(of: Outer, room: *mut u8) {
-    let (blocks, slots) = (of.n / BLOCK, slots(of.n));
+    let blocks = of.n / BLOCK;
     let (chunks, last) = (of.rows.div_ceil(CHUNK), of.rows / CHUNK);
-    debug_assert!(room_bytes(of.m, slots, of.n) <= 2 * elements(&[4, (of.m + of.n) / TILE, PARTS_BYTES / 2]));
+    // Less a chunk, by which the room was moved to a cache line.
+    assert!(room_bytes(of.m, of.n) <= 2 * (outer_room(of.m, of.n) - CHUNK), "room for {} by {} sums", of.m, of.n);
     if chunks == 0 {
         return;
     }
@@ -260,7 +258,7 @@ pub(super) unsafe fn outer(of: Outer, room: *mut u8) {
     unsafe {
         let a_room = [room, room.add(BLOCK_BYTES)];
         let b_room = room.add(2 * BLOCK_BYTES);
-        let a_last = b_room.add(slots * BLOCK_BYTES).cast::<f32>();
+        let a_last = b_room.add(2 * BLOCK_BYTES).cast::<f32>();
         let b_last = a_last.add(CHUNK * of.m);
         if last < chunks {
             let (first, rows) = (last * CHUNK, of.rows - last * CHUNK);
@@ -270,7 +268,7 @@ pub(super) unsafe fn outer(of: Outer, room: *mut u8) {
         configure(TILE);
         for i in (0..of.m).step_by(BLOCK) {
             let a_at = |chunk: usize| a_room[chunk % 2];
-            let b_at = |chunk: usize, j: usize| b_room.wrapping_add((chunk * blocks + j) % slots * BLOCK_BYTES);
+            let b_at = |chunk: usize, j: usize| b_room.wrapping_add((chunk * blocks + j) % 2 * BLOCK_BYTES);
             // Tile `tile` of A of one chunk, block `j` of B of another.
             let make = |(a_chunk, tile): (usize, usize), (b_chunk, j): (usize, usize)| {
                 let (a, a_row) = if a_chunk < last {
@@ -315,10 +313,6 @@ pub(super) unsafe fn outer(of: Outer, room: *mut u8) {
                         (true, false) => step::<true, false, true>(&make((chunk + 1, j), (0, 0)), &multiply),
                         (false, true) => step::<false, true, true>(&make((0, 0), next), &multiply),
                         (false, false) => step::<false, false, true>(&make((0, 0), (0, 0)), &multiply),
-                    }
-                    if with_a && blocks == 1 {
-                        step::<true, false, false>(&make((chunk + 1, 1), (0, 0)), &nothing);
-                        Multiply::begin(multiply.next_a, multiply.next_b);
                     }
                     store::<0>(c, row);
                     store::<1>(c.add(ROW), row);
