@@ -93,6 +93,8 @@ pub enum ReadBy {
     Backward,
     /// By the backward body where the gradient of the first input is wanted: that of a network's input seldom is.
     FirstGradient,
+    /// None: the op reads the weights as they are.
+    Nobody,
 }
 
 /// A matrix that products read, packed from an input without rows after every change of it:

@@ -436,9 +436,17 @@ impl Op for Tower {
             let (k, n) = s.layer(l);
             let exact = l + 1 == s.layers || (l == 0 && k < FEW);
             let input = 1 + 2 * l;
-            let forward = Packing { exact, words: l > 0 && !exact, ..Packing::transposed(input, n, k) };
-            let read_by = if l == 0 { ReadBy::FirstGradient } else { ReadBy::Backward };
-            [forward, Packing { exact, words: !exact, read_by, ..Packing::straight(input, n, k) }]
+            // A last layer, and a first one of few inputs, read weights as they are.
+            let [forward, backward] = match l {
+                _ if l + 1 == s.layers => [ReadBy::Nobody; 2],
+                0 => [if exact { ReadBy::Nobody } else { ReadBy::Forward }, ReadBy::FirstGradient],
+                _ => [ReadBy::Forward, ReadBy::Backward],
+            };
+            let words = l > 0 && !exact;
+            [
+                Packing { exact, words, read_by: forward, ..Packing::transposed(input, n, k) },
+                Packing { exact, words: !exact, read_by: backward, ..Packing::straight(input, n, k) },
+            ]
         };
         (0..s.layers).flat_map(of_layer).collect()
     }

@@ -71,6 +71,15 @@ impl Step {
         Self { work, name, x: vec![], y: vec![], dy: vec![], dx: vec![], stage: 0 }
     }
 
+    /// The node whose body it runs, and whether that is the forward one.
+    pub(super) fn body(&self) -> Option<(usize, bool)> {
+        match self.work {
+            Work::Forward { call } => Some((call, true)),
+            Work::Backward { call, .. } => Some((call, false)),
+            _ => None,
+        }
+    }
+
     fn is_backward(&self) -> bool {
         matches!(self.work, Work::Backward { .. })
     }

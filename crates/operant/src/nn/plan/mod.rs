@@ -188,21 +188,26 @@ impl<R: Real> Plan<R> {
         });
         let groups = Cut::most_groups(&recipe);
         let threads = options.pool.threads().min(groups);
-        let packs = Packs::new(&recipe, compute);
-        let own_packs = threads > 1 && packs.bytes() <= OWN_PACKS_BYTES;
+        let mut packs = Packs::new(&recipe, compute);
+        let own_packs = threads == 1 || packs.bytes() <= OWN_PACKS_BYTES;
         let worker = || Worker {
             tile: Aligned::zeros(recipe.tile_len),
             real: Aligned::zeros(scratch.real),
             half: Aligned::zeros(scratch.half),
             spans: Spans::new(recipe.steps.len()),
-            packs: if own_packs { packs.clone() } else { Packs::default() },
+            packs: Packs::default(),
         };
+        let mut workers: Vec<Worker<R>> = (0..threads).map(|_| worker()).collect();
+        if own_packs {
+            workers[1..].iter_mut().for_each(|worker| worker.packs = packs.clone());
+            std::mem::swap(&mut workers[0].packs, &mut packs);
+        }
         Self {
-            workers: (0..threads).map(|_| worker()).collect(),
+            workers,
             full: Aligned::zeros(recipe.full_len),
             sums: Aligned::zeros(recipe.sums_len),
             group_sums: Aligned::zeros((groups - 1) * recipe.sums_len),
-            packs: if own_packs { Packs::default() } else { packs },
+            packs,
             rows: 0,
             runs: 0,
             shared: None,
@@ -479,7 +484,7 @@ impl Plan<f32> {
     pub fn fork(&self, weights: &SharedWeights) -> Self {
         let options = Options { pool: Arc::new(CpuPool::new(1)), ..self.options.clone() };
         let mut plan = Self::from_recipe(Arc::clone(&self.recipe), self.compute, self.note, options);
-        plan.packs = Packs::default();
+        plan.workers.iter_mut().for_each(|worker| worker.packs = Packs::default());
         plan.shared = Some(weights.clone());
         plan
     }

@@ -116,6 +116,11 @@ impl Cut {
         Self::new(recipe, recipe.max_rows).groups
     }
 
+    /// Most tiles of a thread.
+    fn tiles_of(&self, threads: usize) -> usize {
+        self.groups.div_ceil(threads) * (self.tiles / self.groups)
+    }
+
     /// First and last row of a tile.
     fn rows(&self, tile: usize, rows: usize) -> (usize, usize) {
         ((tile * self.tile_rows).min(rows), ((tile + 1) * self.tile_rows).min(rows))
@@ -206,7 +211,9 @@ impl<R: Real> Run<'_, R> {
             let steps = first..end;
             first = end;
             pool.for_each_mut(&mut workers[..threads], |thread, worker| {
-                self.pack(worker);
+                if stage == 0 {
+                    self.pack(worker, recipe.training && cut.tiles_of(threads) == 1);
+                }
                 let _tiles = self.compute.tiles().then(amx::hold);
                 for group in (Shares { groups: cut.groups, shares: threads }).of(thread) {
                     let number = shares.sums(group);
@@ -249,9 +256,12 @@ impl<R: Real> Run<'_, R> {
         });
     }
 
-    /// Packs a worker's own weights again, if it has them and they are of another version.
-    fn pack(&self, worker: &mut Worker<R>) {
-        if let Packed::Own { version } = self.packs {
+    /// Packs a worker's own weights again, if it has them and they are of another version, perhaps in turn.
+    fn pack(&self, worker: &mut Worker<R>, in_turn: bool) {
+        let Packed::Own { version } = self.packs else { return };
+        if in_turn {
+            worker.packs.refresh_in_turn(self.recipe, self.compute, (self.values, version));
+        } else {
             worker.packs.refresh(self.recipe, self.compute, (self.values, version), None);
         }
     }
@@ -275,6 +285,9 @@ impl<R: Real> Run<'_, R> {
         rows: usize,
     ) {
         for i in steps {
+            if let (Packed::Own { .. }, Some((call, forward))) = (self.packs, self.recipe.steps[i].body()) {
+                worker.packs.pack_for(self.recipe, self.compute, self.values, call, forward);
+            }
             let begun = worker.spans.begin();
             self.step(&self.recipe.steps[i], memory, worker, first_row, rows);
             worker.spans.end(i, begun);
@@ -301,7 +314,7 @@ impl<R: Real> Run<'_, R> {
                     x: at.reals(&step.x),
                     ints: at.ints(&step.x),
                     y: at.written::<MAX_OUTPUTS>(&step.y),
-                    packed: packs.of(call),
+                    packed: packs.of(call, true),
                     room,
                     compute: self.compute,
                     draws: draws(call),
@@ -321,7 +334,7 @@ impl<R: Real> Run<'_, R> {
                     dy: at.reals(&step.dy),
                     dx: at.written::<MAX_INPUTS>(&step.dx),
                     add,
-                    packed: packs.of(call),
+                    packed: packs.of(call, false),
                     room,
                     compute: self.compute,
                     draws: draws(call),
@@ -352,7 +365,7 @@ impl<R: Real> Run<'_, R> {
         let memory =
             Memory { full: Shared(full.as_mut_ptr()), sums: Shared(sums.as_mut_ptr()), own: Shared(sums.as_mut_ptr()) };
         let cut = Cut::new(recipe, self.rows);
-        self.pack(worker);
+        self.pack(worker, false);
         for stage in 0..recipe.stages {
             for tile in 0..cut.tiles {
                 let (first_row, last) = cut.rows(tile, self.rows);

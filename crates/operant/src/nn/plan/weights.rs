@@ -2,21 +2,27 @@
 
 use super::super::op::{Packing, ReadBy};
 use super::super::params::Params;
-use super::super::real::{Compute, PackPart, PackSet, PackedMut, Real};
+use super::super::real::{Compute, PackPart, PackSet, PackedMut, Real, Scratch};
 use super::build::{Place, Recipe};
 use crate::device::{Aligned, CpuPool, Part};
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// The packed matrices of all nodes.
+/// The packed matrices of all nodes: all at once for as long as the parameters are the same, or in turn, each body's before it runs and
+/// all in the same place. Where one tile of rows follows each change of the parameters, the latter leaves room in the second cache
+/// for all else that a training step touches.
 #[derive(Debug)]
 pub(super) struct Packs<R> {
     real: Aligned<R>,
     half: Aligned<u16>,
-    /// For each node, its matrices.
+    /// For each node, where its matrices lie when all are packed.
     parts: Vec<Vec<PackPart>>,
+    /// The same in turn for its bodies, backward and forward: what one of them reads has no place in the other's list.
+    parts_in_turn: Vec<[Vec<PackPart>; 2]>,
     matrices: Vec<Part<Matrix<R>>>,
-    /// Of the parameters that were packed.
+    /// Of the parameters that are packed all at once.
     version: Option<u64>,
+    /// Of those that are packed in turn.
+    version_in_turn: Option<u64>,
 }
 
 /// A matrix to pack.
@@ -33,8 +39,14 @@ const SHARED_ELEMENTS: usize = 16_384;
 
 impl<R: Real> Clone for Packs<R> {
     fn clone(&self) -> Self {
-        let (real, half) = (self.real.clone(), self.half.clone());
-        Self { real, half, parts: self.parts.clone(), matrices: self.matrices.clone(), version: self.version }
+        Self {
+            real: self.real.clone(),
+            half: self.half.clone(),
+            parts: self.parts.clone(),
+            parts_in_turn: self.parts_in_turn.clone(),
+            matrices: self.matrices.clone(),
+            ..*self
+        }
     }
 }
 
@@ -44,8 +56,10 @@ impl<R: Real> Default for Packs<R> {
             real: Aligned::default(),
             half: Aligned::default(),
             parts: Vec::new(),
+            parts_in_turn: Vec::new(),
             matrices: Vec::new(),
             version: None,
+            version_in_turn: None,
         }
     }
 }
@@ -53,23 +67,31 @@ impl<R: Real> Default for Packs<R> {
 impl<R: Real> Packs<R> {
     pub(super) fn new(recipe: &Recipe, compute: Compute) -> Self {
         let (mut real, mut half) = (0, 0);
-        let (mut parts, mut matrices) = (Vec::new(), Vec::new());
+        let (mut parts, mut parts_in_turn, mut matrices) = (Vec::new(), Vec::new(), Vec::new());
         for (number, node) in recipe.nodes.iter().enumerate() {
             let mut list = Vec::new();
+            let mut in_turn = [const { Vec::new() }; 2];
+            // Where the next matrix of each body begins in turn.
+            let mut next = [(0, 0); 2];
             for (i, packing) in node.packings.iter().enumerate() {
                 let is_read = match packing.read_by {
                     ReadBy::Forward => true,
                     ReadBy::Backward => recipe.training,
                     ReadBy::FirstGradient => recipe.wants_first_gradient(number),
+                    ReadBy::Nobody => false,
                 };
+                in_turn.iter_mut().for_each(|body| body.push(PackPart::default()));
                 if !is_read {
                     list.push(PackPart::default());
                     continue;
                 }
                 let [o, p, q, n] = packing.lens;
                 let len = R::packed_len(compute.or_exact(packing.exact), o, p * q, n);
-                let part = PackPart { real: (real, real + len.real), half: (half, half + len.half) };
-                list.push(part);
+                let part = |real, half| PackPart { real: (real, real + len.real), half: (half, half + len.half) };
+                let body = usize::from(packing.read_by == ReadBy::Forward);
+                let next = &mut next[body];
+                list.push(part(real, half));
+                in_turn[body][i] = part(next.0, next.1);
                 if len.real + len.half > 0 {
                     let ordered =
                         vec![R::default(); if in_order(&settled(packing, compute)) { 0 } else { o * p * q * n }];
@@ -77,12 +99,15 @@ impl<R: Real> Packs<R> {
                     matrices.push(Part::new(ranges, Matrix { node: number, packing: i, ordered }));
                 }
                 // Whole cache lines, so that panels of 16 stay aligned.
-                real = (real + len.real).next_multiple_of(16);
-                half = (half + len.half).next_multiple_of(32);
+                let lines = |len: Scratch| (len.real.next_multiple_of(16), len.half.next_multiple_of(32));
+                (real, half) = (real + lines(len).0, half + lines(len).1);
+                *next = (next.0 + lines(len).0, next.1 + lines(len).1);
             }
             parts.push(list);
+            parts_in_turn.push(in_turn);
         }
-        Self { real: Aligned::zeros(real), half: Aligned::zeros(half), parts, matrices, version: None }
+        let (real, half) = (Aligned::zeros(real), Aligned::zeros(half));
+        Self { real, half, parts, parts_in_turn, matrices, ..Self::default() }
     }
 
     /// Whether there is no room for any: another has them.
@@ -93,16 +118,42 @@ impl<R: Real> Packs<R> {
     /// Packs again at the next refresh, whatever the version.
     #[cfg(feature = "check")]
     pub(super) fn forget(&mut self) {
-        self.version = None;
+        (self.version, self.version_in_turn) = (None, None);
     }
 
-    pub(super) fn of(&self, node: usize) -> PackSet<'_, R> {
-        PackSet { real: &self.real, half: &self.half, parts: &self.parts[node] }
+    /// Those that a body of a node reads.
+    pub(super) fn of(&self, node: usize, forward: bool) -> PackSet<'_, R> {
+        let in_turn = self.version_in_turn.is_some();
+        let parts = if in_turn { &self.parts_in_turn[node][usize::from(forward)] } else { &self.parts[node] };
+        PackSet { real: &self.real, half: &self.half, parts }
     }
 
     pub(super) fn bytes(&self) -> usize {
         let ordered: usize = self.matrices.iter().map(|matrix| size_of_val(&*matrix.item.ordered)).sum();
         size_of_val(&*self.real) + size_of_val(&*self.half) + ordered
+    }
+
+    /// Begins a run on one tile: packs all matrices only if the last run had these parameters too, else each body's are packed
+    /// [in turn](Self::pack_for).
+    pub(super) fn refresh_in_turn(&mut self, recipe: &Recipe, compute: Compute, (values, version): (&[R], u64)) {
+        if self.version == Some(version) || self.version_in_turn == Some(version) {
+            return self.refresh(recipe, compute, (values, version), None);
+        }
+        (self.version, self.version_in_turn) = (None, Some(version));
+    }
+
+    /// Packs what a body of a node reads, if that is done in turn.
+    pub(super) fn pack_for(&mut self, recipe: &Recipe, compute: Compute, values: &[R], node: usize, forward: bool) {
+        if self.version_in_turn.is_none() {
+            return;
+        }
+        for matrix in self.matrices.iter_mut().map(|part| &mut part.item).filter(|matrix| matrix.node == node) {
+            let PackPart { real, half } = self.parts_in_turn[node][usize::from(forward)][matrix.packing];
+            let (real, half) = (&mut self.real[real.0..real.1], &mut self.half[half.0..half.1]);
+            if real.len() + half.len() > 0 {
+                matrix.pack(recipe, compute, values, PackedMut { real, half });
+            }
+        }
     }
 
     /// Packs all matrices again if they are of another version, on the threads of a pool where that is worth it.
@@ -113,6 +164,7 @@ impl<R: Real> Packs<R> {
         (values, version): (&[R], u64),
         pool: Option<&CpuPool>,
     ) {
+        self.version_in_turn = None;
         if self.version == Some(version) {
             return;
         }
