@@ -151,6 +151,7 @@ fn mistakes_get_a_message_and_exit_code_2() {
         (&["bench", "env", "cartpole", "--lanes", "4"], "auto, 1, 8, 16"),
         (&["bench", "nn", "--precision", "bf61"], "unknown precision \"bf61\"; did you mean \"bf16\"?"),
         (&["bench", "nn", "--batch", "0"], "--batch 0: wanted 1..="),
+        (&["bench", "nn", "--net", "lstm", "--hidden", "32"], "--hidden for --net lstm: only mlp has sizes to choose"),
         (&["bench", "nn", "--tile-rows", "0"], "--tile-rows 0: wanted at least 1"),
         (&["bench", "nn", "--backend", "avx3"], "unknown instruction set"),
         (&["bench", "nn", "--threads", "0"], "--threads 0: wanted 1..=1024"),

@@ -36,10 +36,7 @@ fn options(threads: Option<usize>, precision: &str) -> PyResult<Options> {
     if !(1..=1024).contains(&threads) {
         return Err(PyValueError::new_err(format!("threads = {threads}: wanted 1..=1024")));
     }
-    let precision = match precision {
-        "auto" => Precision::fastest(),
-        name => name.parse().map_err(raise)?,
-    };
+    let precision = precision.parse::<Precision>().map_err(raise)?;
     Ok(Options { pool: Arc::new(CpuPool::new(threads)), precision, ..Options::default() })
 }
 
@@ -125,6 +122,10 @@ impl Network {
             return Err(PyValueError::new_err(text));
         }
         let x = obs.as_slice()?;
+        if let Some(at) = x.iter().position(|x| x.is_nan()) {
+            let text = format!("observation {} has a NaN at place {}: wanted numbers", at / wanted, at % wanted);
+            return Err(PyValueError::new_err(text));
+        }
         let mut state = self.lock(py);
         let State { params, plans } = &mut *state;
         let plan = &mut plans[usize::from(rows >= TILE)];

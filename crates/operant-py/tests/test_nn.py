@@ -148,6 +148,8 @@ def test_mistakes_are_explained(tmp_path: Path) -> None:
     net = nn.actor_critic(inputs=4, actions=2)
     with pytest.raises(ValueError, match=r"shape \[3, 5\], wanted \[N, 4\]"):
         net(np.zeros((3, 5)))
+    with pytest.raises(ValueError, match="observation 2 has a NaN at place 1"):
+        net(np.where(np.arange(12) == 9, np.nan, 0.0).reshape(3, 4))
     state = net.state_dict()
     state["actor.0.wieght"] = state.pop("actor.0.weight")
     state["critic.0.bias"] = np.zeros(3)

@@ -338,6 +338,40 @@ fn every_backend_trains_alike() {
 }
 
 #[test]
+fn tensors_of_another_graph_are_refused() {
+    let (mut one, mut other) = (Graph::new(), Graph::new());
+    let (x, foreign) = (one.input("x", [3]), other.input("y", [3]));
+    let loss = one.mean(x, 1).unwrap();
+    for refused in [
+        one.tanh(foreign).unwrap_err(),
+        one.linear("fc", foreign, 2).unwrap_err(),
+        Plan::inference(&one, &[foreign], 1, &Options::default()).unwrap_err(),
+        Plan::training(&one, foreign, 1, &Options::default()).unwrap_err(),
+    ] {
+        assert!(refused.to_string().contains("of another graph"), "{refused}");
+    }
+    // A clone has the same tensors.
+    Plan::training(&one.clone(), loss, 1, &Options::default()).unwrap();
+}
+
+#[test]
+#[should_panic(expected = "a plan without a loss cannot train")]
+fn inference_plans_do_not_train() {
+    let Task { graph, output, .. } = task(32);
+    let mut plan = Plan::inference(&graph, &[output], 4, &Options::default()).unwrap();
+    plan.train(&graph.params(0).unwrap(), 4, &feeds(&data(4)), 1.0, Gradients::Replace);
+}
+
+#[test]
+#[should_panic(expected = "a learning rate of NaN")]
+fn optimisers_refuse_learning_rates_that_are_no_numbers() {
+    let mut params = task(32).graph.params(0).unwrap();
+    let gradients = vec![0.0; params.len()];
+    let mut optimizer = Optimizer::new(Method::default(), &params, None, Backend::fast()).unwrap();
+    optimizer.step(&mut params, &gradients, f32::NAN);
+}
+
+#[test]
 fn mistakes_are_explained() {
     let mut g = Graph::new();
     let x = g.input("x", [3]);

@@ -59,10 +59,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     if !within || !(1..=1024).contains(&args.threads) {
         return Err(Failure::Usage("wanted --ops 1..=64, --realisations 1..=1024, --threads 1..=1024".into()));
     }
-    let precision = match args.precision.as_str() {
-        "auto" => Precision::fastest(),
-        name => name.parse()?,
-    };
+    let precision: Precision = args.precision.parse()?;
     let operator = Operator {
         channels: 3,
         grid: 128,

@@ -20,9 +20,9 @@ pub(super) struct Args {
     /// Which network.
     #[arg(long, value_enum, default_value_t = Choice::Mlp)]
     pub(super) net: Choice,
-    /// Sizes of the hidden layers of mlp.
-    #[arg(long, value_delimiter = ',', default_value = "64,64", value_parser = count::<usize>)]
-    pub(super) hidden: Vec<usize>,
+    /// Sizes of the hidden layers of mlp; 64,64 if absent.
+    #[arg(long, value_delimiter = ',', value_parser = count::<usize>)]
+    hidden: Option<Vec<usize>>,
     /// Where it runs: cpu, cuda or cuda:i.
     #[arg(long, default_value = "cpu")]
     pub(super) device: String,
@@ -54,6 +54,11 @@ pub(super) struct Args {
 }
 
 impl Args {
+    /// Sizes of the hidden layers of mlp.
+    pub(super) fn hidden(&self) -> &[usize] {
+        self.hidden.as_deref().unwrap_or(&[64, 64])
+    }
+
     /// The network's name.
     pub(super) fn net_name(&self) -> String {
         self.net.to_possible_value().map_or(String::new(), |value| value.get_name().to_owned())
@@ -231,14 +236,16 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let on_gpu = Device::gpu_index(&args.device)?.is_some();
     let precision = match args.precision.as_str() {
         "auto" if on_gpu => Precision::Bf16,
-        "auto" => Precision::fastest(),
         name => name.parse()?,
     };
-    if args.hidden.iter().any(|size| !(1..=65_536).contains(size)) {
-        return Err(Failure::Usage(format!("--hidden {:?}: wanted sizes of 1..=65536, as in 512,512", args.hidden)));
+    if args.hidden().iter().any(|size| !(1..=65_536).contains(size)) {
+        return Err(Failure::Usage(format!("--hidden {:?}: wanted sizes of 1..=65536, as in 512,512", args.hidden())));
+    }
+    if args.hidden.is_some() && args.net != Choice::Mlp {
+        return Err(Failure::Usage(format!("--hidden for --net {}: only mlp has sizes to choose", args.net_name())));
     }
     let backend = args.backend.as_deref().map_or(Ok(Backend::fast()), Backend::named)?;
-    let task = args.net.task(&args.hidden)?;
+    let task = args.net.task(args.hidden())?;
     let batch = args.batch.unwrap_or(task.batch);
     if !(1..=1 << 24).contains(&batch) {
         return Err(Failure::Usage(format!("--batch {batch}: wanted 1..=16777216")));
@@ -298,9 +305,10 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     }
     let profile = plan.profile();
     // What other programs leave of a core changes from moment to moment: a network is no faster than the peak.
-    let cores = args.threads.min(device::threads_available()) as f64;
-    let peak = (peak_gflops(backend, plan.precision().0) * cores).max(forward.gflops).max(train.gflops);
+    let cores = plan.threads().min(device::threads_available()) as f64;
     let (served, note) = plan.precision();
+    let backend = plan.backend();
+    let peak = (peak_gflops(backend, served) * cores).max(forward.gflops).max(train.gflops);
     let name = args.net_name();
     if args.json {
         let total: u64 = profile.0.iter().map(|op| op.nanoseconds).sum();

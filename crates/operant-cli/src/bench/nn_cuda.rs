@@ -42,7 +42,7 @@ pub(super) fn run(args: &Args, batch: usize, precision: Precision) -> Result<(),
         let next = "wanted --net mlp or --device cpu; operant bench growth measures convolutions there, operant bench ppo networks with a memory";
         return Err(Failure::Usage(format!("--net {name}: networks of layers alone are timed on a GPU; {next}")));
     }
-    let architecture = Choice::mlp(&args.hidden);
+    let architecture = Choice::mlp(args.hidden());
     let Architecture::ActorCritic { inputs, actions, .. } = architecture else {
         return Err(Failure::Run("a network without actor and critic".into()));
     };

@@ -5,14 +5,29 @@ use super::op::{DynOp, Kind, MAX_INPUTS, MAX_OUTPUTS, Op, Type};
 use super::params::{ParamSpec, Params};
 use crate::{Error, Result};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A tensor of a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Node(pub(super) u32);
+pub struct Node {
+    number: u32,
+    graph: GraphId,
+}
 
 impl Node {
     pub(super) fn index(self) -> usize {
-        self.0 as usize
+        self.number as usize
+    }
+}
+
+/// Tells graphs apart; a clone has the same, since it has the same tensors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct GraphId(u32);
+
+impl Default for GraphId {
+    fn default() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 }
 
@@ -78,6 +93,7 @@ pub struct Graph {
     pub(super) inputs: Vec<Node>,
     part: Option<Part>,
     follows: Option<u32>,
+    id: GraphId,
 }
 
 impl Graph {
@@ -88,7 +104,7 @@ impl Graph {
 
     fn value(&mut self, name: String, ty: Type, source: Source) -> Node {
         self.values.push(Value { name, ty, source });
-        Node(self.values.len() as u32 - 1)
+        Node { number: self.values.len() as u32 - 1, graph: self.id }
     }
 
     fn any_input(&mut self, name: &str, ty: Type, gradient: bool) -> Node {
@@ -138,7 +154,7 @@ impl Graph {
     /// The parameter of this name.
     pub fn find_param(&self, name: &str) -> Option<Node> {
         let is = |value: &Value| matches!(value.source, Source::Param { .. }) && value.name == name;
-        self.values.iter().position(is).map(|place| Node(place as u32))
+        self.values.iter().position(is).map(|place| Node { number: place as u32, graph: self.id })
     }
 
     /// Adds an op; `name` is for messages, and may be empty.
@@ -150,6 +166,9 @@ impl Graph {
     fn add_dyn_op(&mut self, name: &str, op: Arc<dyn DynOp>, inputs: &[Node]) -> Result<Vec<Node>> {
         let number = self.calls.len();
         let name = if name.is_empty() { format!("{}_{number}", op.name()) } else { name.to_owned() };
+        for node in inputs {
+            self.check(*node, &name)?;
+        }
         let types: Vec<Type> = inputs.iter().map(|node| self.values[node.index()].ty.clone()).collect();
         let describe = |node: &Node| format!("{} {}", self.values[node.index()].name, self.values[node.index()].ty);
         let fail = |reason: String| {
@@ -206,8 +225,18 @@ impl Graph {
         &self.inputs
     }
 
-    /// Type of a tensor.
+    /// An error if a tensor is not of this graph, or of one that this was cloned from; `user` is what wants it.
+    pub(super) fn check(&self, node: Node, user: &str) -> Result<()> {
+        let is_own = node.graph == self.id && node.index() < self.values.len();
+        is_own.then_some(()).ok_or_else(|| {
+            let next = "wanted one that this graph's own methods gave";
+            Error::Invalid(format!("\"{user}\" takes tensor {} of another graph; {next}", node.number))
+        })
+    }
+
+    /// Type of a tensor. Panics if it is of another graph.
     pub fn ty(&self, node: Node) -> &Type {
+        assert!(node.graph == self.id, "tensor {} is of another graph", node.number);
         &self.values[node.index()].ty
     }
 
@@ -216,13 +245,15 @@ impl Graph {
         &self.ty(node).shape
     }
 
-    /// Name of a tensor, for messages.
+    /// Name of a tensor, for messages. Panics if it is of another graph.
     pub fn name(&self, node: Node) -> &str {
+        assert!(node.graph == self.id, "tensor {} is of another graph", node.number);
         &self.values[node.index()].name
     }
 
     /// The last axis of a tensor with rows, or a message that names the layer that wanted one.
     pub(super) fn features(&self, layer: &str, x: Node) -> Result<usize> {
+        self.check(x, layer)?;
         let ty = self.ty(x);
         match ty.shape.last() {
             Some(&features) if ty.kind == Kind::Rows && features > 0 => Ok(features),

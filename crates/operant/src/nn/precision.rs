@@ -64,9 +64,12 @@ impl Precision {
 impl FromStr for Precision {
     type Err = Error;
     fn from_str(text: &str) -> Result<Self> {
+        if text == "auto" {
+            return Ok(Self::fastest());
+        }
         let found = Self::ALL.into_iter().find(|precision| precision.name() == text);
-        let known = Self::ALL.map(Self::name);
-        found.ok_or_else(|| Error::unknown("precision", text, known, "f32, tf32, bf16, f16"))
+        let known = Self::ALL.map(Self::name).into_iter().chain(["auto"]);
+        found.ok_or_else(|| Error::unknown("precision", text, known, "f32, tf32, bf16, f16, auto"))
     }
 }
 

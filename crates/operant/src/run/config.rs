@@ -229,7 +229,6 @@ impl Config {
 
     fn served(&self) -> Result<(Precision, Option<&'static str>)> {
         Ok(match self.settings.precision.as_str() {
-            "auto" => (Precision::fastest(), None),
             name if self.settings.device.starts_with("cuda") && !self.envs_work_on_gpu()? => (name.parse()?, None),
             name => name.parse::<Precision>()?.served(),
         })
@@ -358,7 +357,7 @@ mod tests {
         assert_eq!(message(&["num_envs=0"]), "num_envs = 0: wanted 1..=16777216");
         assert_eq!(
             message(&["precision=f31"]),
-            "unknown precision \"f31\"; did you mean \"f32\"? (f32, tf32, bf16, f16)"
+            "unknown precision \"f31\"; did you mean \"f32\"? (f32, tf32, bf16, f16, auto)"
         );
         assert_eq!(message(&["env.gravity=heavy"]), "env.gravity = \"heavy\": wanted a number, true or false");
         assert_eq!(message(&["ppo=1"]), "ppo = 1: wanted a table, as in [ppo]");

@@ -138,7 +138,7 @@ impl Optimizer {
     }
 
     /// One step against `grads`, which lie as `params.values()` do, with zeros for padding. Gradients of buffers are not looked
-    /// at. Panics if a length is not that of the parameters the optimiser was made for.
+    /// at. Panics if a length is not that of the parameters the optimiser was made for, or the learning rate is not finite.
     pub fn step(&mut self, params: &mut Params, grads: &[f32], learning_rate: f32) -> StepReport {
         self.step_scaled(params, grads, learning_rate, 1.0)
     }
@@ -153,6 +153,7 @@ impl Optimizer {
     ) -> StepReport {
         let len = self.first.len();
         assert!(params.len() == len && grads.len() == len, "an optimiser steps the parameters it was made for");
+        assert!(learning_rate.is_finite(), "a learning rate of {learning_rate}: wanted a finite number");
         let grad_norm = (self.norm(grads) / f64::from(loss_scale)) as f32;
         if !grad_norm.is_finite() {
             return StepReport { grad_norm, finite: false };

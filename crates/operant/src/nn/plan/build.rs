@@ -132,6 +132,10 @@ impl Wanted {
     fn training(&self) -> bool {
         !self.losses.is_empty()
     }
+
+    fn nodes(&self) -> impl Iterator<Item = Node> + '_ {
+        self.outputs.iter().chain(&self.metrics).chain(self.losses.iter().map(|(node, _)| node)).copied()
+    }
 }
 
 /// Which ops become one.
@@ -254,8 +258,7 @@ fn read_inputs<'a>(call: &'a Call, wanted: &Wanted) -> impl Iterator<Item = &'a 
 
 /// Fuses activations into the ops before them and drops ops that nothing wanted depends on.
 fn simplify(graph: &Graph, wanted: &Wanted, towers: bool) -> Vec<Call> {
-    let ends: Vec<Node> =
-        wanted.outputs.iter().chain(&wanted.metrics).chain(wanted.losses.iter().map(|(n, _)| n)).copied().collect();
+    let ends: Vec<Node> = wanted.nodes().collect();
     let mut needed = vec![false; graph.values.len()];
     ends.iter().for_each(|node| needed[node.index()] = true);
     let mut calls: Vec<Option<Call>> = graph.calls.iter().cloned().map(Some).collect();
@@ -362,6 +365,7 @@ impl Recipe {
         merging: &Merging,
         tile_rows: impl FnOnce(usize, usize) -> usize,
     ) -> Result<Self> {
+        wanted.nodes().try_for_each(|node| graph.check(node, "plan"))?;
         for (node, _) in &wanted.losses {
             let ty = graph.ty(*node);
             if ty.kind != Kind::Rows || ty.len() != 1 {

@@ -345,6 +345,16 @@ impl<R: Real> Plan<R> {
         self.recipe.max_rows
     }
 
+    /// Instruction set of kernels: that of the options, without tiles where there are few rows.
+    pub fn backend(&self) -> Backend {
+        self.compute.backend
+    }
+
+    /// Threads that a run uses at most: those of the pool, unless there are fewer rows than are worth so many.
+    pub fn threads(&self) -> usize {
+        self.workers.len()
+    }
+
     /// Most rows of a tile.
     pub fn tile_rows(&self) -> usize {
         self.recipe.tile_rows
@@ -413,7 +423,8 @@ impl Plan<f32> {
         });
     }
 
-    /// Computes losses and gradients of `rows` rows. `loss_scale` multiplies gradients (1 unless f16 needs more).
+    /// Computes losses and gradients of `rows` rows. `loss_scale` multiplies gradients (1 unless f16 needs more). Panics if feeds do
+    /// not fit the inputs, or the plan was built without a loss.
     pub fn train(
         &mut self,
         params: &Params,
@@ -422,6 +433,7 @@ impl Plan<f32> {
         loss_scale: f32,
         gradients: Gradients,
     ) -> Outcome {
+        assert!(self.recipe.training, "a plan without a loss cannot train: build it with `Plan::training`");
         self.with_packs((params.values(), params.version()), |plan, packs| {
             plan.execute(params.values(), packs, rows, feeds, loss_scale, gradients);
         });
