@@ -129,7 +129,7 @@ fn every_env_can_be_listed_and_measured() {
 
 #[test]
 fn mistakes_get_a_message_and_exit_code_2() {
-    let cases: [(&[&str], &str); 18] = [
+    let cases: [(&[&str], &str); 19] = [
         (&["bench", "env", "cartpol"], "unknown env \"cartpol\"; did you mean \"cartpole\"? (operant list)"),
         (&["list", "Pendlum-v1"], "did you mean \"Pendulum-v1\"?"),
         (&["bench", "env", "cartpole", "--num-envs", "0"], "num_envs = 0: wanted 1..="),

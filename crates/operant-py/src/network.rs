@@ -36,7 +36,7 @@ fn options(threads: Option<usize>, precision: &str) -> PyResult<Options> {
     if !(1..=1024).contains(&threads) {
         return Err(PyValueError::new_err(format!("threads = {threads}: wanted 1..=1024")));
     }
-    let precision = precision.parse::<Precision>().map_err(raise)?;
+    let precision = Precision::named(precision).map_err(raise)?;
     Ok(Options { pool: Arc::new(CpuPool::new(threads)), precision, ..Options::default() })
 }
 
@@ -123,7 +123,8 @@ impl Network {
         }
         let x = obs.as_slice()?;
         if let Some(at) = x.iter().position(|x| x.is_nan()) {
-            let text = format!("observation {} has a NaN at place {}: wanted numbers", at / wanted, at % wanted);
+            let text =
+                format!("observation {} has a NaN at place {}: wanted numbers or infinities", at / wanted, at % wanted);
             return Err(PyValueError::new_err(text));
         }
         let mut state = self.lock(py);

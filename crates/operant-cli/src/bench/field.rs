@@ -59,7 +59,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     if !within || !(1..=1024).contains(&args.threads) {
         return Err(Failure::Usage("wanted --ops 1..=64, --realisations 1..=1024, --threads 1..=1024".into()));
     }
-    let precision: Precision = args.precision.parse()?;
+    let precision = Precision::named(&args.precision)?;
     let operator = Operator {
         channels: 3,
         grid: 128,

@@ -131,7 +131,7 @@ fn afterstates(dice: &mut Dice, plays: &mut Plays, wanted: usize) -> Vec<Positio
 
 /// Inputs written, and positions valued, per second of CPU time.
 fn evaluations(args: &Args, positions: &[Position]) -> Result<(f64, f64, Precision), Failure> {
-    let precision: Precision = args.precision.parse()?;
+    let precision = Precision::named(&args.precision)?;
     let net = BackgammonNet { hidden: args.hidden, activation: Act::Tanh };
     let options = Options { precision, ..Options::default() };
     let mut evaluator = Evaluator::new(&net, &net.params(args.seed)?, &options)?;

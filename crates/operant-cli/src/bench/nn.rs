@@ -236,7 +236,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let on_gpu = Device::gpu_index(&args.device)?.is_some();
     let precision = match args.precision.as_str() {
         "auto" if on_gpu => Precision::Bf16,
-        name => name.parse()?,
+        name => Precision::named(name)?,
     };
     if args.hidden().iter().any(|size| !(1..=65_536).contains(size)) {
         return Err(Failure::Usage(format!("--hidden {:?}: wanted sizes of 1..=65536, as in 512,512", args.hidden())));
@@ -301,14 +301,19 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     plan.set_timed(true);
     let start = Instant::now();
     while start.elapsed().as_secs_f64() < args.seconds.min(0.5) {
+        // New weights each time, as in training.
+        params.values_mut();
         plan.train(&params, batch, &feeds, 1.0, Gradients::Replace);
     }
     let profile = plan.profile();
     // What other programs leave of a core changes from moment to moment: a network is no faster than the peak.
-    let cores = plan.threads().min(device::threads_available()) as f64;
     let (served, note) = plan.precision();
     let backend = plan.backend();
-    let peak = (peak_gflops(backend, served) * cores).max(forward.gflops).max(train.gflops);
+    let of_core = peak_gflops(backend, served);
+    let peak = |plan: &Plan, measured: &Measured| {
+        (of_core * plan.threads().min(device::threads_available()) as f64).max(measured.gflops)
+    };
+    let (forward_peak, train_peak) = (peak(&forward_plan, &forward), peak(&plan, &train));
     let name = args.net_name();
     if args.json {
         let total: u64 = profile.0.iter().map(|op| op.nanoseconds).sum();
@@ -328,9 +333,9 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             "workspace_bytes": plan.workspace_bytes(),
             "forward_us": forward.microseconds,
             "train_us": train.microseconds,
-            "peak_gflops": peak,
-            "forward_share": forward.gflops / peak,
-            "train_share": train.gflops / peak,
+            "peak_gflops": train_peak,
+            "forward_share": forward.gflops / forward_peak,
+            "train_share": train.gflops / train_peak,
             "parameters": params.count(),
             "tile_rows": plan.tile_rows(),
             "backend": backend.name(),
@@ -344,7 +349,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     if args.plan {
         text += &format!("{plan}\n");
     }
-    let line = |what: &str, m: &Measured| {
+    let line = |what: &str, m: &Measured, peak: f64| {
         format!(
             "{what:<19}{:.1} GFLOP/s, {:.0} % of {peak:.0} measured peak, {:.1} µs per batch\n",
             m.gflops,
@@ -366,8 +371,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     if let Some(note) = note {
         text += &format!("note               {note}\n");
     }
-    text += &line("forward", &forward);
-    text += &line("forward+back+Adam", &train);
+    text += &line("forward", &forward, forward_peak);
+    text += &line("forward+back+Adam", &train, train_peak);
     text += &format!("allocations        {} per batch\n", forward.allocations + train.allocations);
     text += &format!("workspace          {} bytes\n", grouped(plan.workspace_bytes() as f64));
     let total: u64 = profile.0.iter().map(|op| op.nanoseconds).sum();

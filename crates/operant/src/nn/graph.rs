@@ -225,19 +225,27 @@ impl Graph {
         &self.inputs
     }
 
-    /// An error if a tensor is not of this graph, or of one that this was cloned from; `user` is what wants it.
+    /// Whether a tensor is of this graph. Those of clones that went on by themselves are not told apart.
+    fn is_own(&self, node: Node) -> bool {
+        node.graph == self.id && node.index() < self.values.len()
+    }
+
+    /// An error if a tensor is of another graph; `user` is what wants it.
     pub(super) fn check(&self, node: Node, user: &str) -> Result<()> {
-        let is_own = node.graph == self.id && node.index() < self.values.len();
-        is_own.then_some(()).ok_or_else(|| {
+        self.is_own(node).then_some(()).ok_or_else(|| {
             let next = "wanted one that this graph's own methods gave";
             Error::Invalid(format!("\"{user}\" takes tensor {} of another graph; {next}", node.number))
         })
     }
 
+    fn value_of(&self, node: Node) -> &Value {
+        assert!(self.is_own(node), "tensor {} is of another graph", node.number);
+        &self.values[node.index()]
+    }
+
     /// Type of a tensor. Panics if it is of another graph.
     pub fn ty(&self, node: Node) -> &Type {
-        assert!(node.graph == self.id, "tensor {} is of another graph", node.number);
-        &self.values[node.index()].ty
+        &self.value_of(node).ty
     }
 
     /// Shape of a tensor without its batch axis.
@@ -247,8 +255,7 @@ impl Graph {
 
     /// Name of a tensor, for messages. Panics if it is of another graph.
     pub fn name(&self, node: Node) -> &str {
-        assert!(node.graph == self.id, "tensor {} is of another graph", node.number);
-        &self.values[node.index()].name
+        &self.value_of(node).name
     }
 
     /// The last axis of a tensor with rows, or a message that names the layer that wanted one.

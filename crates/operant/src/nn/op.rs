@@ -84,7 +84,7 @@ pub struct Needs {
     pub outputs: u32,
 }
 
-/// When a packed matrix is read.
+/// Which body reads a packed matrix. It is there for no other: an op lists one that both read twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadBy {
     /// By the forward body.
@@ -93,7 +93,7 @@ pub enum ReadBy {
     Backward,
     /// By the backward body where the gradient of the first input is wanted: that of a network's input seldom is.
     FirstGradient,
-    /// None: the op reads the weights as they are.
+    /// By neither: it keeps the place of a matrix in the list.
     Nobody,
 }
 

@@ -48,6 +48,17 @@ impl Precision {
         })
     }
 
+    /// A precision by name, or for `auto` [the fastest](Self::fastest).
+    pub fn named(text: &str) -> Result<Self> {
+        match text {
+            "auto" => Ok(Self::fastest()),
+            _ => text.parse().map_err(|_| {
+                let known = Self::ALL.map(Self::name).into_iter().chain(["auto"]);
+                Error::unknown("precision", text, known, "f32, tf32, bf16, f16, auto")
+            }),
+        }
+    }
+
     /// What this CPU serves for a request, and why if that is something else.
     pub fn served(self) -> (Self, Option<&'static str>) {
         match self {
@@ -64,12 +75,8 @@ impl Precision {
 impl FromStr for Precision {
     type Err = Error;
     fn from_str(text: &str) -> Result<Self> {
-        if text == "auto" {
-            return Ok(Self::fastest());
-        }
         let found = Self::ALL.into_iter().find(|precision| precision.name() == text);
-        let known = Self::ALL.map(Self::name).into_iter().chain(["auto"]);
-        found.ok_or_else(|| Error::unknown("precision", text, known, "f32, tf32, bf16, f16, auto"))
+        found.ok_or_else(|| Error::unknown("precision", text, Self::ALL.map(Self::name), "f32, tf32, bf16, f16"))
     }
 }
 

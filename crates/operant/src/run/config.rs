@@ -229,8 +229,10 @@ impl Config {
 
     fn served(&self) -> Result<(Precision, Option<&'static str>)> {
         Ok(match self.settings.precision.as_str() {
-            name if self.settings.device.starts_with("cuda") && !self.envs_work_on_gpu()? => (name.parse()?, None),
-            name => name.parse::<Precision>()?.served(),
+            name if self.settings.device.starts_with("cuda") && !self.envs_work_on_gpu()? => {
+                (Precision::named(name)?, None)
+            }
+            name => Precision::named(name)?.served(),
         })
     }
 

@@ -216,7 +216,7 @@ pub struct GrownGroup {
     networks: Arc<Networks>,
     trainer: CudaPlan,
     judge: CudaPlan,
-    logits: Node,
+    judged_logits: Node,
     kernels: Kernels,
     memory: Memory,
     kept: Option<Kept>,
@@ -315,7 +315,7 @@ impl GrownGroup {
         };
         let (groups, batch) = (seeds.len(), task.training.batch);
         let (graph, logits, shapes) = padded(task.host, task.image, task.classes, false)?;
-        let (judged, _, _) = padded(task.host, task.image, task.classes, true)?;
+        let (judged, judged_logits, _) = padded(task.host, task.image, task.classes, true)?;
         let pixels = task.image.iter().product::<usize>();
         let (count, validated) = (task.train.targets.len(), task.validation.targets.len());
         let fits =
@@ -358,7 +358,7 @@ impl GrownGroup {
             Buffer::new(gpu, validated.next_multiple_of(batch) * pixels, "images to validate on", setting)?;
         validation.upload(task.validation.images)?;
         let shared = [Shared { input: IMAGES, at: validation.pointer(), stride: batch * pixels }];
-        let wanted = Wanted { outputs: vec![logits], ..Wanted::default() };
+        let wanted = Wanted { outputs: vec![judged_logits], ..Wanted::default() };
         let judge = |groups: usize| {
             let parts = stretch(slots, slots + 1) as usize;
             let judging = Setup { groups, parts, shared: &shared, pixels: false, leaders: slots, ..setup };
@@ -420,7 +420,7 @@ impl GrownGroup {
             networks,
             trainer,
             judge,
-            logits,
+            judged_logits,
             kernels,
             memory,
             kept: None,

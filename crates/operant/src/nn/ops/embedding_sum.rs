@@ -87,6 +87,7 @@ impl Graph {
     /// The sum of the rows of the parameter `<name>.weight` `[entries, features]` that integers `[B, K]` name, as such or as real
     /// numbers, plus `<name>.bias`. A run panics at one that is not below `entries`.
     pub fn embedding_sum(&mut self, name: &str, index: Node, entries: usize, features: usize) -> Result<Node> {
+        self.check(index, name)?;
         let count = self.shape(index).iter().product::<usize>().max(1);
         // Like a linear layer of so many inputs that are 1, with a ReLU behind it (He et al., arXiv:1502.01852).
         let std = (2.0 / count as f32).sqrt();

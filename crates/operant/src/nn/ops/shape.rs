@@ -268,6 +268,7 @@ impl Op for Reshape {
 impl Graph {
     /// Tensors side by side along their last axis.
     pub fn concat(&mut self, x: &[Node]) -> Result<Node> {
+        x.iter().try_for_each(|&node| self.check(node, "concat"))?;
         let axis = x.first().map_or(0, |&node| self.shape(node).len().saturating_sub(1));
         self.concat_axis(x, axis)
     }
@@ -279,6 +280,7 @@ impl Graph {
 
     /// `len` places of the last axis, from `first` on.
     pub fn slice(&mut self, x: Node, first: usize, len: usize) -> Result<Node> {
+        self.check(x, "slice")?;
         let axis = self.shape(x).len().saturating_sub(1);
         self.slice_axis(x, axis, first, len)
     }
@@ -311,6 +313,7 @@ impl Graph {
 
     /// One axis after the batch axis.
     pub fn flatten(&mut self, x: Node) -> Result<Node> {
+        self.check(x, "flatten")?;
         let len = self.ty(x).len();
         self.reshape(x, [len])
     }

@@ -434,21 +434,18 @@ impl Op for Tower {
         let s = self.sizes(types);
         let of_layer = |l: usize| {
             let (k, n) = s.layer(l);
-            let exact = l + 1 == s.layers || (l == 0 && k < FEW);
+            let exact = l == 0 && k < FEW;
             let input = 1 + 2 * l;
-            // A last layer, and a first one of few inputs, read weights as they are.
-            let [forward, backward] = match l {
-                _ if l + 1 == s.layers => [ReadBy::Nobody; 2],
-                0 => [if exact { ReadBy::Nobody } else { ReadBy::Forward }, ReadBy::FirstGradient],
-                _ => [ReadBy::Forward, ReadBy::Backward],
-            };
+            let forward = if exact { ReadBy::Nobody } else { ReadBy::Forward };
+            let backward = if l == 0 { ReadBy::FirstGradient } else { ReadBy::Backward };
             let words = l > 0 && !exact;
             [
                 Packing { exact, words, read_by: forward, ..Packing::transposed(input, n, k) },
                 Packing { exact, words: !exact, read_by: backward, ..Packing::straight(input, n, k) },
             ]
         };
-        (0..s.layers).flat_map(of_layer).collect()
+        // The last layer reads its weights as they are.
+        (0..s.layers - 1).flat_map(of_layer).collect()
     }
 
     fn scratch<R: Real>(&self, types: &Types, rows: usize, compute: Compute) -> Scratch {

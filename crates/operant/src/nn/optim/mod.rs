@@ -143,7 +143,7 @@ impl Optimizer {
         self.step_scaled(params, grads, learning_rate, 1.0)
     }
 
-    /// [`Optimizer::step`] with gradients of a loss that was multiplied by `loss_scale`.
+    /// [`Optimizer::step`] with gradients of a loss that was multiplied by `loss_scale`; panics as that does.
     pub fn step_scaled(
         &mut self,
         params: &mut Params,

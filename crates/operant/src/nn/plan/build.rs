@@ -66,16 +66,23 @@ pub(super) struct Step {
     pub(super) stage: usize,
 }
 
+/// The bodies of an op.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Body {
+    Forward,
+    Backward,
+}
+
 impl Step {
     fn new(work: Work, name: String) -> Self {
         Self { work, name, x: vec![], y: vec![], dy: vec![], dx: vec![], stage: 0 }
     }
 
-    /// The node whose body it runs, and whether that is the forward one.
-    pub(super) fn body(&self) -> Option<(usize, bool)> {
+    /// The node whose body it runs, and which.
+    pub(super) fn body(&self) -> Option<(usize, Body)> {
         match self.work {
-            Work::Forward { call } => Some((call, true)),
-            Work::Backward { call, .. } => Some((call, false)),
+            Work::Forward { call } => Some((call, Body::Forward)),
+            Work::Backward { call, .. } => Some((call, Body::Backward)),
             _ => None,
         }
     }

@@ -189,7 +189,7 @@ impl<R: Real> Plan<R> {
         let groups = Cut::most_groups(&recipe);
         let threads = options.pool.threads().min(groups);
         let mut packs = Packs::new(&recipe, compute);
-        let own_packs = threads == 1 || packs.bytes() <= OWN_PACKS_BYTES;
+        let own_packs = options.pool.threads() == 1 || packs.bytes() <= OWN_PACKS_BYTES;
         let worker = || Worker {
             tile: Aligned::zeros(recipe.tile_len),
             real: Aligned::zeros(scratch.real),

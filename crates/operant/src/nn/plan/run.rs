@@ -6,7 +6,7 @@
 
 use super::super::op::{Backward, Draws, Forward, Kind, MAX_INPUTS, MAX_OUTPUTS};
 use super::super::real::{Compute, Real, Room};
-use super::build::{Buffer, Place, Recipe, Slot, Step, Work};
+use super::build::{Body, Buffer, Place, Recipe, Slot, Step, Work};
 use super::weights::Packs;
 use crate::device::gemm::amx;
 use crate::device::{Aligned, CpuPool, Spans};
@@ -285,8 +285,8 @@ impl<R: Real> Run<'_, R> {
         rows: usize,
     ) {
         for i in steps {
-            if let (Packed::Own { .. }, Some((call, forward))) = (self.packs, self.recipe.steps[i].body()) {
-                worker.packs.pack_for(self.recipe, self.compute, self.values, call, forward);
+            if let (Packed::Own { .. }, Some((call, body))) = (self.packs, self.recipe.steps[i].body()) {
+                worker.packs.pack_for(self.recipe, self.compute, self.values, call, body);
             }
             let begun = worker.spans.begin();
             self.step(&self.recipe.steps[i], memory, worker, first_row, rows);
@@ -314,7 +314,7 @@ impl<R: Real> Run<'_, R> {
                     x: at.reals(&step.x),
                     ints: at.ints(&step.x),
                     y: at.written::<MAX_OUTPUTS>(&step.y),
-                    packed: packs.of(call, true),
+                    packed: packs.of(call, Body::Forward),
                     room,
                     compute: self.compute,
                     draws: draws(call),
@@ -334,7 +334,7 @@ impl<R: Real> Run<'_, R> {
                     dy: at.reals(&step.dy),
                     dx: at.written::<MAX_INPUTS>(&step.dx),
                     add,
-                    packed: packs.of(call, false),
+                    packed: packs.of(call, Body::Backward),
                     room,
                     compute: self.compute,
                     draws: draws(call),

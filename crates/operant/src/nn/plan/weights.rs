@@ -3,8 +3,9 @@
 use super::super::op::{Packing, ReadBy};
 use super::super::params::Params;
 use super::super::real::{Compute, PackPart, PackSet, PackedMut, Real, Scratch};
-use super::build::{Place, Recipe};
+use super::build::{Body, Place, Recipe};
 use crate::device::{Aligned, CpuPool, Part};
+use std::ops::Range;
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// The packed matrices of all nodes: all at once for as long as the parameters are the same, or in turn, each body's before it runs and
@@ -16,8 +17,10 @@ pub(super) struct Packs<R> {
     half: Aligned<u16>,
     /// For each node, where its matrices lie when all are packed.
     parts: Vec<Vec<PackPart>>,
-    /// The same in turn for its bodies, backward and forward: what one of them reads has no place in the other's list.
+    /// The same in turn for each [`Body`]: what one of them reads has no place in the other's list.
     parts_in_turn: Vec<[Vec<PackPart>; 2]>,
+    /// Which of the matrices are a node's.
+    of_nodes: Vec<Range<usize>>,
     matrices: Vec<Part<Matrix<R>>>,
     /// Of the parameters that are packed all at once.
     version: Option<u64>,
@@ -44,6 +47,7 @@ impl<R: Real> Clone for Packs<R> {
             half: self.half.clone(),
             parts: self.parts.clone(),
             parts_in_turn: self.parts_in_turn.clone(),
+            of_nodes: self.of_nodes.clone(),
             matrices: self.matrices.clone(),
             ..*self
         }
@@ -57,6 +61,7 @@ impl<R: Real> Default for Packs<R> {
             half: Aligned::default(),
             parts: Vec::new(),
             parts_in_turn: Vec::new(),
+            of_nodes: Vec::new(),
             matrices: Vec::new(),
             version: None,
             version_in_turn: None,
@@ -66,48 +71,42 @@ impl<R: Real> Default for Packs<R> {
 
 impl<R: Real> Packs<R> {
     pub(super) fn new(recipe: &Recipe, compute: Compute) -> Self {
-        let (mut real, mut half) = (0, 0);
-        let (mut parts, mut parts_in_turn, mut matrices) = (Vec::new(), Vec::new(), Vec::new());
+        let mut new = Self::default();
+        let mut all = Scratch::default();
         for (number, node) in recipe.nodes.iter().enumerate() {
-            let mut list = Vec::new();
-            let mut in_turn = [const { Vec::new() }; 2];
-            // Where the next matrix of each body begins in turn.
-            let mut next = [(0, 0); 2];
+            let none = vec![PackPart::default(); node.packings.len()];
+            let (mut parts, mut in_turn) = (none.clone(), [none.clone(), none]);
+            let (first, mut of_body) = (new.matrices.len(), [Scratch::default(); 2]);
             for (i, packing) in node.packings.iter().enumerate() {
-                let is_read = match packing.read_by {
-                    ReadBy::Forward => true,
-                    ReadBy::Backward => recipe.training,
-                    ReadBy::FirstGradient => recipe.wants_first_gradient(number),
-                    ReadBy::Nobody => false,
+                let body = match packing.read_by {
+                    ReadBy::Forward => Body::Forward,
+                    ReadBy::Backward if recipe.training => Body::Backward,
+                    ReadBy::FirstGradient if recipe.wants_first_gradient(number) => Body::Backward,
+                    _ => continue,
                 };
-                in_turn.iter_mut().for_each(|body| body.push(PackPart::default()));
-                if !is_read {
-                    list.push(PackPart::default());
-                    continue;
-                }
                 let [o, p, q, n] = packing.lens;
                 let len = R::packed_len(compute.or_exact(packing.exact), o, p * q, n);
-                let part = |real, half| PackPart { real: (real, real + len.real), half: (half, half + len.half) };
-                let body = usize::from(packing.read_by == ReadBy::Forward);
-                let next = &mut next[body];
-                list.push(part(real, half));
-                in_turn[body][i] = part(next.0, next.1);
+                let after =
+                    |at: Scratch| PackPart { real: (at.real, at.real + len.real), half: (at.half, at.half + len.half) };
+                let part = after(all);
                 if len.real + len.half > 0 {
                     let ordered =
                         vec![R::default(); if in_order(&settled(packing, compute)) { 0 } else { o * p * q * n }];
-                    let ranges = [real..real + len.real, half..half + len.half];
-                    matrices.push(Part::new(ranges, Matrix { node: number, packing: i, ordered }));
+                    let ranges = [part.real.0..part.real.1, part.half.0..part.half.1];
+                    new.matrices.push(Part::new(ranges, Matrix { node: number, packing: i, ordered }));
                 }
+                parts[i] = part;
+                in_turn[body as usize][i] = after(of_body[body as usize]);
                 // Whole cache lines, so that panels of 16 stay aligned.
-                let lines = |len: Scratch| (len.real.next_multiple_of(16), len.half.next_multiple_of(32));
-                (real, half) = (real + lines(len).0, half + lines(len).1);
-                *next = (next.0 + lines(len).0, next.1 + lines(len).1);
+                let lines = Scratch { real: len.real.next_multiple_of(16), half: len.half.next_multiple_of(32) };
+                all = all.and(lines);
+                of_body[body as usize] = of_body[body as usize].and(lines);
             }
-            parts.push(list);
-            parts_in_turn.push(in_turn);
+            new.parts.push(parts);
+            new.parts_in_turn.push(in_turn);
+            new.of_nodes.push(first..new.matrices.len());
         }
-        let (real, half) = (Aligned::zeros(real), Aligned::zeros(half));
-        Self { real, half, parts, parts_in_turn, matrices, ..Self::default() }
+        Self { real: Aligned::zeros(all.real), half: Aligned::zeros(all.half), ..new }
     }
 
     /// Whether there is no room for any: another has them.
@@ -122,9 +121,9 @@ impl<R: Real> Packs<R> {
     }
 
     /// Those that a body of a node reads.
-    pub(super) fn of(&self, node: usize, forward: bool) -> PackSet<'_, R> {
+    pub(super) fn of(&self, node: usize, body: Body) -> PackSet<'_, R> {
         let in_turn = self.version_in_turn.is_some();
-        let parts = if in_turn { &self.parts_in_turn[node][usize::from(forward)] } else { &self.parts[node] };
+        let parts = if in_turn { &self.parts_in_turn[node][body as usize] } else { &self.parts[node] };
         PackSet { real: &self.real, half: &self.half, parts }
     }
 
@@ -133,8 +132,8 @@ impl<R: Real> Packs<R> {
         size_of_val(&*self.real) + size_of_val(&*self.half) + ordered
     }
 
-    /// Begins a run on one tile: packs all matrices only if the last run had these parameters too, else each body's are packed
-    /// [in turn](Self::pack_for).
+    /// Begins a run on one tile: packs all matrices only if the last run had these parameters too, which then may come again, else
+    /// each body's are packed [in turn](Self::pack_for).
     pub(super) fn refresh_in_turn(&mut self, recipe: &Recipe, compute: Compute, (values, version): (&[R], u64)) {
         if self.version == Some(version) || self.version_in_turn == Some(version) {
             return self.refresh(recipe, compute, (values, version), None);
@@ -143,12 +142,12 @@ impl<R: Real> Packs<R> {
     }
 
     /// Packs what a body of a node reads, if that is done in turn.
-    pub(super) fn pack_for(&mut self, recipe: &Recipe, compute: Compute, values: &[R], node: usize, forward: bool) {
+    pub(super) fn pack_for(&mut self, recipe: &Recipe, compute: Compute, values: &[R], node: usize, body: Body) {
         if self.version_in_turn.is_none() {
             return;
         }
-        for matrix in self.matrices.iter_mut().map(|part| &mut part.item).filter(|matrix| matrix.node == node) {
-            let PackPart { real, half } = self.parts_in_turn[node][usize::from(forward)][matrix.packing];
+        for matrix in self.matrices[self.of_nodes[node].clone()].iter_mut().map(|part| &mut part.item) {
+            let PackPart { real, half } = self.parts_in_turn[node][body as usize][matrix.packing];
             let (real, half) = (&mut self.real[real.0..real.1], &mut self.half[half.0..half.1]);
             if real.len() + half.len() > 0 {
                 matrix.pack(recipe, compute, values, PackedMut { real, half });

@@ -175,7 +175,7 @@ impl GrownGroup {
     }
 
     fn record_judging(&self, parts: &[bool]) -> Result<Recorded> {
-        let (logits, stride) = self.judge.output(self.logits).unwrap_or((DevicePtr::NONE, 0));
+        let (logits, stride) = self.judge.output(self.judged_logits).expect("an output that the plan was built with");
         let args = JudgeArgs {
             logits,
             targets: self.memory.validation_targets.pointer(),
