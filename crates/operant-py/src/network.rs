@@ -122,9 +122,9 @@ impl Network {
             return Err(PyValueError::new_err(text));
         }
         let x = obs.as_slice()?;
-        if let Some(at) = x.iter().position(|x| x.is_nan()) {
-            let text =
-                format!("observation {} has a NaN at place {}: wanted numbers or infinities", at / wanted, at % wanted);
+        if let Some(at) = x.iter().position(|x| !x.is_finite()) {
+            let (row, place, got) = (at / wanted, at % wanted, x[at]);
+            let text = format!("observation {row} has {got} at place {place}: wanted finite numbers");
             return Err(PyValueError::new_err(text));
         }
         let mut state = self.lock(py);

@@ -148,8 +148,14 @@ def test_mistakes_are_explained(tmp_path: Path) -> None:
     net = nn.actor_critic(inputs=4, actions=2)
     with pytest.raises(ValueError, match=r"shape \[3, 5\], wanted \[N, 4\]"):
         net(np.zeros((3, 5)))
-    with pytest.raises(ValueError, match="observation 2 has a NaN at place 1"):
+    with pytest.raises(ValueError, match="observation 2 has NaN at place 1: wanted finite numbers"):
         net(np.where(np.arange(12) == 9, np.nan, 0.0).reshape(3, 4))
+    with pytest.raises(ValueError, match="observation 0 has inf at place 3"):
+        net([0.0, 0.0, 0.0, np.inf])
+    broken = nn.actor_critic(inputs=np.int64(4), actions=2, hidden=np.array([8, 8]))
+    broken.load_state_dict({name: np.full_like(x, np.nan) for name, x in broken.state_dict().items()})
+    with pytest.raises(ValueError, match="scores of actions are NaN"):
+        nn.Policy(broken)(np.zeros(4))
     state = net.state_dict()
     state["actor.0.wieght"] = state.pop("actor.0.weight")
     state["critic.0.bias"] = np.zeros(3)

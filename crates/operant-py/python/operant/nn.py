@@ -15,6 +15,7 @@ Files are safetensors. ``torch_module.load_state_dict(safetensors.torch.load_fil
 from __future__ import annotations
 
 import json
+import operator
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -109,6 +110,8 @@ class Policy:
             if not allowed.any(axis=-1).all():
                 raise ValueError("legal forbids every action of a row; wanted at least one allowed")
             scores = np.where(allowed, scores, -np.inf)
+        if np.isnan(scores).any():
+            raise ValueError("scores of actions are NaN: the network's weights are no numbers, or too large")
         if sample:
             noise = (rng or np.random.default_rng()).gumbel(size=scores.shape)
             scores = scores + noise
@@ -122,7 +125,9 @@ def _as_array(value: Any) -> FloatArray:
 
 
 def _make(description: dict[str, Any], seed: int, threads: int | None, precision: str) -> Network:
-    return Network(_Network(json.dumps(description), seed=seed, threads=threads, precision=precision))
+    # NumPy's integers are sizes too.
+    text = json.dumps(description, default=operator.index)
+    return Network(_Network(text, seed=seed, threads=threads, precision=precision))
 
 
 def actor_critic(

@@ -136,16 +136,25 @@ fn half_to_f32(half: u16) -> f32 {
     f32::from_bits(sign | magnitude)
 }
 
-/// Writes beside the target, syncs, renames: a reader finds the old file or the new one, never a part.
+/// Writes beside the target, syncs, renames: a reader finds the old file or the new one, never a part. A link stays one, a file keeps
+/// who may read it, and what is no file (a pipe, a device) is written to as it is.
 pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
-    let mut name = path.file_name().unwrap_or_default().to_os_string();
+    let found = path.metadata().ok();
+    let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let mut name = target.file_name().unwrap_or_default().to_os_string();
     name.push(format!(".{}.part", std::process::id()));
-    let beside = path.with_file_name(name);
+    let beside = target.with_file_name(name);
     let write = || {
+        if found.as_ref().is_some_and(|found| !found.is_file()) {
+            return std::fs::write(path, bytes);
+        }
         let mut file = File::create(&beside)?;
         file.write_all(bytes)?;
+        if let Some(found) = &found {
+            file.set_permissions(found.permissions())?;
+        }
         file.sync_all()?;
-        std::fs::rename(&beside, path)
+        std::fs::rename(&beside, &target)
     };
     write().map_err(|error| {
         // What was written in part is of no use to anyone; that it can't be removed changes nothing for the caller.
@@ -206,6 +215,17 @@ mod tests {
         write_file(&path, b"second").unwrap();
         assert_eq!(read_file(&path).unwrap(), b"second");
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1, "nothing is left beside it");
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::{PermissionsExt, symlink};
+            let link = folder.join("link");
+            symlink("a.safetensors", &link).unwrap();
+            std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
+            write_file(&link, b"third").unwrap();
+            assert_eq!(read_file(&path).unwrap(), b"third", "a link leads to the file");
+            assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+            assert!(link.is_symlink() && write_file(&folder, b"x").is_err(), "a folder is no file");
+        }
         let nowhere = folder.join("missing/a.safetensors");
         assert!(write_file(&nowhere, b"x").unwrap_err().to_string().starts_with("can't write"));
         assert!(read_file(&nowhere).unwrap_err().to_string().starts_with("can't read"));
