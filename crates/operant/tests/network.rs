@@ -3,8 +3,9 @@
 use operant::device::CpuPool;
 use operant::lanes::Backend;
 use operant::lanes::rng::HostRng;
+use operant::nn::ops::Linear;
 use operant::nn::{
-    Act, Feed, Gradients, Graph, LossScale, Metadata, Method, Node, Optimizer, Options, Params, Plan, Precision,
+    Act, Feed, Gradients, Graph, Init, LossScale, Metadata, Method, Node, Optimizer, Options, Params, Plan, Precision,
     Wanted, nets,
 };
 use std::sync::Arc;
@@ -120,6 +121,50 @@ fn bits_do_not_depend_on_when_weights_are_packed() {
             assert_eq!(got, wanted[set][place], "{} rows, {threads} threads, {precision:?}, turn {turn}", ROWS[place]);
             if turn % 5 == 0 {
                 assert_eq!(plan.first_non_finite(&sets[set], ROWS[place], &feeds(&data)), None);
+            }
+        }
+    }
+}
+
+/// Steps that are the first to add to a gradient overwrite it: nothing is left of the run before, whatever it found, of layers that
+/// become one, narrow ones, weights that two layers share, and rows without a gradient.
+#[test]
+fn gradients_do_not_depend_on_the_run_before() {
+    const ROWS: usize = 2000;
+    let mut g = Graph::new();
+    let x = g.input("x", [INPUTS]);
+    let weight = g.input("weight", [1]);
+    let tower = nets::mlp(&mut g, "tower", x, &[64, 64, 2], Act::Tanh, 1.0).unwrap();
+    let narrow = g.linear("narrow", x, 64).unwrap();
+    let shared = [g.param("shared.weight", [64, 64], Init::HeUniform), g.param("shared.bias", [64], Init::Zeros)];
+    let layer = Linear { bias: true, act: Act::Relu };
+    let once = g.apply("once", layer, &[narrow, shared[0], shared[1]]).unwrap();
+    let twice = g.apply("twice", layer, &[once, shared[0], shared[1]]).unwrap();
+    let all = g.concat(&[tower, twice]).unwrap();
+    let loss = g.mean(all, 1).unwrap();
+    let loss = g.mul(loss, weight).unwrap();
+    let params = g.params(0).unwrap();
+    let x = normals(ROWS * INPUTS, 1);
+    let bad = vec![f32::NAN; ROWS * INPUTS];
+    let [ones, zeros] = [1.0, 0.0].map(|weight| vec![weight; ROWS]);
+    let some: Vec<f32> = (0..ROWS).map(|row| if row % 3 == 0 { 1.0 } else { 0.0 }).collect();
+    for (precision, threads) in [(Precision::F32, 1), (Precision::F32, 2), (Precision::Bf16, 2), (Precision::F16, 2)] {
+        let options = Options { precision, ..Options::threads(threads) };
+        let plan = || Plan::training(&g, loss, ROWS, &options).unwrap();
+        let mut used = plan();
+        for rows in [1, 300, 1030] {
+            for weights in [&ones, &some, &zeros] {
+                let feeds = [Feed::Real(&x), Feed::Real(weights)];
+                let mut new = plan();
+                new.train(&params, rows, &feeds, 1.0, Gradients::Replace);
+                assert!(weights == &zeros || new.gradients().iter().any(|g| *g != 0.0));
+                used.train(&params, ROWS, &[Feed::Real(&bad), Feed::Real(&ones)], 1.0, Gradients::Replace);
+                assert!(used.gradients().iter().any(|g| g.is_nan()));
+                used.train(&params, rows, &feeds, 1.0, Gradients::Replace);
+                assert!(used.gradients() == new.gradients(), "{rows} rows, {threads} threads, {precision:?}");
+                used.train(&params, rows, &feeds, 1.0, Gradients::Add);
+                let twice = |(new, used): (&f32, &f32)| (2.0 * new - used).abs() <= 1e-5 * new.abs().max(1e-3);
+                assert!(new.gradients().iter().zip(used.gradients()).all(twice), "{rows} rows, {precision:?}");
             }
         }
     }

@@ -7,6 +7,7 @@ mod game;
 mod growth;
 mod nn;
 mod nn_cuda;
+mod nn_threads;
 mod ppo;
 mod search;
 mod selfplay;

@@ -1,6 +1,6 @@
 //! `operant bench nn`: a network's forward pass, and forward + backward + optimiser step.
 
-use super::nn_cuda;
+use super::{nn_cuda, nn_threads};
 use crate::output::{Failure, count, grouped, print};
 use clap::ValueEnum;
 use operant::device::{self, CpuPool, Device, alloc};
@@ -9,7 +9,8 @@ use operant::lanes::rng::HostRng;
 use operant::nn::nets::{Architecture, Net};
 use operant::nn::ops::{Conv2d, NormOptions};
 use operant::nn::{
-    Act, Feed, Gradients, Graph, Kind, Memory, Method, Node, Optimizer, Options, Plan, Precision, nets, peak_gflops,
+    Act, Feed, Gradients, Graph, Kind, Memory, Method, Node, Optimizer, Options, Params, Plan, Precision, nets,
+    peak_gflops,
 };
 use serde_json::json;
 use std::sync::Arc;
@@ -32,9 +33,9 @@ pub(super) struct Args {
     /// f32, bf16, f16, on a GPU tf32, or auto: the fastest that this CPU was measured to have, bf16 on a GPU.
     #[arg(long, default_value = "f32")]
     precision: String,
-    /// Threads that share a batch.
-    #[arg(long, default_value_t = 1, value_parser = count::<usize>, allow_negative_numbers = true)]
-    threads: usize,
+    /// Threads that share a batch; several, as in 1,2, are measured in turn and compared.
+    #[arg(long, default_value = "1", value_delimiter = ',', value_parser = count::<usize>, allow_negative_numbers = true)]
+    threads: Vec<usize>,
     /// Instruction set of kernels: amx (f32 on tiles too), avx512, avx2, portable; the widest if absent. Products in bf16 are
     /// on AMX tiles with all of them.
     #[arg(long)]
@@ -194,6 +195,73 @@ enum Data {
     Ints(Vec<i32>),
 }
 
+/// A network to be measured, with data for its inputs.
+pub(super) struct Bench {
+    task: Task,
+    pub(super) batch: usize,
+    data: Vec<Data>,
+}
+
+/// Plans of a network for some threads, and what they train.
+pub(super) struct Plans {
+    pub(super) forward: Plan,
+    pub(super) training: Plan,
+    pub(super) params: Params,
+    optimizer: Optimizer,
+}
+
+impl Bench {
+    fn new(task: Task, batch: usize) -> operant::Result<Self> {
+        let inputs = task.graph.inputs();
+        let numbers: usize = inputs.iter().map(|&input| task.graph.ty(input).len()).sum();
+        let what = format!("data of {} rows", grouped(batch as f64));
+        device::check_room(&what, (numbers * batch * size_of::<f32>()) as u64, "ask for a smaller --batch")?;
+        let mut rng = HostRng::new(0, 0, 0, 0);
+        let mut data = |input: Node| {
+            let ty = task.graph.ty(input);
+            match ty.kind {
+                Kind::Ints => {
+                    Data::Ints((0..ty.len() * batch).map(|_| rng.below(task.classes as u32) as i32).collect())
+                }
+                _ => Data::Real((0..ty.len() * batch).map(|_| rng.normal()).collect()),
+            }
+        };
+        let data = inputs.iter().map(|&input| data(input)).collect();
+        Ok(Self { task, batch, data })
+    }
+
+    pub(super) fn feeds(&self) -> Vec<Feed<'_>> {
+        let data = self.data.iter();
+        data.map(|data| match data {
+            Data::Real(x) => Feed::Real(x),
+            Data::Ints(x) => Feed::Ints(x),
+        })
+        .collect()
+    }
+
+    pub(super) fn plans(&self, options: &Options) -> operant::Result<Plans> {
+        let (graph, params) = (&self.task.graph, self.task.graph.params(0)?);
+        Ok(Plans {
+            forward: Plan::inference(graph, &self.task.outputs, self.batch, options)?,
+            training: Plan::training(graph, self.task.loss, self.batch, options)?,
+            optimizer: Optimizer::new(Method::default(), &params, None, options.backend)?.on(&options.pool),
+            params,
+        })
+    }
+}
+
+impl Plans {
+    pub(super) fn forward(&mut self, batch: usize, feeds: &[Feed]) {
+        self.forward.forward(&self.params, batch, feeds);
+    }
+
+    /// Forward, backward and the optimiser's step.
+    pub(super) fn train(&mut self, batch: usize, feeds: &[Feed]) {
+        self.training.train(&self.params, batch, feeds, 1.0, Gradients::Replace);
+        self.optimizer.step(&mut self.params, self.training.gradients(), 1e-4);
+    }
+}
+
 /// What was measured of one kind of call.
 struct Measured {
     gflops: f64,
@@ -230,8 +298,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     if !(args.seconds.is_finite() && args.seconds > 0.0 && args.seconds <= 3600.0) {
         return Err(Failure::Usage(format!("--seconds {}: wanted more than 0 and at most 3600", args.seconds)));
     }
-    if !(1..=1024).contains(&args.threads) {
-        return Err(Failure::Usage(format!("--threads {}: wanted 1..=1024", args.threads)));
+    if let Some(threads) = args.threads.iter().find(|threads| !(1..=1024).contains(*threads)) {
+        return Err(Failure::Usage(format!("--threads {threads}: wanted 1..=1024")));
     }
     let on_gpu = Device::gpu_index(&args.device)?.is_some();
     let precision = match args.precision.as_str() {
@@ -256,48 +324,24 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     if args.tile_rows == Some(0) {
         return Err(Failure::Usage("--tile-rows 0: wanted at least 1".into()));
     }
-    let options = Options {
-        pool: Arc::new(CpuPool::new(args.threads)),
+    let options = |threads: usize| Options {
+        pool: Arc::new(CpuPool::new(threads)),
         backend,
         precision,
         tile_rows: args.tile_rows,
         ..Options::default()
     };
-    let mut params = task.graph.params(0)?;
-    let mut forward_plan = Plan::inference(&task.graph, &task.outputs, batch, &options)?;
-    let mut plan = Plan::training(&task.graph, task.loss, batch, &options)?;
-    let mut optimizer = Optimizer::new(Method::default(), &params, None, backend)?.on(&options.pool);
-    let numbers: usize = task.graph.inputs().iter().map(|&input| task.graph.ty(input).len()).sum();
-    let what = format!("data of {} rows", grouped(batch as f64));
-    device::check_room(&what, (numbers * batch * size_of::<f32>()) as u64, "ask for a smaller --batch")?;
-    let mut rng = HostRng::new(0, 0, 0, 0);
-    let data: Vec<Data> = task
-        .graph
-        .inputs()
-        .iter()
-        .map(|&input| {
-            let ty = task.graph.ty(input);
-            match ty.kind {
-                Kind::Ints => {
-                    Data::Ints((0..ty.len() * batch).map(|_| rng.below(task.classes as u32) as i32).collect())
-                }
-                _ => Data::Real((0..ty.len() * batch).map(|_| rng.normal()).collect()),
-            }
-        })
-        .collect();
-    let feeds: Vec<Feed> = data
-        .iter()
-        .map(|data| match data {
-            Data::Real(x) => Feed::Real(x),
-            Data::Ints(x) => Feed::Ints(x),
-        })
-        .collect();
-    let flops = plan.flops_per_row() as f64 * batch as f64;
-    let forward = measure(args.seconds, flops, args.threads, || forward_plan.forward(&params, batch, &feeds));
-    let train = measure(args.seconds, 3.0 * flops, args.threads, || {
-        plan.train(&params, batch, &feeds, 1.0, Gradients::Replace);
-        optimizer.step(&mut params, plan.gradients(), 1e-4);
-    });
+    let bench = Bench::new(task, batch)?;
+    let &[threads] = &args.threads[..] else {
+        let options: Vec<Options> = args.threads.iter().map(|&threads| options(threads)).collect();
+        return nn_threads::run(args, &bench, &options);
+    };
+    let feeds = bench.feeds();
+    let mut plans = bench.plans(&options(threads))?;
+    let flops = plans.training.flops_per_row() as f64 * batch as f64;
+    let forward = measure(args.seconds, flops, threads, || plans.forward(batch, &feeds));
+    let train = measure(args.seconds, 3.0 * flops, threads, || plans.train(batch, &feeds));
+    let Plans { forward: forward_plan, training: mut plan, mut params, .. } = plans;
     plan.set_timed(true);
     let start = Instant::now();
     while start.elapsed().as_secs_f64() < args.seconds.min(0.5) {
@@ -326,7 +370,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             "net": name,
             "batch": batch,
             "precision": served.name(),
-            "threads": args.threads,
+            "threads": threads,
             "forward_gflops": forward.gflops,
             "train_gflops": train.gflops,
             "allocs": forward.allocations + train.allocations,
@@ -363,8 +407,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         grouped(params.count() as f64),
         grouped(batch as f64),
         served.name(),
-        args.threads,
-        if args.threads == 1 { "" } else { "s" },
+        threads,
+        if threads == 1 { "" } else { "s" },
         backend.name(),
         device::describe(),
     );

@@ -221,10 +221,12 @@ pub struct Backward<'a, R> {
     /// Gradients of outputs; empty where the loss does not depend on one.
     pub dy: [&'a [R]; MAX_OUTPUTS],
     /// Gradients of inputs; empty where none is wanted. Those with rows are to be overwritten, or added to where
-    /// `add` says so; those without rows are always added to.
+    /// `add` says so; those without rows are added to, or overwritten where `begin` says so.
     pub dx: [&'a mut [R]; MAX_INPUTS],
-    /// Bit i: add to `dx[i]`. Only for ops that say [`Op::adds`].
+    /// Bit i: add to `dx[i]`, which has rows. Only for ops that say [`Op::adds`].
     pub add: u32,
+    /// Bit i: overwrite `dx[i]`, which has no rows: it holds nothing yet. Only for inputs that [`Op::begins`] names.
+    pub begin: u32,
     /// What [`Op::packings`] asked for.
     pub packed: PackSet<'a, R>,
     /// As long as [`Op::scratch`] says.
@@ -305,6 +307,12 @@ pub trait Op: Debug + Send + Sync + Sized + 'static {
         false
     }
 
+    /// Bit i: the backward body can overwrite the gradient of input i, which has no rows. Others are cleared before, which takes as
+    /// long as a pass over them: it counts where weights are many and rows few.
+    fn begins(&self, _: &Types) -> u32 {
+        0
+    }
+
     /// Whether gradients flow to an input. Where they do not (targets, masks), none is asked for.
     fn differentiable(&self, _input: usize) -> bool {
         true
@@ -377,6 +385,8 @@ pub trait DynOp: Debug + Send + Sync {
     fn is_sum(&self) -> bool;
     /// See [`Op::adds`].
     fn adds(&self) -> bool;
+    /// See [`Op::begins`].
+    fn begins(&self, types: &Types) -> u32;
     /// See [`Op::differentiable`].
     fn differentiable(&self, input: usize) -> bool;
     /// See [`Op::reads`].
@@ -460,6 +470,9 @@ impl<O: Op> DynOp for O {
     }
     fn adds(&self) -> bool {
         Op::adds(self)
+    }
+    fn begins(&self, types: &Types) -> u32 {
+        Op::begins(self, types)
     }
     fn differentiable(&self, input: usize) -> bool {
         Op::differentiable(self, input)

@@ -145,9 +145,11 @@ impl View {
     }
 }
 
-/// `C[i, j] += Σ_r A[r, i]·B[r, j]`: how weight gradients are made.
+/// `C[i, j] = Σ_r A[r, i]·B[r, j]`, or added to C: how weight gradients are made.
 #[derive(Clone, Copy, Debug)]
 pub struct Outer {
+    /// To what C holds, instead of to nothing.
+    pub add: bool,
     /// Rows summed over.
     pub rows: usize,
     /// Columns of A, rows of C.
@@ -160,6 +162,12 @@ pub struct Outer {
     pub b_row: usize,
     /// Row stride of C.
     pub c_row: usize,
+}
+
+impl Outer {
+    fn init(&self) -> gemm::Init<'static> {
+        if self.add { gemm::Init::Accumulate } else { gemm::Init::Zero }
+    }
 }
 
 /// f32 or f64, and what a network needs of them.
@@ -236,7 +244,7 @@ pub trait Real:
     fn product_plain(compute: Compute, p: &Product, a: &[Self], b: &[Self], start: Start<Self>, c: &mut [Self]);
     /// Scratch of [`Real::outer`].
     fn outer_scratch(compute: Compute, shape: Outer) -> Scratch;
-    /// Adds a product over rows.
+    /// A product over rows.
     fn outer(compute: Compute, shape: Outer, a: &[Self], b: &[Self], room: Room<Self>, c: &mut [Self]);
     /// Words of two bf16 numbers, kept in elements, as left operand. Only where [`Compute::words`].
     fn halves(words: &[Self]) -> &[u16];
@@ -508,9 +516,9 @@ impl Real for f32 {
         };
         match compute.precision {
             _ if compute.thirds_of(&s) => {
-                amx::add_outer_thirds(s.rows, (s.m, s.n), (a, s.a_row), (b, s.b_row), room.half, (c, s.c_row));
+                amx::outer_thirds(s.add, s.rows, (s.m, s.n), (a, s.a_row), (b, s.b_row), room.half, (c, s.c_row));
             }
-            Precision::F32 | Precision::Tf32 => gemm::product(compute.backend, &p, a, b, gemm::Init::Accumulate, c),
+            Precision::F32 | Precision::Tf32 => gemm::product(compute.backend, &p, a, b, s.init(), c),
             Precision::F16 => {
                 let (left, right) = room.real.split_at_mut(s.rows * s.m);
                 for row in 0..s.rows {
@@ -518,7 +526,7 @@ impl Real for f32 {
                     round_to_f16(compute.backend, &b[row * s.b_row..][..s.n], &mut right[row * s.n..][..s.n]);
                 }
                 (p.a_inner, p.b_inner) = (s.m, s.n);
-                gemm::product(compute.backend, &p, left, right, gemm::Init::Accumulate, c);
+                gemm::product(compute.backend, &p, left, right, s.init(), c);
             }
             Precision::Bf16 => {
                 let stride = s.rows.next_multiple_of(CHUNK);
@@ -526,7 +534,7 @@ impl Real for f32 {
                 left[s.m * stride..].fill(0);
                 amx::transpose_to_bf16(s.rows, s.m, a, s.a_row, left, stride);
                 amx::pack(1, s.rows, s.n, b, 0, s.b_row, 1, right);
-                amx::product(&product_of_rows(&s, stride), left, right, gemm::Init::Accumulate, c);
+                amx::product(&product_of_rows(&s, stride), left, right, s.init(), c);
             }
         }
     }
@@ -546,7 +554,7 @@ impl Real for f32 {
             Left::Half(b) => amx::pack_words(s.rows, s.n, b, right),
             Left::Real(b) => amx::pack(1, s.rows, s.n, b, 0, s.b_row, 1, right),
         }
-        amx::product(&p, left, right, gemm::Init::Accumulate, c);
+        amx::product(&p, left, right, s.init(), c);
     }
 
     fn packed_len(compute: Compute, k_outer: usize, k_inner: usize, n: usize) -> Scratch {
@@ -706,6 +714,8 @@ impl Real for f64 {
     }
 
     fn outer(_: Compute, s: Outer, a: &[f64], b: &[f64], _: Room<f64>, c: &mut [f64]) {
+        let cleared = if s.add { 0 } else { s.m };
+        c.chunks_mut(s.c_row).take(cleared).for_each(|row| row[..s.n].fill(0.0));
         for r in 0..s.rows {
             for i in 0..s.m {
                 for j in 0..s.n {

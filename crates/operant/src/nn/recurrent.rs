@@ -250,11 +250,11 @@ impl<C: Cell> Recurrent<C> {
     }
 
     fn weight_gradient(s: &Sizes, rows: usize) -> Outer {
-        Outer { rows, m: s.fed, n: s.i, a_row: s.gradient_row(), b_row: s.i, c_row: s.i }
+        Outer { add: true, rows, m: s.fed, n: s.i, a_row: s.gradient_row(), b_row: s.i, c_row: s.i }
     }
 
     fn part_gradient(s: &Sizes, part: &Part, rows: usize) -> Outer {
-        Outer { rows, m: part.len * s.h, n: s.h, a_row: s.gradient_row(), b_row: s.h, c_row: s.h }
+        Outer { add: true, rows, m: part.len * s.h, n: s.h, a_row: s.gradient_row(), b_row: s.h, c_row: s.h }
     }
 }
 

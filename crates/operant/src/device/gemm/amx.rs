@@ -302,24 +302,25 @@ pub fn product_thirds(p: &Product, a: &[f32], packed: &[u16], init: Init, c: &mu
     }
 }
 
-/// Whether [`add_outer_thirds`] has few columns, in whole pairs of tiles: what it takes apart then stays in the nearest cache, and it is
+/// Whether [`outer_thirds`] has few columns, in whole pairs of tiles: what it takes apart then stays in the nearest cache, and it is
 /// faster than registers.
 pub fn few_columns(m: usize, n: usize) -> bool {
     (64..=96).contains(&n) && n.is_multiple_of(2 * TILE) && m.is_multiple_of(2 * TILE)
 }
 
-/// Elements of the room of [`add_outer_thirds`] for `m` by `n` sums, few columns or many.
+/// Elements of the room of [`outer_thirds`] for `m` by `n` sums, few columns or many.
 pub fn outer_room(m: usize, n: usize) -> usize {
     // A chunk more, since it begins on a cache line.
     elements(&[4, (m + n).div_ceil(TILE), PARTS, B_TILE]) + CHUNK
 }
 
-/// `C[i, j] += Σ_r A[r, i]·B[r, j]` in f32, as [`product_thirds`] multiplies: rows of A, B and C are `a_row`, `b_row` and `c_row`
-/// apart.
+/// `C[i, j] = Σ_r A[r, i]·B[r, j]` in f32, as [`product_thirds`] multiplies, or added to C: rows of A, B and C are `a_row`, `b_row` and
+/// `c_row` apart.
 ///
 /// # Panics
 /// If an operand or the room is too short, rows of C overlap, `m` or `n` is not a multiple of 16, or without AMX.
-pub fn add_outer_thirds(
+pub fn outer_thirds(
+    add: bool,
     rows: usize,
     (m, n): (usize, usize),
     (a, a_row): (&[f32], usize),
@@ -337,6 +338,11 @@ pub fn add_outer_thirds(
     if m == 0 || n == 0 {
         return;
     }
+    if rows == 0 {
+        let cleared = if add { 0 } else { m };
+        c.chunks_mut(c_row).take(cleared).for_each(|row| row[..n].fill(0.0));
+        return;
+    }
     let room = &mut room[..outer_room(m, n)];
     #[cfg(all(target_arch = "x86_64", target_os = "linux", not(operant_portable)))]
     // SAFETY: AMX was found and is held, and the operands were checked; the room has a chunk to spare for its beginning.
@@ -344,7 +350,7 @@ pub fn add_outer_thirds(
         let (a, b, c) = (a.as_ptr(), b.as_ptr(), c.as_mut_ptr());
         let room = room.as_mut_ptr();
         let room = room.add(room.align_offset(64));
-        thirds::outer(thirds::Outer { rows, m, n, a, a_row, b, b_row, c, c_row }, room);
+        thirds::outer(thirds::Outer { add, rows, m, n, a, a_row, b, b_row, c, c_row }, room);
     }
     #[cfg(not(all(target_arch = "x86_64", target_os = "linux", not(operant_portable))))]
     let _ = room;

@@ -23,7 +23,7 @@ fn noise(len: usize, seed: u64) -> Vec<f32> {
     (0..len).map(|_| next()).collect()
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum Begin {
     Zero,
     Bias,
@@ -577,9 +577,6 @@ fn thirds_add_products_over_rows() {
         let (a_row, b_row, c_row) = (m + 5, n + 1, n + 2);
         let seed = 90 + number as u64;
         let (a, b, before) = (noise(rows * a_row, seed), noise(rows * b_row, seed + 1), noise(m * c_row, seed + 2));
-        let mut c = before.clone();
-        let mut room = vec![u16::MAX; amx::outer_room(m, n)];
-        amx::add_outer_thirds(rows, (m, n), (&a, a_row), (&b, b_row), &mut room, (&mut c, c_row));
         let p = Product {
             m,
             n,
@@ -591,9 +588,15 @@ fn thirds_add_products_over_rows() {
             c_row,
             ..Product::default()
         };
-        // Six products of parts, each rounded once.
-        let unit = (rows + 6) as f64 * f64::from(f32::EPSILON) / 2.0;
-        let term = |i, j, first| expected(&p, i, j, |at| a[at], |at| b[at], first);
-        check(&p, Begin::Accumulate, &[], &before, &c, term, unit);
+        for begin in [Begin::Zero, Begin::Accumulate] {
+            let mut c = before.clone();
+            let mut room = vec![u16::MAX; amx::outer_room(m, n)];
+            let add = begin == Begin::Accumulate;
+            amx::outer_thirds(add, rows, (m, n), (&a, a_row), (&b, b_row), &mut room, (&mut c, c_row));
+            // Six products of parts, each rounded once.
+            let unit = (rows + 6) as f64 * f64::from(f32::EPSILON) / 2.0;
+            let term = |i, j, first| expected(&p, i, j, |at| a[at], |at| b[at], first);
+            check(&p, begin, &[], &before, &c, term, unit);
+        }
     }
 }

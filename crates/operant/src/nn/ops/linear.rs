@@ -46,13 +46,13 @@ fn product(m: usize, n: usize, k: usize, a_row: usize) -> Product {
     Product { m, n, outer: 1, inner: k, a_row, a_outer: 0, a_inner: 1, b_outer: 0, b_inner: n, c_row: n }
 }
 
-/// The two products of a weight's gradient: `dW[n, k] += dZᵀ·x`, by way of its transpose where k is narrower than a
+/// The two products of a weight's gradient: `dW[n, k] = dZᵀ·x`, by way of its transpose where k is narrower than a
 /// register.
-fn weight_gradient(m: usize, n: usize, k: usize) -> (Outer, bool) {
+fn weight_gradient(m: usize, n: usize, k: usize, add: bool) -> (Outer, bool) {
     if k < 16 && n > k {
-        (Outer { rows: m, m: k, n, a_row: k, b_row: n, c_row: n }, true)
+        (Outer { add: false, rows: m, m: k, n, a_row: k, b_row: n, c_row: n }, true)
     } else {
-        (Outer { rows: m, m: n, n: k, a_row: n, b_row: k, c_row: k }, false)
+        (Outer { add, rows: m, m: n, n: k, a_row: n, b_row: k, c_row: k }, false)
     }
 }
 
@@ -97,7 +97,7 @@ impl Op for Linear {
     fn scratch<R: Real>(&self, types: &Types, rows: usize, compute: Compute) -> Scratch {
         let Sizes { n, k, inner } = sizes(types);
         let (m, compute) = (rows * inner, compute.or_exact(exact(n, k)));
-        let (shape, transposed) = weight_gradient(m, n, k);
+        let (shape, transposed) = weight_gradient(m, n, k, true);
         let forward = R::left_scratch(compute, View::dense(m, k));
         let backward = R::left_scratch(compute, View::dense(m, n)).or(R::outer_scratch(compute, shape));
         let gradient = if self.act == Act::Identity { 0 } else { m * n };
@@ -106,6 +106,10 @@ impl Op for Linear {
 
     fn adds(&self) -> bool {
         true
+    }
+
+    fn begins(&self, _: &Types) -> u32 {
+        1 << 1
     }
 
     fn fuse(&self, act: Act, training: bool) -> Option<Self> {
@@ -144,7 +148,8 @@ impl Op for Linear {
     fn backward<R: Real, L: Vectors<R>>(&self, c: &mut Backward<R>) {
         let Sizes { n, k, inner } = sizes(c.types);
         let (m, compute) = (c.rows * inner, c.compute.or_exact(exact(n, k)));
-        let (shape, transposed) = weight_gradient(m, n, k);
+        let begins = c.begin >> 1 & 1 == 1;
+        let (shape, transposed) = weight_gradient(m, n, k, !begins);
         let gradient = if self.act == Act::Identity { 0 } else { m * n };
         let dz = c.room.take(Scratch::real(gradient)).real;
         let (y, dy) = (c.y[0], c.dy[0]);
@@ -184,8 +189,10 @@ impl Op for Linear {
         }
         if transposed {
             let sum = c.room.take(Scratch::real(k * n)).real;
-            sum.fill(R::default());
             R::outer(compute, shape, c.x[0], dz, c.room.again(), sum);
+            if begins {
+                c.dx[1].fill(R::default());
+            }
             for (j, row) in c.dx[1].chunks_exact_mut(k).enumerate() {
                 row.iter_mut().enumerate().for_each(|(i, to)| *to += sum[i * n + j]);
             }

@@ -197,7 +197,8 @@ impl Tower {
             let (k, n) = s.layer(l);
             let (len, len_before) = (kept_len::<WORDS>(n), kept_len::<WORDS>(k));
             if !c.dx[1 + 2 * l].is_empty() {
-                let shape = Outer { rows, m: n, n: k, a_row: n, b_row: k, c_row: k };
+                let add = c.begin >> (1 + 2 * l) & 1 == 0;
+                let shape = Outer { add, rows, m: n, n: k, a_row: n, b_row: k, c_row: k };
                 let (dz, kept) = (&dz[..rows * len], &kept[l - 1][..rows * len_before]);
                 if WORDS {
                     R::outer_words(shape, dz, Left::Half(R::halves(kept)), c.room.again(), c.dx[1 + 2 * l]);
@@ -245,7 +246,7 @@ impl Tower {
                 activation_back::<R, L, WORDS, RELU>(kept, z, to, dbias);
                 if l == 1 && few {
                     let inputs = s.layer(0).0;
-                    let shape = Outer { rows: block, m: inputs, n: k, a_row: inputs, b_row: k, c_row: k };
+                    let shape = Outer { add: true, rows: block, m: inputs, n: k, a_row: inputs, b_row: k, c_row: k };
                     R::outer(c.compute.or_exact(true), shape, &x[first * inputs..], z, c.room.again(), dfirst);
                 }
                 if l == 1 && !c.dx[0].is_empty() {
@@ -267,13 +268,17 @@ impl Tower {
             return;
         }
         let (k, n) = s.layer(0);
+        let begins = c.begin >> 1 & 1 == 1;
         if few {
+            if begins {
+                c.dx[1].fill(R::default());
+            }
             for (i, row) in dfirst.chunks_exact(n).enumerate() {
                 c.dx[1][i..].iter_mut().step_by(k).zip(row).for_each(|(to, d)| *to += *d);
             }
             return;
         }
-        let shape = Outer { rows, m: n, n: k, a_row: n, b_row: k, c_row: k };
+        let shape = Outer { add: !begins, rows, m: n, n: k, a_row: n, b_row: k, c_row: k };
         let dz = &dz[..rows * kept_len::<WORDS>(n)];
         if WORDS {
             R::outer_words(shape, dz, Left::Real(x), c.room.again(), c.dx[1]);
@@ -455,7 +460,7 @@ impl Op for Tower {
         let mut staged = Scratch::default();
         for l in 0..s.layers {
             let (k, n) = s.layer(l);
-            let shape = Outer { rows: m, m: n, n: k, a_row: n, b_row: k, c_row: k };
+            let shape = Outer { add: true, rows: m, m: n, n: k, a_row: n, b_row: k, c_row: k };
             staged = staged
                 .or(R::left_scratch(compute, View::dense(m, k)))
                 .or(R::left_scratch(compute, View::dense(m, n)))
@@ -472,6 +477,11 @@ impl Op for Tower {
 
     fn adds(&self) -> bool {
         true
+    }
+
+    /// All weights but those of the last layer, which are few.
+    fn begins(&self, types: &Types) -> u32 {
+        (0..self.sizes(types).layers - 1).map(|l| 1 << (1 + 2 * l)).sum()
     }
 
     #[inline(always)]

@@ -5,6 +5,7 @@ use super::super::op::{Act, DynOp, Kind, Op, Packing, Type, Types};
 use super::super::ops::{MOST_LAYERS, Tower};
 use super::memory::{ALIGN, Demand, pack};
 use crate::{Error, Result};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Number of a buffer.
@@ -63,6 +64,8 @@ pub(super) struct Step {
     pub(super) y: Vec<Option<Buffer>>,
     pub(super) dy: Vec<Option<Buffer>>,
     pub(super) dx: Vec<Option<Buffer>>,
+    /// Bit k: it is the first to write the sum `dx[k]`, and can overwrite it.
+    pub(super) begin: u32,
     pub(super) stage: usize,
 }
 
@@ -75,7 +78,7 @@ pub(super) enum Body {
 
 impl Step {
     fn new(work: Work, name: String) -> Self {
-        Self { work, name, x: vec![], y: vec![], dy: vec![], dx: vec![], stage: 0 }
+        Self { work, name, x: vec![], y: vec![], dy: vec![], dx: vec![], begin: 0, stage: 0 }
     }
 
     /// The node whose body it runs, and which.
@@ -180,6 +183,8 @@ pub(super) struct Recipe {
     pub(super) grads_len: usize,
     /// Sums that a later stage reads: reduced after their stage.
     pub(super) early_sums: Vec<(usize, Buffer)>,
+    /// Sums that no step begins: cleared before the first.
+    pub(super) cleared: Vec<Range<usize>>,
     pub(super) tile_rows: usize,
     /// Rows below which a tile is not cut for the sake of more groups.
     pub(super) least_rows: usize,
@@ -461,6 +466,7 @@ impl Recipe {
             sums_len: b.sums_len,
             params_len,
             grads_len,
+            cleared: Vec::new(),
             early_sums: Vec::new(),
             tile_rows: 0,
             least_rows: 1,
@@ -475,6 +481,7 @@ impl Recipe {
         };
         recipe.merge_sums(&keep, merging.takes_sum);
         recipe.sort_into_stages();
+        recipe.begin_sums();
         let timing = (merging.timing)(&recipe);
         recipe.place(&keep, timing.as_ref(), tile_rows);
         Ok(recipe)
@@ -562,6 +569,32 @@ impl Recipe {
             }
         }
         self.early_sums = early;
+    }
+
+    /// Lets the first step that adds to a parameter's gradient overwrite it, where it can.
+    fn begin_sums(&mut self) {
+        let (mut written, mut begun) = (vec![false; self.slots.len()], Vec::new());
+        for step in &mut self.steps {
+            let writes: Vec<Buffer> = step.writes().collect();
+            let can = match step.work {
+                Work::Backward { call, .. } => self.nodes[call].op.begins(&self.nodes[call].types),
+                _ => 0,
+            };
+            for (k, buffer) in step.dx.iter().enumerate().filter_map(|(k, buffer)| buffer.map(|buffer| (k, buffer))) {
+                let once = !written[buffer] && writes.iter().filter(|other| **other == buffer).count() == 1;
+                let Slot { place: Place::Sum(at), len, .. } = self.slots[buffer] else { continue };
+                if can >> k & 1 == 1 && once && at + len <= self.grads_len {
+                    step.begin |= 1 << k;
+                    // What fills it up to a whole line is zero from the start.
+                    begun.push(at..(at + len).next_multiple_of(ALIGN));
+                }
+            }
+            writes.into_iter().for_each(|buffer| written[buffer] = true);
+        }
+        begun.sort_by_key(|range| range.start);
+        let ends = begun.iter().map(|range| range.start).chain([self.sums_len]);
+        let starts = [0].into_iter().chain(begun.iter().map(|range| range.end));
+        self.cleared = starts.zip(ends).map(|(start, end)| start..end).filter(|range| !range.is_empty()).collect();
     }
 
     /// Gives every unplaced buffer its place: in the tile if one stage uses it, else in memory for the whole batch.

@@ -84,7 +84,7 @@ pub(super) struct Cut {
 
 /// Work of a group, in products and sums: enough to make handing it to a thread worth while.
 const GROUP_FLOPS: u64 = 4_000_000;
-/// The same for each of its sums, which are cleared and added up for every group.
+/// The same for each of its sums, which are begun and added up for every group.
 const GROUP_FLOPS_PER_SUM: u64 = 400;
 /// Most groups: the most threads that one run can use.
 const MAX_GROUPS: usize = 16;
@@ -119,6 +119,12 @@ impl Cut {
     /// Most tiles of a thread.
     fn tiles_of(&self, threads: usize) -> usize {
         self.groups.div_ceil(threads) * (self.tiles / self.groups)
+    }
+
+    /// Whether a group's first tile has rows; if it has none, no tile of the group has.
+    fn has_rows(&self, group: usize, rows: usize) -> bool {
+        let (from, to) = self.rows(group * self.tiles / self.groups, rows);
+        from < to
     }
 
     /// First and last row of a tile.
@@ -217,12 +223,16 @@ impl<R: Real> Run<'_, R> {
                 let _tiles = self.compute.tiles().then(amx::hold);
                 for group in (Shares { groups: cut.groups, shares: threads }).of(thread) {
                     let number = shares.sums(group);
+                    let keep = if group == 0 { keep } else { 0 };
+                    let begins = keep == 0 && cut.has_rows(group, self.rows);
                     if stage == 0 {
-                        let keep = if group == 0 { keep } else { 0 };
-                        // SAFETY: sums of a number are one thread's until all threads are done.
-                        unsafe { all.part(number, keep..len) }.fill(R::default());
+                        let all_of_them = [keep..len];
+                        for range in if begins { &recipe.cleared[..] } else { &all_of_them } {
+                            // SAFETY: sums of a number are one thread's until all threads are done.
+                            unsafe { all.part(number, range.clone()) }.fill(R::default());
+                        }
                     }
-                    let memory = Memory { full, sums: all.first, own: all.at(number) };
+                    let memory = Memory { full, sums: all.first, own: all.at(number), begins };
                     self.group(steps.clone(), cut, group, memory, worker);
                     shares.end(group, |to, from| {
                         // SAFETY: as above, and a pair has two numbers.
@@ -267,11 +277,19 @@ impl<R: Real> Run<'_, R> {
     }
 
     /// Runs steps of a stage on all tiles of a group.
-    fn group(&self, steps: std::ops::Range<usize>, cut: Cut, group: usize, memory: Memory<R>, worker: &mut Worker<R>) {
+    fn group(
+        &self,
+        steps: std::ops::Range<usize>,
+        cut: Cut,
+        group: usize,
+        mut memory: Memory<R>,
+        worker: &mut Worker<R>,
+    ) {
         for tile in group * cut.tiles / cut.groups..(group + 1) * cut.tiles / cut.groups {
             let (from, to) = cut.rows(tile, self.rows);
             if from < to {
                 self.tile(steps.clone(), memory, worker, from, to - from);
+                memory.begins = false;
             }
         }
     }
@@ -334,6 +352,7 @@ impl<R: Real> Run<'_, R> {
                     dy: at.reals(&step.dy),
                     dx: at.written::<MAX_INPUTS>(&step.dx),
                     add,
+                    begin: if memory.begins { step.begin } else { 0 },
                     packed: packs.of(call, Body::Backward),
                     room,
                     compute: self.compute,
@@ -362,8 +381,8 @@ impl<R: Real> Run<'_, R> {
     pub(super) fn first_bad(&self, worker: &mut Worker<R>, full: &mut [R], sums: &mut [R]) -> Option<&str> {
         let recipe = self.recipe;
         assert!(full.len() >= recipe.full_len && sums.len() >= recipe.sums_len);
-        let memory =
-            Memory { full: Shared(full.as_mut_ptr()), sums: Shared(sums.as_mut_ptr()), own: Shared(sums.as_mut_ptr()) };
+        let (full, sums) = (Shared(full.as_mut_ptr()), Shared(sums.as_mut_ptr()));
+        let memory = Memory { full, sums, own: sums, begins: false };
         let cut = Cut::new(recipe, self.rows);
         self.pack(worker, false);
         for stage in 0..recipe.stages {
@@ -436,6 +455,8 @@ struct Memory<R> {
     sums: Shared<R>,
     /// Sums of this group.
     own: Shared<R>,
+    /// Whether steps that can do so begin them, which then hold nothing yet: on the first tile.
+    begins: bool,
 }
 
 /// Where a step stands: which rows, which memory.

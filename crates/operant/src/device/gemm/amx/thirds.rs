@@ -527,9 +527,11 @@ unsafe fn columns(
     }
 }
 
-/// Operands of [`outer`]: `C[i, j] += Σ_r A[r, i]·B[r, j]`.
+/// Operands of [`outer`]: `C[i, j] = Σ_r A[r, i]·B[r, j]`.
 #[derive(Clone, Copy)]
 pub(super) struct Outer {
+    /// To what C holds.
+    pub(super) add: bool,
     pub(super) rows: usize,
     /// Whole tiles.
     pub(super) m: usize,
@@ -611,7 +613,7 @@ impl Beside for Pairs {
     }
 }
 
-/// Adds the product over rows.
+/// The product over rows, of which there is one at least.
 ///
 /// # Safety
 /// AMX was found and is held; the operands hold what is reached, and `room`, on a cache line, [`super::outer_room`] elements.
@@ -638,6 +640,7 @@ pub(super) unsafe fn outer(of: Outer, room: *mut u16) {
             for i in (0..of.m).step_by(2 * TILE) {
                 for j in (0..of.n).step_by(2 * TILE) {
                     let c = of.c.add(i * of.c_row + j).cast::<u8>();
+                    let begins = !of.add && first == OUTER_CHUNKS * CHUNK;
                     let block = Block {
                         chunks: now.chunks,
                         a: now.to.add(i / TILE * tile),
@@ -647,7 +650,7 @@ pub(super) unsafe fn outer(of: Outer, room: *mut u16) {
                         b_tile: tile,
                         c,
                         c_row: of.c_row * 4,
-                        start: c,
+                        start: if begins { ptr::null() } else { c },
                         start_row: of.c_row * 4,
                     };
                     block.run_of(of.m - i > TILE, of.n - j > TILE, &mut next);

@@ -7,7 +7,9 @@
 
 use super::super::super::avx512::transpose_step;
 use super::super::outer_room;
-use super::{CHUNK, Outer, PARTS_BYTES, ROW, TILE, TILE_BYTES, configure, dot, left, load, right, split_pair, store};
+use super::{
+    CHUNK, Outer, PARTS_BYTES, ROW, TILE, TILE_BYTES, configure, dot, left, load, right, split_pair, store, zero,
+};
 use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
 
@@ -241,7 +243,7 @@ unsafe fn fill_up(from: *const f32, row: usize, rows: usize, columns: usize, to:
     }
 }
 
-/// Adds the product over rows.
+/// The product over rows, of which there is one at least.
 ///
 /// # Safety
 /// As [`super::outer`], for sums that are [`few_columns`](super::super::few_columns).
@@ -251,9 +253,6 @@ pub(super) unsafe fn outer(of: Outer, room: *mut u8) {
     let (chunks, last) = (of.rows.div_ceil(CHUNK), of.rows / CHUNK);
     // Less a chunk, by which the room was moved to a cache line.
     assert!(room_bytes(of.m, of.n) <= 2 * (outer_room(of.m, of.n) - CHUNK), "room for {} by {} sums", of.m, of.n);
-    if chunks == 0 {
-        return;
-    }
     // SAFETY: the caller's contract; the room holds what `room_bytes` says.
     unsafe {
         let a_room = [room, room.add(BLOCK_BYTES)];
@@ -302,10 +301,17 @@ pub(super) unsafe fn outer(of: Outer, room: *mut u8) {
                     let c = of.c.add(i * of.c_row + j * BLOCK).cast::<u8>();
                     let row = of.c_row * size_of::<f32>();
                     let below = c.add(TILE * row);
-                    load::<0>(c, row);
-                    load::<1>(c.add(ROW), row);
-                    load::<2>(below, row);
-                    load::<3>(below.add(ROW), row);
+                    if chunk == 0 && !of.add {
+                        zero::<0>();
+                        zero::<1>();
+                        zero::<2>();
+                        zero::<3>();
+                    } else {
+                        load::<0>(c, row);
+                        load::<1>(c.add(ROW), row);
+                        load::<2>(below, row);
+                        load::<3>(below.add(ROW), row);
+                    }
                     // A's tiles of the next chunk are made beside the first two blocks.
                     let (with_a, with_b) = (j < 2 && chunk + 1 < chunks, next.0 < chunks);
                     match (with_a, with_b) {
