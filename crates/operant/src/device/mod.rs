@@ -18,7 +18,7 @@ pub use machine::{
 };
 pub use mapped::MappedNumbers;
 pub use pool::{CpuPool, Part, thread_number};
-pub use prefetch::prefetch;
+pub use prefetch::{prefetch, prefetch_to_write};
 pub use spans::{Span, Spans, Total};
 
 use crate::error::{Error, Result};

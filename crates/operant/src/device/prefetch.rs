@@ -1,4 +1,4 @@
-//! Memory that will be read soon.
+//! Memory that will be read or written soon.
 #![allow(unsafe_code)]
 
 /// Bytes of a cache line.
@@ -18,4 +18,17 @@ pub fn prefetch<T>(slice: &[T]) {
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = (slice, LINE);
+}
+
+/// Asks the CPU for a cache line that will be written, which other cores then give up; waits for nothing. Nothing is read, so the
+/// address may be past the end of what is there.
+#[inline(always)]
+pub fn prefetch_to_write<T>(at: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: 64-bit CPUs that do not know this instruction pass over it; it reads nothing and can't fail.
+    unsafe {
+        std::arch::asm!("prefetchw [{}]", in(reg) at, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
 }

@@ -1,11 +1,14 @@
 //! One pass over flat slices per rule, on lanes. Slices are whole groups of 16 ([`ALIGN`](crate::nn::ALIGN)).
 
+use crate::device::prefetch_to_write;
 use crate::lanes::{Float, Kernel, Simd, select};
 
 /// Elements whose squares are summed in f32 before f64 takes over: 64 per sum.
-const BLOCK: usize = 1024;
+const BLOCK: usize = 64 * SIDES;
+/// Sums side by side: in fewer, each addition would wait for the one before.
+const SIDES: usize = 64;
 
-/// The sum of squares, in an order that does not depend on the lanes: sixteen f32 sums per block, then f64.
+/// The sum of squares, in an order that does not depend on the lanes: f32 sums side by side per block, four of which become one, then f64.
 pub(super) struct SumOfSquares<'a>(pub(super) &'a [f32]);
 
 impl Kernel for SumOfSquares<'_> {
@@ -16,16 +19,26 @@ impl Kernel for SumOfSquares<'_> {
     fn run<L: Simd>(self) -> f64 {
         let mut total = 0.0;
         for block in self.0.chunks(BLOCK) {
-            let mut sums = [L::F::from(0.0); 16];
-            for group in block.chunks_exact(16) {
+            let mut sums = [L::F::from(0.0); SIDES];
+            let groups = block.chunks_exact(SIDES);
+            let rest = groups.remainder();
+            for group in groups {
+                for i in 0..SIDES / L::WIDTH {
+                    let x = L::load_f(&group[i * L::WIDTH..]);
+                    sums[i] = x.mul_add(x, sums[i]);
+                }
+            }
+            for group in rest.chunks_exact(16) {
                 for i in 0..16 / L::WIDTH {
                     let x = L::load_f(&group[i * L::WIDTH..]);
                     sums[i] = x.mul_add(x, sums[i]);
                 }
             }
             let mut lanes = [0.0; 16];
-            for i in 0..16 / L::WIDTH {
-                L::store_f(sums[i], &mut lanes[i * L::WIDTH..]);
+            let step = 16 / L::WIDTH;
+            for i in 0..step {
+                let four = (sums[i] + sums[i + step]) + (sums[i + 2 * step] + sums[i + 3 * step]);
+                L::store_f(four, &mut lanes[i * L::WIDTH..]);
             }
             for sum in lanes {
                 total += f64::from(sum);
@@ -40,6 +53,10 @@ impl Kernel for SumOfSquares<'_> {
 pub(super) const LEAST_MEAN: f32 = 1e-30;
 /// The same for a mean of squares, whose root is then far below any eps.
 const LEAST_SQUARE: f32 = 1e-36;
+
+/// How far ahead of a weight that is stepped others are asked for, in elements. The other threads of a plan have read them, and a core
+/// that waits for each to be given up takes half as long again.
+const AHEAD: usize = 256;
 
 #[inline(always)]
 fn drop_below<L: Simd>(x: L::F, least: f32) -> L::F {
@@ -86,6 +103,7 @@ impl Kernel for Adam<'_> {
         let places = values.chunks_exact_mut(width).zip(grads.chunks_exact(width));
         let moments = mean.chunks_exact_mut(width).zip(square.chunks_exact_mut(width));
         for ((value, grad), (mean, square)) in places.zip(moments) {
+            prefetch_to_write(value.as_ptr().wrapping_add(AHEAD));
             let g = L::load_f(grad) * c.grad_scale;
             let m = L::load_f(mean);
             let m = drop_below::<L>((g - m).mul_add(c.mean_rate, m), LEAST_MEAN);
@@ -132,6 +150,7 @@ impl Kernel for Sgd<'_> {
         let width = L::WIDTH;
         let places = values.chunks_exact_mut(width).zip(grads.chunks_exact(width));
         for ((value, grad), sum) in places.zip(momentum.chunks_exact_mut(width)) {
+            prefetch_to_write(value.as_ptr().wrapping_add(AHEAD));
             let x = L::load_f(value);
             let g = x.mul_add(c.weight_decay, L::load_f(grad) * c.grad_scale);
             let b = drop_below::<L>(L::load_f(sum).mul_add(c.momentum, g), LEAST_MEAN);

@@ -82,8 +82,8 @@ pub(super) struct Cut {
     pub(super) tile_rows: usize,
 }
 
-/// Work of a group, in products and sums: enough to make handing it to a thread worth while.
-const GROUP_FLOPS: u64 = 4_000_000;
+/// Work of a group, in products and sums: enough to make handing it to a thread worth while, in inference and in training.
+const GROUP_FLOPS: [u64; 2] = [2_000_000, 4_000_000];
 /// The same for each of its sums, which are begun and added up for every group.
 const GROUP_FLOPS_PER_SUM: u64 = 400;
 /// Most groups: the most threads that one run can use.
@@ -98,7 +98,7 @@ impl Cut {
         let work = recipe.flops.saturating_mul(rows as u64).saturating_mul(if recipe.training { 3 } else { 1 });
         // A row of a network without products still costs a pass over its tile.
         let work = work.max((rows * recipe.tile_len / recipe.tile_rows.max(1)) as u64 * 8);
-        let least = GROUP_FLOPS.max(recipe.sums_len as u64 * GROUP_FLOPS_PER_SUM);
+        let least = GROUP_FLOPS[usize::from(recipe.training)].max(recipe.sums_len as u64 * GROUP_FLOPS_PER_SUM);
         let memory = (MAX_GROUP_SUMS / recipe.sums_len.max(1)).max(2);
         let most = MAX_GROUPS.min(memory).min(rows / recipe.least_rows).min((work / least) as usize);
         // A power of two, so that two or four threads have equal shares.
