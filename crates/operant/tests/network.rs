@@ -86,6 +86,73 @@ fn bits_do_not_depend_on_threads() {
     }
 }
 
+#[test]
+fn outputs_do_not_depend_on_threads_or_the_size_of_a_plan() {
+    const ROWS: usize = 700;
+    let Task { graph, output, .. } = task(96);
+    let (params, data) = (graph.params(1).unwrap(), data(ROWS));
+    for precision in [Precision::F32, Precision::Bf16, Precision::F16] {
+        let outputs = |threads, most, rows| {
+            let options = Options { precision, ..Options::threads(threads) };
+            let mut plan = Plan::inference(&graph, &[output], most, &options).unwrap();
+            plan.forward(&params, rows, &feeds(&data));
+            plan.output(output).to_vec()
+        };
+        let wanted = outputs(1, ROWS, ROWS);
+        for (threads, most, rows) in [(2, ROWS, ROWS), (3, ROWS, ROWS), (5, ROWS, 333), (2, 333, 333), (3, 64, 16)] {
+            let got = outputs(threads, most, rows);
+            assert!(got == wanted[..rows * OUTPUTS], "{precision:?}, {threads} threads, {rows} rows");
+        }
+    }
+}
+
+/// Two networks that meet in a loss, of which each thread has one where there are few rows.
+#[test]
+fn bits_do_not_depend_on_branches() {
+    const MOST: usize = 2500;
+    let mut g = Graph::new();
+    let x = g.input("x", [INPUTS]);
+    let target = g.input("target", [2]);
+    let actor = nets::mlp(&mut g, "actor", x, &[64, 64, 2], Act::Tanh, 1.0).unwrap();
+    let critic = nets::mlp(&mut g, "critic", x, &[64, 96, 1], Act::Tanh, 1.0).unwrap();
+    let noisy = g.dropout("dropout", actor, 0.2).unwrap();
+    let both = g.concat(&[noisy, critic]).unwrap();
+    let sum = g.sum(both, 1).unwrap();
+    let difference = g.sub(actor, target).unwrap();
+    let square = g.mul(difference, difference).unwrap();
+    let error = g.mean(square, 1).unwrap();
+    let (weighted, metric) = (g.mul(sum, error).unwrap(), critic);
+    let loss = g.add(weighted, error).unwrap();
+    let wanted = Wanted { outputs: vec![actor], losses: vec![(loss, 1.0)], metrics: vec![metric] };
+    let params = g.params(0).unwrap();
+    let data = [normals(MOST * INPUTS, 1), normals(MOST * 2, 2)];
+    let feeds = [Feed::Real(&data[0]), Feed::Real(&data[1])];
+    for precision in [Precision::F32, Precision::Bf16] {
+        let plan = |threads, backend| {
+            let options = Options { precision, backend, ..Options::threads(threads) };
+            Plan::new(&g, &wanted, MOST, &options).unwrap()
+        };
+        for backend in ["amx", "avx512", "avx2", "portable"].into_iter().filter_map(|name| Backend::named(name).ok()) {
+            let run = |plan: &mut Plan, rows: usize, gradients: Gradients| {
+                let outcome = plan.train(&params, rows, &feeds, 1.0, gradients);
+                let metric: Vec<f64> = plan.metric(metric).collect();
+                (outcome.loss, metric, plan.output(actor).to_vec(), plan.gradients().to_vec())
+            };
+            let (mut one, mut two, mut four) = (plan(1, backend), plan(2, backend), plan(4, backend));
+            assert!(two.to_string().contains("2 branches"), "{two}");
+            for rows in [5, 256, 300, 511, 512, 777, 1024, 1025, MOST] {
+                for gradients in [Gradients::Replace, Gradients::Add] {
+                    let wanted = run(&mut one, rows, gradients);
+                    assert!(wanted.0.is_finite() && wanted.3.iter().any(|g| *g != 0.0));
+                    let what = format!("{rows} rows, {gradients:?}, {precision:?}, {}", backend.name());
+                    assert!(run(&mut two, rows, gradients) == wanted, "{what}, 2 threads");
+                    assert!(run(&mut four, rows, gradients) == wanted, "{what}, 4 threads");
+                }
+            }
+        }
+    }
+}
+
 /// Wide layers: weights that threads share instead of a copy each, and gradients of which few groups are kept.
 #[test]
 fn bits_of_many_weights_do_not_depend_on_threads() {

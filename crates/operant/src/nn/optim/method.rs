@@ -93,6 +93,16 @@ impl Method {
         eps: 1e-8,
     };
 
+    /// Whether weights shrink by themselves.
+    pub(super) fn decays(&self) -> bool {
+        match *self {
+            Self::Adam { .. } => false,
+            Self::Sgd { weight_decay, .. } | Self::AdamW { weight_decay, .. } | Self::Muon { weight_decay, .. } => {
+                weight_decay != 0.0
+            }
+        }
+    }
+
     /// Whether all constants lie where the rule is defined.
     pub(super) fn check(&self) -> Result<()> {
         let fraction = |name: &str, value: f64| {

@@ -27,8 +27,10 @@ use muon::{Matrix, MuonConstants, Scratch};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Most elements of a chunk: enough to be worth a thread.
-const CHUNK: usize = 4096;
+/// Elements of a chunk, at least and at most: enough to be worth handing it to a thread.
+const CHUNK: (usize, usize) = (512, 4096);
+/// Chunks come in multiples of this, so that threads have equal shares.
+const CHUNKS: usize = 16;
 
 /// What a step found.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -83,18 +85,23 @@ impl Optimizer {
                 matrices.push(Matrix { offset: spec.offset, rows, columns: spec.count() / rows });
                 continue;
             }
-            let (range, decay) = (spec.padded_range(), spec.decay);
+            let (range, decay) = (spec.padded_range(), spec.decay && method.decays());
             match runs.last_mut().filter(|(last, same)| *same == decay && last.end == range.start) {
                 Some((last, _)) => last.end = range.end,
                 None => runs.push((range, decay)),
             }
         }
-        let chunks = runs.into_iter().flat_map(|(run, decay)| {
-            let starts = run.clone().step_by(CHUNK);
-            let ranges = move |start: usize| [start..run.end.min(start + CHUNK), 0..0];
-            starts.map(move |start| Part::new(ranges(start), Chunk { decay, squares: 0.0 }))
-        });
         let has_second = !matches!(method, Method::Sgd { .. });
+        let elements: usize = runs.iter().map(|(run, _)| run.len()).sum();
+        let count = elements.div_ceil(CHUNK.1).next_multiple_of(CHUNKS).max(1);
+        let chunk = elements.div_ceil(count).next_multiple_of(64).max(CHUNK.0);
+        let chunks = runs.into_iter().flat_map(|(run, decay)| {
+            run.clone().step_by(chunk).map(move |start| {
+                let range = start..run.end.min(start + chunk);
+                let second = if has_second { range.clone() } else { 0..0 };
+                Part::new([range, second], Chunk { decay, squares: 0.0 })
+            })
+        });
         Ok(Self {
             method,
             max_grad_norm,
@@ -154,15 +161,48 @@ impl Optimizer {
         let len = self.first.len();
         assert!(params.len() == len && grads.len() == len, "an optimiser steps the parameters it was made for");
         assert!(learning_rate.is_finite(), "a learning rate of {learning_rate}: wanted a finite number");
-        let grad_norm = (self.norm(grads) / f64::from(loss_scale)) as f32;
-        if !grad_norm.is_finite() {
-            return StepReport { grad_norm, finite: false };
+        let Self { method, backend, ref matrices, max_grad_norm, steps, .. } = *self;
+        let learning_rate = f64::from(learning_rate);
+        let rule = Rule::new(method, learning_rate, steps + 1);
+        let rules = [rule.without_decay(), rule];
+        let squares = |chunk: &mut Chunk, range: &Range<usize>| {
+            chunk.squares = backend.run(SumOfSquares(&grads[range.clone()]));
+        };
+        let settle = |chunks: &[Part<Chunk>]| {
+            let grad_norm = (norm(backend, chunks, matrices, grads) / f64::from(loss_scale)) as f32;
+            // torch.nn.utils.clip_grad_norm_.
+            let clip = max_grad_norm.map_or(1.0, |max| (max / (grad_norm + 1e-6)).min(1.0));
+            let grad_scale = clip / loss_scale;
+            (StepReport { grad_norm, finite: grad_norm.is_finite() }, grad_scale)
+        };
+        let values = params.values_mut();
+        let slices = ([&mut *values, &mut self.first[..]], &mut self.second[..]);
+        let (report, grad_scale) = Part::for_each_in_turn(
+            &mut self.chunks,
+            self.pool.as_deref(),
+            slices,
+            squares,
+            settle,
+            |chunk, range, [values, first], second, &(report, grad_scale)| {
+                let grads = &grads[range.clone()];
+                match rules[usize::from(chunk.decay)] {
+                    _ if !report.finite => {}
+                    Rule::Sgd(constants) => {
+                        let constants = SgdConstants { grad_scale, ..constants };
+                        backend.run(Sgd { values, grads, momentum: first, constants });
+                    }
+                    Rule::Adam(constants) => {
+                        let constants = AdamConstants { grad_scale, ..constants };
+                        backend.run(Adam { values, grads, mean: first, square: second, constants });
+                    }
+                }
+            },
+        );
+        if report.finite {
+            self.steps += 1;
+            self.step_matrices(values, grads, learning_rate, grad_scale);
         }
-        self.steps += 1;
-        // torch.nn.utils.clip_grad_norm_.
-        let clip = self.max_grad_norm.map_or(1.0, |max| (max / (grad_norm + 1e-6)).min(1.0));
-        self.update(params.values_mut(), grads, f64::from(learning_rate), clip / loss_scale);
-        StepReport { grad_norm, finite: true }
+        report
     }
 
     /// Forgets all steps, so that the next is as a first one.
@@ -172,83 +212,21 @@ impl Optimizer {
         self.second.fill(0.0);
     }
 
-    /// Norm of the trainable gradients; not finite only if one of them is not.
-    fn norm(&mut self, grads: &[f32]) -> f64 {
-        let backend = self.backend;
-        let nothing: ([&mut [f32]; 0], &mut [f32]) = ([], &mut []);
-        let looked = |chunk: &mut Chunk, range: &Range<usize>, _: [&mut [f32]; 0], _: &mut [f32]| {
-            chunk.squares = backend.run(SumOfSquares(&grads[range.clone()]));
-        };
-        Part::for_each(&mut self.chunks, self.pool.as_deref(), nothing, looked);
-        let chunks = self.chunks.iter().map(Part::range);
-        let matrices =
-            self.matrices.iter().map(|at| at.offset..at.offset + (at.rows * at.columns).next_multiple_of(16));
-        let mut squares: f64 = self.chunks.iter().map(|chunk| chunk.item.squares).sum();
-        for range in matrices.clone() {
-            squares += backend.run(SumOfSquares(&grads[range]));
-        }
-        if !squares.is_finite() {
-            // Squares of finite numbers may leave f32; in f64 they do not.
-            let all = chunks.chain(matrices).flat_map(|range| &grads[range]);
-            squares = all.map(|&g| f64::from(g) * f64::from(g)).sum();
-        }
-        squares.sqrt()
-    }
-
-    fn update(&mut self, values: &mut [f32], grads: &[f32], learning_rate: f64, grad_scale: f32) {
-        match self.method {
-            Method::Sgd { momentum, nesterov, weight_decay } => {
-                let (backend, momentum, step) = (self.backend, momentum as f32, learning_rate as f32);
-                let slices = ([values, &mut self.first[..]], &mut [] as &mut [f32]);
-                Part::for_each(&mut self.chunks, self.pool.as_deref(), slices, |chunk, range, [values, sums], _| {
-                    let weight_decay = if chunk.decay { weight_decay as f32 } else { 0.0 };
-                    let constants = SgdConstants { grad_scale, momentum, nesterov, weight_decay, step };
-                    backend.run(Sgd { values, grads: &grads[range.clone()], momentum: sums, constants });
-                });
-            }
-            Method::Adam { beta1, beta2, eps } => {
-                self.adam(values, grads, [beta1, beta2, eps, 0.0], learning_rate, grad_scale);
-            }
-            Method::AdamW { beta1, beta2, eps, weight_decay } => {
-                self.adam(values, grads, [beta1, beta2, eps, weight_decay], learning_rate, grad_scale);
-            }
-            Method::Muon { momentum, weight_decay, scale, beta1, beta2, eps } => {
-                self.adam(values, grads, [beta1, beta2, eps, weight_decay], learning_rate, grad_scale);
-                for &matrix in &self.matrices {
-                    let range = matrix.offset..matrix.offset + matrix.rows * matrix.columns;
-                    let constants = MuonConstants {
-                        grad_scale,
-                        momentum: momentum as f32,
-                        rate: (1.0 - momentum) as f32,
-                        step: (learning_rate * scale.factor(matrix.rows, matrix.columns)) as f32,
-                        keep: (1.0 - learning_rate * weight_decay) as f32,
-                    };
-                    let (values, momentum) = (&mut values[range.clone()], &mut self.first[range.clone()]);
-                    self.scratch.step(self.backend, matrix, values, &grads[range], momentum, constants);
-                }
-            }
-        }
-    }
-
-    /// Adam's step on all chunks; `[β₁, β₂, eps, weight decay]`.
-    fn adam(&mut self, values: &mut [f32], grads: &[f32], constants: [f64; 4], learning_rate: f64, grad_scale: f32) {
-        let [beta1, beta2, eps, weight_decay] = constants;
-        let mean_correction = 1.0 - power(beta1, self.steps);
-        let square_correction = (1.0 - power(beta2, self.steps)).sqrt();
-        let backend = self.backend;
-        let slices = ([values, &mut self.first[..], &mut self.second[..]], &mut [] as &mut [f32]);
-        Part::for_each(&mut self.chunks, self.pool.as_deref(), slices, |chunk, range, [values, mean, square], _| {
-            let constants = AdamConstants {
+    /// Muon's step of the matrices that are its own.
+    fn step_matrices(&mut self, values: &mut [f32], grads: &[f32], learning_rate: f64, grad_scale: f32) {
+        let Method::Muon { momentum, weight_decay, scale, .. } = self.method else { return };
+        for &matrix in &self.matrices {
+            let range = matrix.range();
+            let constants = MuonConstants {
                 grad_scale,
-                mean_rate: (1.0 - beta1) as f32,
-                square_keep: beta2 as f32,
-                square_rate: (1.0 - beta2) as f32,
-                step: (learning_rate * square_correction / mean_correction) as f32,
-                eps: (eps * square_correction) as f32,
-                keep: if chunk.decay { (1.0 - learning_rate * weight_decay) as f32 } else { 1.0 },
+                momentum: momentum as f32,
+                rate: (1.0 - momentum) as f32,
+                step: (learning_rate * scale.factor(matrix.rows, matrix.columns)) as f32,
+                keep: (1.0 - learning_rate * weight_decay) as f32,
             };
-            backend.run(Adam { values, grads: &grads[range.clone()], mean, square, constants });
-        });
+            let (values, momentum) = (&mut values[range.clone()], &mut self.first[range.clone()]);
+            self.scratch.step(self.backend, matrix, values, &grads[range], momentum, constants);
+        }
     }
 
     /// Everything that the next step depends on, as safetensors bytes: tensors such as `adam.m.<parameter>`, and the step count
@@ -287,6 +265,60 @@ impl Optimizer {
             };
             kinds.iter().map(move |&(kind, is_second)| (format!("{kind}.{}", spec.name), spec, is_second))
         })
+    }
+}
+
+/// Norm of the trainable gradients, from the sums of squares of chunks; not finite only if one of them is not.
+fn norm(backend: Backend, chunks: &[Part<Chunk>], matrices: &[Matrix], grads: &[f32]) -> f64 {
+    let ranges = matrices.iter().map(|matrix| matrix.padded_range());
+    let of_matrices = ranges.clone().map(|range| backend.run(SumOfSquares(&grads[range])));
+    let squares: f64 = chunks.iter().map(|chunk| chunk.item.squares).chain(of_matrices).sum();
+    if squares.is_finite() {
+        return squares.sqrt();
+    }
+    // Squares of finite numbers may leave f32; in f64 they do not.
+    let all = chunks.iter().map(Part::range).chain(ranges).flat_map(|range| &grads[range]);
+    all.map(|&g| f64::from(g) * f64::from(g)).sum::<f64>().sqrt()
+}
+
+/// What a step does to elements.
+#[derive(Clone, Copy)]
+enum Rule {
+    Sgd(SgdConstants),
+    Adam(AdamConstants),
+}
+
+impl Rule {
+    /// That of the step of this number, for elements that decay, with the gradient as it is.
+    fn new(method: Method, learning_rate: f64, step: u64) -> Self {
+        let grad_scale = 1.0;
+        let (beta1, beta2, eps, weight_decay) = match method {
+            Method::Sgd { momentum, nesterov, weight_decay } => {
+                let (momentum, weight_decay, step) = (momentum as f32, weight_decay as f32, learning_rate as f32);
+                return Self::Sgd(SgdConstants { grad_scale, momentum, nesterov, weight_decay, step });
+            }
+            Method::Adam { beta1, beta2, eps } => (beta1, beta2, eps, 0.0),
+            Method::AdamW { beta1, beta2, eps, weight_decay } => (beta1, beta2, eps, weight_decay),
+            Method::Muon { weight_decay, beta1, beta2, eps, .. } => (beta1, beta2, eps, weight_decay),
+        };
+        let mean_correction = 1.0 - power(beta1, step);
+        let square_correction = (1.0 - power(beta2, step)).sqrt();
+        Self::Adam(AdamConstants {
+            grad_scale,
+            mean_rate: (1.0 - beta1) as f32,
+            square_keep: beta2 as f32,
+            square_rate: (1.0 - beta2) as f32,
+            step: (learning_rate * square_correction / mean_correction) as f32,
+            eps: (eps * square_correction) as f32,
+            keep: (1.0 - learning_rate * weight_decay) as f32,
+        })
+    }
+
+    fn without_decay(self) -> Self {
+        match self {
+            Self::Sgd(constants) => Self::Sgd(SgdConstants { weight_decay: 0.0, ..constants }),
+            Self::Adam(constants) => Self::Adam(AdamConstants { keep: 1.0, ..constants }),
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use super::super::graph::{Call, Graph, Node, Part, Source};
 use super::super::op::{Act, DynOp, Kind, Op, Packing, Type, Types};
 use super::super::ops::{MOST_LAYERS, Tower};
+use super::branches::Branches;
 use super::memory::{ALIGN, Demand, pack};
 use crate::{Error, Result};
 use std::ops::Range;
@@ -185,6 +186,8 @@ pub(super) struct Recipe {
     pub(super) early_sums: Vec<(usize, Buffer)>,
     /// Sums that no step begins: cleared before the first.
     pub(super) cleared: Vec<Range<usize>>,
+    /// What two threads can have one each of where there are few rows.
+    pub(super) branches: Option<Branches>,
     pub(super) tile_rows: usize,
     /// Rows below which a tile is not cut for the sake of more groups.
     pub(super) least_rows: usize,
@@ -467,6 +470,7 @@ impl Recipe {
             params_len,
             grads_len,
             cleared: Vec::new(),
+            branches: None,
             early_sums: Vec::new(),
             tile_rows: 0,
             least_rows: 1,
@@ -484,6 +488,7 @@ impl Recipe {
         recipe.begin_sums();
         let timing = (merging.timing)(&recipe);
         recipe.place(&keep, timing.as_ref(), tile_rows);
+        recipe.branches = recipe.find_branches();
         Ok(recipe)
     }
 

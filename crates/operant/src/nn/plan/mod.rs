@@ -5,6 +5,7 @@
 //! a later step reads them. Results do not depend on the number of threads.
 
 mod beside;
+mod branches;
 mod build;
 mod chains;
 mod cuda;
@@ -168,7 +169,7 @@ impl<R: Real> Plan<R> {
         let merging = Merging { towers: true, takes_sum: &|_| false, timing: &|_| None };
         let recipe = Recipe::new(graph, wanted, &offsets, params_len, max_rows, &merging, choose)?;
         // Weights, packed weights (small ones for every thread), and their gradients, of which every group of tiles has its own.
-        let groups = Cut::most_groups(&recipe);
+        let groups = Cut::most_groups(&recipe, options.pool.threads());
         let packs = params_len * if recipe.sums_len > 0 { 2 } else { 1 };
         let copies = (options.pool.threads().min(groups) - 1) * packs.min(OWN_PACKS_BYTES / size_of::<R>());
         let weights = packs + copies;
@@ -186,7 +187,7 @@ impl<R: Real> Plan<R> {
         let scratch = recipe.nodes.iter().fold(Scratch::default(), |most, node| {
             most.or(R::scratch(&*node.op, &node.types, recipe.tile_rows, compute))
         });
-        let groups = Cut::most_groups(&recipe);
+        let groups = Cut::most_groups(&recipe, options.pool.threads());
         let threads = options.pool.threads().min(groups);
         let mut packs = Packs::new(&recipe, compute);
         let own_packs = options.pool.threads() == 1 || packs.bytes() <= OWN_PACKS_BYTES;

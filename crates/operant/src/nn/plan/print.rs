@@ -70,11 +70,12 @@ impl<R: Real> fmt::Display for Plan<R> {
         let kind = if recipe.training { "training" } else { "inference" };
         writeln!(
             f,
-            "{kind} plan: up to {} rows in tiles of {}, {} stage{}, {} steps, {}, {}",
+            "{kind} plan: up to {} rows in tiles of {}, {} stage{}{}, {} steps, {}, {}",
             recipe.max_rows,
             recipe.tile_rows,
             recipe.stages,
             if recipe.stages == 1 { "" } else { "s" },
+            if recipe.branches.is_some() { ", 2 branches" } else { "" },
             recipe.steps.len(),
             self.compute.precision.name(),
             self.compute.backend.name(),

@@ -1,11 +1,13 @@
 //! Running a recipe: stage by stage, in each stage group by group, in each group tile by tile, in each tile step by step.
 //!
-//! Groups are cut by the number of rows alone, never by the number of threads; each group adds up its own sums, and
-//! sums of groups are added in pairs, then pairs of pairs. So results are the same bits for any number of threads.
+//! Groups with sums are cut by the number of rows alone, never by the number of threads; each group adds up its own sums, and
+//! sums of groups are added in pairs, then pairs of pairs. So results are the same bits for any number of threads. Without sums a row's
+//! result is its own, and there is a group for each thread.
 #![allow(unsafe_code)]
 
 use super::super::op::{Backward, Draws, Forward, Kind, MAX_INPUTS, MAX_OUTPUTS};
 use super::super::real::{Compute, Real, Room};
+use super::branches::Branches;
 use super::build::{Body, Buffer, Place, Recipe, Slot, Step, Work};
 use super::weights::Packs;
 use crate::device::gemm::amx;
@@ -94,15 +96,19 @@ const MAX_GROUP_SUMS: usize = 8 << 20;
 const SHARED_SUMS: usize = 4096;
 
 impl Cut {
-    pub(super) fn new(recipe: &Recipe, rows: usize) -> Self {
+    pub(super) fn new(recipe: &Recipe, rows: usize, threads: usize) -> Self {
         let work = recipe.flops.saturating_mul(rows as u64).saturating_mul(if recipe.training { 3 } else { 1 });
         // A row of a network without products still costs a pass over its tile.
         let work = work.max((rows * recipe.tile_len / recipe.tile_rows.max(1)) as u64 * 8);
         let least = GROUP_FLOPS[usize::from(recipe.training)].max(recipe.sums_len as u64 * GROUP_FLOPS_PER_SUM);
         let memory = (MAX_GROUP_SUMS / recipe.sums_len.max(1)).max(2);
         let most = MAX_GROUPS.min(memory).min(rows / recipe.least_rows).min((work / least) as usize);
-        // A power of two, so that two or four threads have equal shares.
-        let groups = 1 << most.max(1).ilog2();
+        let groups = if recipe.sums_len == 0 {
+            most.min(threads).max(1)
+        } else {
+            // A power of two, so that two or four threads have equal shares.
+            1 << most.max(1).ilog2()
+        };
         let tiles = rows.div_ceil(recipe.tile_rows).max(1).next_multiple_of(groups);
         let mut tile_rows = rows.div_ceil(tiles).max(1);
         if tile_rows > 32 {
@@ -112,8 +118,8 @@ impl Cut {
     }
 
     /// Most groups of any number of rows that the recipe runs.
-    pub(super) fn most_groups(recipe: &Recipe) -> usize {
-        Self::new(recipe, recipe.max_rows).groups
+    pub(super) fn most_groups(recipe: &Recipe, threads: usize) -> usize {
+        Self::new(recipe, recipe.max_rows, threads).groups
     }
 
     /// Most tiles of a thread.
@@ -201,7 +207,7 @@ impl<R: Real> Run<'_, R> {
         (sums, keep): (&mut [R], usize),
         group_sums: &mut [R],
     ) {
-        let (recipe, cut) = (self.recipe, Cut::new(self.recipe, self.rows));
+        let (recipe, cut) = (self.recipe, Cut::new(self.recipe, self.rows, workers.len()));
         let len = recipe.sums_len;
         assert!(full.len() >= recipe.full_len && sums.len() >= len && keep <= len);
         assert!(group_sums.len() >= (cut.groups - 1) * len);
@@ -211,12 +217,31 @@ impl<R: Real> Run<'_, R> {
         let shares = Shares { groups: cut.groups, shares: if recipe.stages == 1 { threads } else { cut.groups } };
         let all = Sums { first: Shared(sums.as_mut_ptr()), others: Shared(group_sums.as_mut_ptr()), len };
         let full = Shared(full.as_mut_ptr());
+        if let (Some(branches), 2, 0) = (&recipe.branches, threads, keep)
+            && self.rows <= recipe.tile_rows
+            && cut.has_rows(cut.groups - 1, self.rows)
+        {
+            return self.go_in_branches(pool, workers, branches, cut, (full, all));
+        }
+        // All sums are added up by the threads that are there, each its part, right after the last stage.
+        let parts = if shares.shares == 1 || len == 0 { 0 } else { threads.min(len / SHARED_SUMS).max(1) };
+        let add_up = |part: usize| {
+            if part >= parts {
+                return;
+            }
+            let [from, to] = [part, part + 1].map(|part| (part * len / parts).next_multiple_of(16).min(len));
+            shares.end_all(|sum, other| {
+                // SAFETY: threads have parts of the sums that follow each other, and a pair has two numbers.
+                let [sum, other] = [sum, other].map(|number| unsafe { all.part(number, from..to) });
+                R::add_to(self.compute, other, sum);
+            });
+        };
         let mut first = 0;
         for stage in 0..recipe.stages {
             let end = first + recipe.steps[first..].iter().take_while(|step| step.stage == stage).count();
             let steps = first..end;
             first = end;
-            pool.for_each_mut(&mut workers[..threads], |thread, worker| {
+            let pass = |thread: usize, worker: &mut Worker<R>| {
                 if stage == 0 {
                     self.pack(worker, recipe.training && cut.tiles_of(threads) == 1);
                 }
@@ -232,7 +257,8 @@ impl<R: Real> Run<'_, R> {
                             unsafe { all.part(number, range.clone()) }.fill(R::default());
                         }
                     }
-                    let memory = Memory { full, sums: all.first, own: all.at(number), begins };
+                    let tile = Tile { at: Shared(worker.tile.as_mut_ptr()), row: 0 };
+                    let memory = Memory { tile, full, sums: all.first, own: all.at(number), begins };
                     self.group(steps.clone(), cut, group, memory, worker);
                     shares.end(group, |to, from| {
                         // SAFETY: as above, and a pair has two numbers.
@@ -240,7 +266,13 @@ impl<R: Real> Run<'_, R> {
                         R::add_to(self.compute, from, to);
                     });
                 }
-            });
+            };
+            let passes = if stage + 1 == recipe.stages && parts > 0 { 2 } else { 1 };
+            let each = |number: usize, thread: usize, worker: &mut Worker<R>| match number {
+                0 => pass(thread, worker),
+                _ => add_up(thread),
+            };
+            pool.for_each_in_passes(&mut workers[..threads], passes, each, |_, _| {});
             for (_, buffer) in recipe.early_sums.iter().filter(|(early, _)| *early == stage) {
                 let Slot { place: Place::Sum(at), len: size, .. } = recipe.slots[*buffer] else { continue };
                 for number in 1..cut.groups {
@@ -252,18 +284,60 @@ impl<R: Real> Run<'_, R> {
                 }
             }
         }
-        if shares.shares == 1 || len == 0 {
-            return;
-        }
-        let parts = workers.len().min(len / SHARED_SUMS).max(1);
-        pool.for_each_mut(&mut workers[..parts], |part, _| {
-            let [from, to] = [part, part + 1].map(|part| (part * len / parts).next_multiple_of(16).min(len));
-            shares.end_all(|sum, other| {
-                // SAFETY: threads have parts of the sums that follow each other, and a pair has two numbers.
-                let [sum, other] = [sum, other].map(|number| unsafe { all.part(number, from..to) });
-                R::add_to(self.compute, other, sum);
-            });
-        });
+    }
+
+    /// Runs all groups, whose rows are together no more than a tile: each thread has a branch of all groups on the way there, then half
+    /// of the groups for the steps where branches meet, then its branch again.
+    fn go_in_branches(
+        &self,
+        pool: &CpuPool,
+        workers: &mut [Worker<R>],
+        branches: &Branches,
+        cut: Cut,
+        (full, all): (Shared<R>, Sums<R>),
+    ) {
+        let tile = Shared(workers[0].tile.as_mut_ptr());
+        let each = |pass: usize, thread: usize, worker: &mut Worker<R>| {
+            let branch = &branches.two[thread];
+            if pass == 0 {
+                self.pack(worker, true);
+            }
+            let _tiles = self.compute.tiles().then(amx::hold);
+            let mut run = |i: usize, groups: std::ops::Range<usize>| {
+                self.pack_for(i, worker);
+                for group in groups {
+                    let (from, to) = cut.rows(group, self.rows);
+                    let (tile, own) = (Tile { at: tile, row: from }, all.at(group));
+                    let memory = Memory { tile, full, sums: all.first, own, begins: true };
+                    self.timed_step(i, memory, worker, from, to - from);
+                }
+            };
+            // SAFETY: sums of a branch are its thread's until both are through a pass, and groups have numbers of their own.
+            let part = |group: usize, range: &std::ops::Range<usize>| unsafe { all.part(group, range.clone()) };
+            match pass {
+                0 => {
+                    for group in 0..cut.groups {
+                        branch.cleared.iter().for_each(|range| part(group, range).fill(R::default()));
+                    }
+                    branch.forward.iter().for_each(|&i| run(i, 0..cut.groups));
+                }
+                1 => {
+                    let groups = Shares { groups: cut.groups, shares: 2 }.of(thread);
+                    branches.joint.clone().for_each(|i| run(i, groups.clone()));
+                }
+                _ => {
+                    branch.backward.iter().for_each(|&i| run(i, 0..cut.groups));
+                    // As if each group were of another thread: in pairs, then pairs of pairs.
+                    Shares { groups: cut.groups, shares: cut.groups }.end_all(|to, from| {
+                        branch
+                            .sums
+                            .iter()
+                            .for_each(|range| R::add_to(self.compute, part(from, range), part(to, range)));
+                    });
+                }
+            }
+        };
+        pool.for_each_in_passes(&mut workers[..2], 3, each, |_, _| {});
     }
 
     /// Packs a worker's own weights again, if it has them and they are of another version, perhaps in turn.
@@ -303,17 +377,26 @@ impl<R: Real> Run<'_, R> {
         rows: usize,
     ) {
         for i in steps {
-            if let (Packed::Own { .. }, Some((call, body))) = (self.packs, self.recipe.steps[i].body()) {
-                worker.packs.pack_for(self.recipe, self.compute, self.values, call, body);
-            }
-            let begun = worker.spans.begin();
-            self.step(&self.recipe.steps[i], memory, worker, first_row, rows);
-            worker.spans.end(i, begun);
+            self.pack_for(i, worker);
+            self.timed_step(i, memory, worker, first_row, rows);
         }
     }
 
+    /// Packs what a step reads, where that is done in turn.
+    fn pack_for(&self, i: usize, worker: &mut Worker<R>) {
+        if let (Packed::Own { .. }, Some((call, body))) = (self.packs, self.recipe.steps[i].body()) {
+            worker.packs.pack_for(self.recipe, self.compute, self.values, call, body);
+        }
+    }
+
+    fn timed_step(&self, i: usize, memory: Memory<R>, worker: &mut Worker<R>, first_row: usize, rows: usize) {
+        let begun = worker.spans.begin();
+        self.step(&self.recipe.steps[i], memory, worker, first_row, rows);
+        worker.spans.end(i, begun);
+    }
+
     fn step(&self, step: &Step, memory: Memory<R>, worker: &mut Worker<R>, first_row: usize, rows: usize) {
-        let at = At { run: self, memory, tile: Shared(worker.tile.as_mut_ptr()), first_row, rows };
+        let at = At { run: self, memory, first_row, rows };
         let packs = match self.packs {
             Packed::Shared(packs) => packs,
             Packed::Own { .. } => &worker.packs,
@@ -382,8 +465,9 @@ impl<R: Real> Run<'_, R> {
         let recipe = self.recipe;
         assert!(full.len() >= recipe.full_len && sums.len() >= recipe.sums_len);
         let (full, sums) = (Shared(full.as_mut_ptr()), Shared(sums.as_mut_ptr()));
-        let memory = Memory { full, sums, own: sums, begins: false };
-        let cut = Cut::new(recipe, self.rows);
+        let tile = Tile { at: Shared(worker.tile.as_mut_ptr()), row: 0 };
+        let memory = Memory { tile, full, sums, own: sums, begins: false };
+        let cut = Cut::new(recipe, self.rows, 1);
         self.pack(worker, false);
         for stage in 0..recipe.stages {
             for tile in 0..cut.tiles {
@@ -394,7 +478,7 @@ impl<R: Real> Run<'_, R> {
                 for step in recipe.steps.iter().filter(|step| step.stage == stage) {
                     let rows = last - first_row;
                     self.step(step, memory, worker, first_row, rows);
-                    let at = At { run: self, memory, tile: Shared(worker.tile.as_mut_ptr()), first_row, rows };
+                    let at = At { run: self, memory, first_row, rows };
                     let buffers: [Option<Buffer>; MAX_INPUTS + MAX_OUTPUTS] = {
                         let mut list = [None; MAX_INPUTS + MAX_OUTPUTS];
                         list.iter_mut().zip(step.writes()).for_each(|(to, buffer)| *to = Some(buffer));
@@ -448,8 +532,17 @@ impl<R> Sums<R> {
     }
 }
 
+/// Memory of a tile's rows, of which some pass together.
+#[derive(Clone, Copy)]
+struct Tile<R> {
+    at: Shared<R>,
+    /// The first of them in the tile.
+    row: usize,
+}
+
 #[derive(Clone, Copy)]
 struct Memory<R> {
+    tile: Tile<R>,
     full: Shared<R>,
     /// Sums of the batch, of which only finished ones are read; the first group adds to others there.
     sums: Shared<R>,
@@ -463,7 +556,6 @@ struct Memory<R> {
 struct At<'a, 'r, R> {
     run: &'a Run<'r, R>,
     memory: Memory<R>,
-    tile: Shared<R>,
     first_row: usize,
     rows: usize,
 }
@@ -473,9 +565,9 @@ impl<'a, R: Real> At<'a, '_, R> {
     fn locate(&self, slot: Slot, write: bool) -> (*mut R, usize) {
         let (len, row) = (slot.len * self.rows, self.first_row * slot.len);
         // Within bounds: offsets and lengths were planned in these buffers for `tile_rows` and `max_rows`, which the rows of
-        // this tile do not exceed, and `go` checked that the buffers are as long as the plan says.
+        // this tile, with those before them in it, do not exceed, and `go` checked that the buffers are as long as the plan says.
         match slot.place {
-            Place::Tile(offset) => (self.tile.0.wrapping_add(offset), len),
+            Place::Tile(offset) => (self.memory.tile.at.0.wrapping_add(offset + self.memory.tile.row * slot.len), len),
             Place::Full(offset) => (self.memory.full.0.wrapping_add(offset + row), len),
             Place::Sum(offset) => {
                 let base = if write { self.memory.own } else { self.memory.sums };

@@ -122,18 +122,29 @@ unsafe fn pack_pairs(rows: usize, columns: usize, src: *const f32, row: usize, f
 /// As [`pack_rows`], with columns `col` apart and rows that touch.
 #[target_feature(enable = "avx512f,avx512bw")]
 pub(super) unsafe fn pack_columns(rows: usize, columns: usize, src: *const f32, col: usize, to: *mut u8) {
-    let (low, high) = (lanes(rows), lanes(rows.saturating_sub(16)));
-    // SAFETY: lanes that are not the caller's are not read.
+    // SAFETY: the caller's contract; lanes that are not the caller's are not read.
     unsafe {
-        for j in 0..TILE {
-            let at = src.wrapping_add(j * col);
-            let (low, high) = if j < columns { (low, high) } else { (0, 0) };
-            let (low, high) =
-                (_mm512_maskz_loadu_epi32(low, at.cast()), _mm512_maskz_loadu_epi32(high, at.wrapping_add(16).cast()));
-            split_terms(low, high, to.add(j * ROW));
+        for (half, first) in [0, TILE].into_iter().enumerate() {
+            let to = to.add(half * TILE / 2 * ROW);
+            let src = src.wrapping_add(first);
+            if first + TILE <= rows && columns == TILE {
+                turn_and_split(|j| _mm512_loadu_si512(src.add(j * col).cast()), to);
+                continue;
+            }
+            let mask = |j| if j < columns { lanes(rows.saturating_sub(first)) } else { 0 };
+            turn_and_split(|j| _mm512_maskz_loadu_epi32(mask(j), src.wrapping_add(j * col).cast()), to);
         }
-        for part in 0..PARTS {
-            transpose(to.add(part * TILE_BYTES));
+    }
+}
+
+/// Takes apart 16 columns of 16 terms: eight pairs of them.
+#[inline(always)]
+unsafe fn turn_and_split(column: impl Fn(usize) -> __m512i, to: *mut u8) {
+    // SAFETY: the caller's contract.
+    unsafe {
+        let terms = std::array::from_fn(column);
+        for (pair, [even, odd]) in transpose16(&terms).as_chunks().0.iter().enumerate() {
+            split_pair(*even, *odd, to.add(pair * ROW));
         }
     }
 }

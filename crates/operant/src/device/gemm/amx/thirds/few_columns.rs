@@ -10,6 +10,7 @@ use super::super::outer_room;
 use super::{
     CHUNK, Outer, PARTS_BYTES, ROW, TILE, TILE_BYTES, configure, dot, left, load, right, split_pair, store, zero,
 };
+use crate::device::prefetch_to_write;
 use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
 
@@ -243,6 +244,16 @@ unsafe fn fill_up(from: *const f32, row: usize, rows: usize, columns: usize, to:
     }
 }
 
+/// Asks for rows of C from `first` on: another thread may have added them up last, and each would be waited for.
+#[inline(always)]
+fn ask(of: &Outer, first: usize, from: usize, to: usize) {
+    for row in (first + from..first + to).filter(|row| *row < of.m) {
+        for column in (0..of.n).step_by(TILE) {
+            prefetch_to_write(of.c.wrapping_add(row * of.c_row + column).cast_const());
+        }
+    }
+}
+
 /// The product over rows, of which there is one at least.
 ///
 /// # Safety
@@ -289,6 +300,9 @@ pub(super) unsafe fn outer(of: Outer, room: *mut u8) {
                     to_b: b_at(b_chunk, j),
                 }
             };
+            if i == 0 && !of.add {
+                ask(&of, 0, 0, BLOCK);
+            }
             let nothing = Multiply { a: room, b: room, next_a: room, next_b: room };
             step::<true, true, false>(&make((0, 0), (0, 0)), &nothing);
             step::<true, false, false>(&make((0, 1), (0, 0)), &nothing);
@@ -311,6 +325,11 @@ pub(super) unsafe fn outer(of: Outer, room: *mut u8) {
                         load::<1>(c.add(ROW), row);
                         load::<2>(below, row);
                         load::<3>(below.add(ROW), row);
+                    }
+                    if !of.add {
+                        // The next rows of C, some at each step.
+                        let (step, steps) = (chunk * blocks + j, chunks * blocks);
+                        ask(&of, i + BLOCK, step * BLOCK / steps, (step + 1) * BLOCK / steps);
                     }
                     // A's tiles of the next chunk are made beside the first two blocks.
                     let (with_a, with_b) = (j < 2 && chunk + 1 < chunks, next.0 < chunks);
