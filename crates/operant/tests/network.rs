@@ -128,8 +128,9 @@ fn bits_do_not_depend_on_branches() {
     let data = [normals(MOST * INPUTS, 1), normals(MOST * 2, 2)];
     let feeds = [Feed::Real(&data[0]), Feed::Real(&data[1])];
     for precision in [Precision::F32, Precision::Bf16] {
-        let plan = |threads, backend| {
-            let options = Options { precision, backend, ..Options::threads(threads) };
+        let pools = [1, 2, 4].map(|threads| Arc::new(CpuPool::new(threads)));
+        let plan = |pool: &Arc<CpuPool>, backend| {
+            let options = Options { precision, backend, pool: Arc::clone(pool), ..Options::default() };
             Plan::new(&g, &wanted, MOST, &options).unwrap()
         };
         for backend in ["amx", "avx512", "avx2", "portable"].into_iter().filter_map(|name| Backend::named(name).ok()) {
@@ -138,7 +139,7 @@ fn bits_do_not_depend_on_branches() {
                 let metric: Vec<f64> = plan.metric(metric).collect();
                 (outcome.loss, metric, plan.output(actor).to_vec(), plan.gradients().to_vec())
             };
-            let (mut one, mut two, mut four) = (plan(1, backend), plan(2, backend), plan(4, backend));
+            let [mut one, mut two, mut four] = pools.each_ref().map(|pool| plan(pool, backend));
             assert!(two.to_string().contains("2 branches"), "{two}");
             for rows in [5, 256, 300, 511, 512, 777, 1024, 1025, MOST] {
                 for gradients in [Gradients::Replace, Gradients::Add] {
@@ -148,6 +149,16 @@ fn bits_do_not_depend_on_branches() {
                     assert!(run(&mut two, rows, gradients) == wanted, "{what}, 2 threads");
                     assert!(run(&mut four, rows, gradients) == wanted, "{what}, 4 threads");
                 }
+                // One thread alone, since the pool is at work: what is of the other comes after all that is of the first.
+                let wanted = run(&mut one, rows, Gradients::Replace);
+                let alone = std::sync::Mutex::new(None);
+                pools[1].for_each_mut(&mut [Some(&mut two), None], |_, plan| {
+                    if let Some(plan) = plan {
+                        *alone.lock().unwrap() = Some(run(plan, rows, Gradients::Replace));
+                    }
+                });
+                let got = alone.into_inner().unwrap().unwrap();
+                assert!(got == wanted, "{rows} rows, {precision:?}, {}, alone", backend.name());
             }
         }
     }

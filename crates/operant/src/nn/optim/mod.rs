@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 /// Elements of a chunk, at least and at most: enough to be worth handing it to a thread.
 const CHUNK: (usize, usize) = (512, 4096);
-/// Chunks come in multiples of this, so that threads have equal shares.
+/// Alike neighbours become a multiple of this many chunks, so that threads have equal shares.
 const CHUNKS: usize = 16;
 
 /// What a step found.

@@ -1,8 +1,9 @@
 //! Parts of a network that do not depend on each other, as an actor and a critic of their own: for few rows two threads then have
 //! one part each, with all its rows, instead of half the rows of both. No weight and no gradient goes from core to core, and each
-//! thread packs only what it reads.
+//! thread packs only what it reads, if weights are packed in turn.
 //!
-//! Invariant: what steps of one branch write on the way there, or on the way back, those of the other neither read nor write.
+//! Invariant: what steps of one branch write on the way there, or on the way back, those of the other neither read nor write, and
+//! no sum is of both. Steps between see the memory of their thread's rows alone.
 
 use super::build::{Place, Recipe, Step, Work};
 use super::memory::ALIGN;
@@ -71,7 +72,10 @@ impl Recipe {
         if (shares[0].min(shares[1]) as f64) < LEAST_SHARE * (shares[0] + shares[1]) as f64 {
             return None;
         }
-        let second = sums_of(&[&ways[1].0[..], &ways[1].1[..]].concat());
+        let [first, second] = ways.each_ref().map(|(back, there)| sums_of(&[&back[..], &there[..]].concat()));
+        if first.iter().any(|range| common(range, &second).next().is_some()) {
+            return None;
+        }
         let sums = [others(&second, self.sums_len), second];
         let mut sums = sums.into_iter();
         let two = ways.map(|(backward, forward)| {

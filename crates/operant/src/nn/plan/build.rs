@@ -186,7 +186,7 @@ pub(super) struct Recipe {
     pub(super) early_sums: Vec<(usize, Buffer)>,
     /// Sums that no step begins: cleared before the first.
     pub(super) cleared: Vec<Range<usize>>,
-    /// What two threads can have one each of where there are few rows.
+    /// What two threads of a CPU can have one each of where there are few rows.
     pub(super) branches: Option<Branches>,
     pub(super) tile_rows: usize,
     /// Rows below which a tile is not cut for the sake of more groups.
@@ -488,7 +488,6 @@ impl Recipe {
         recipe.begin_sums();
         let timing = (merging.timing)(&recipe);
         recipe.place(&keep, timing.as_ref(), tile_rows);
-        recipe.branches = recipe.find_branches();
         Ok(recipe)
     }
 

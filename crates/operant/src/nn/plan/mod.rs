@@ -167,7 +167,8 @@ impl<R: Real> Plan<R> {
         let chosen = |per_row, least| tile_rows(per_row, size_of::<R>(), compute).max(least);
         let choose = |per_row, least| options.tile_rows.unwrap_or_else(|| chosen(per_row, least));
         let merging = Merging { towers: true, takes_sum: &|_| false, timing: &|_| None };
-        let recipe = Recipe::new(graph, wanted, &offsets, params_len, max_rows, &merging, choose)?;
+        let mut recipe = Recipe::new(graph, wanted, &offsets, params_len, max_rows, &merging, choose)?;
+        recipe.branches = recipe.find_branches();
         // Weights, packed weights (small ones for every thread), and their gradients, of which every group of tiles has its own.
         let groups = Cut::most_groups(&recipe, options.pool.threads());
         let packs = params_len * if recipe.sums_len > 0 { 2 } else { 1 };

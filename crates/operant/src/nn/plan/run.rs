@@ -133,6 +133,12 @@ impl Cut {
         from < to
     }
 
+    /// Whether half of the groups have room in a tile, and all have rows.
+    fn has_room_for_branches(&self, recipe: &Recipe, rows: usize) -> bool {
+        let fits = self.tiles == self.groups && self.groups / 2 * self.tile_rows <= recipe.tile_rows;
+        fits && self.groups >= 2 && self.has_rows(self.groups - 1, rows)
+    }
+
     /// First and last row of a tile.
     fn rows(&self, tile: usize, rows: usize) -> (usize, usize) {
         ((tile * self.tile_rows).min(rows), ((tile + 1) * self.tile_rows).min(rows))
@@ -218,8 +224,7 @@ impl<R: Real> Run<'_, R> {
         let all = Sums { first: Shared(sums.as_mut_ptr()), others: Shared(group_sums.as_mut_ptr()), len };
         let full = Shared(full.as_mut_ptr());
         if let (Some(branches), 2, 0) = (&recipe.branches, threads, keep)
-            && self.rows <= recipe.tile_rows
-            && cut.has_rows(cut.groups - 1, self.rows)
+            && cut.has_room_for_branches(recipe, self.rows)
         {
             return self.go_in_branches(pool, workers, branches, cut, (full, all));
         }
@@ -286,8 +291,8 @@ impl<R: Real> Run<'_, R> {
         }
     }
 
-    /// Runs all groups, whose rows are together no more than a tile: each thread has a branch of all groups on the way there, then half
-    /// of the groups for the steps where branches meet, then its branch again.
+    /// Runs all groups, of which each half has room in a tile: each thread has a branch of all groups on the way there, then one of the
+    /// halves for the steps where branches meet, then its branch again. All goes step by step, as memory was planned.
     fn go_in_branches(
         &self,
         pool: &CpuPool,
@@ -296,7 +301,8 @@ impl<R: Real> Run<'_, R> {
         cut: Cut,
         (full, all): (Shared<R>, Sums<R>),
     ) {
-        let tile = Shared(workers[0].tile.as_mut_ptr());
+        let tiles = [0, 1].map(|half: usize| Shared(workers[half].tile.as_mut_ptr()));
+        let half = cut.groups / 2;
         let each = |pass: usize, thread: usize, worker: &mut Worker<R>| {
             let branch = &branches.two[thread];
             if pass == 0 {
@@ -307,12 +313,13 @@ impl<R: Real> Run<'_, R> {
                 self.pack_for(i, worker);
                 for group in groups {
                     let (from, to) = cut.rows(group, self.rows);
-                    let (tile, own) = (Tile { at: tile, row: from }, all.at(group));
+                    let row = from - cut.rows(group / half * half, self.rows).0;
+                    let (tile, own) = (Tile { at: tiles[group / half], row }, all.at(group));
                     let memory = Memory { tile, full, sums: all.first, own, begins: true };
                     self.timed_step(i, memory, worker, from, to - from);
                 }
             };
-            // SAFETY: sums of a branch are its thread's until both are through a pass, and groups have numbers of their own.
+            // SAFETY: sums of a branch are its thread's in a pass, those of others the first's, and groups have numbers of their own.
             let part = |group: usize, range: &std::ops::Range<usize>| unsafe { all.part(group, range.clone()) };
             match pass {
                 0 => {
@@ -321,18 +328,14 @@ impl<R: Real> Run<'_, R> {
                     }
                     branch.forward.iter().for_each(|&i| run(i, 0..cut.groups));
                 }
-                1 => {
-                    let groups = Shares { groups: cut.groups, shares: 2 }.of(thread);
-                    branches.joint.clone().for_each(|i| run(i, groups.clone()));
-                }
+                1 => branches.joint.clone().for_each(|i| run(i, thread * half..(thread + 1) * half)),
                 _ => {
                     branch.backward.iter().for_each(|&i| run(i, 0..cut.groups));
                     // As if each group were of another thread: in pairs, then pairs of pairs.
                     Shares { groups: cut.groups, shares: cut.groups }.end_all(|to, from| {
-                        branch
-                            .sums
-                            .iter()
-                            .for_each(|range| R::add_to(self.compute, part(from, range), part(to, range)));
+                        for range in &branch.sums {
+                            R::add_to(self.compute, part(from, range), part(to, range));
+                        }
                     });
                 }
             }
@@ -634,6 +637,7 @@ impl<'a, R: Real> At<'a, '_, R> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::nn::{Act, Graph, Options, Plan, nets};
 
     /// How groups are added up, written out: each number of sums holds a formula.
     fn formula(shares: Shares) -> String {
@@ -655,6 +659,22 @@ mod tests {
         shares.end_all(|to, from| add(&mut sums, to, from));
         assert!(sums[1..].iter().all(String::is_empty), "{sums:?} of {shares:?}");
         sums.swap_remove(0)
+    }
+
+    #[test]
+    fn branches_run_where_half_of_the_groups_has_room_in_a_tile() {
+        let mut g = Graph::new();
+        let x = g.input("x", [4]);
+        let two = ["actor", "critic"].map(|name| nets::mlp(&mut g, name, x, &[64, 64, 1], Act::Tanh, 1.0).unwrap());
+        let loss = g.mul(two[0], two[1]).unwrap();
+        let options = Options { tile_rows: Some(192), ..Options::threads(2) };
+        let plan = Plan::<f32>::training(&g, loss, 1000, &options).unwrap();
+        let recipe = &plan.recipe;
+        assert!(recipe.branches.is_some());
+        let rows_in_branches = [5, 100, 256, 257, 300, 384, 385, 700, 1000]
+            .into_iter()
+            .filter(|&rows| Cut::new(recipe, rows, 2).has_room_for_branches(recipe, rows));
+        assert_eq!(rows_in_branches.collect::<Vec<_>>(), [256, 257, 300, 384]);
     }
 
     #[test]

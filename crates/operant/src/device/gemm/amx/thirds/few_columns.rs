@@ -276,6 +276,9 @@ pub(super) unsafe fn outer(of: Outer, room: *mut u8) {
             fill_up(of.b.add(first * of.b_row), of.b_row, rows, of.n, b_last);
         }
         configure(TILE);
+        if !of.add {
+            ask(&of, 0, 0, BLOCK);
+        }
         for i in (0..of.m).step_by(BLOCK) {
             let a_at = |chunk: usize| a_room[chunk % 2];
             let b_at = |chunk: usize, j: usize| b_room.wrapping_add((chunk * blocks + j) % 2 * BLOCK_BYTES);
@@ -300,9 +303,6 @@ pub(super) unsafe fn outer(of: Outer, room: *mut u8) {
                     to_b: b_at(b_chunk, j),
                 }
             };
-            if i == 0 && !of.add {
-                ask(&of, 0, 0, BLOCK);
-            }
             let nothing = Multiply { a: room, b: room, next_a: room, next_b: room };
             step::<true, true, false>(&make((0, 0), (0, 0)), &nothing);
             step::<true, false, false>(&make((0, 1), (0, 0)), &nothing);
