@@ -115,7 +115,7 @@ fn bits_do_not_depend_on_branches() {
     let target = g.input("target", [2]);
     let actor = nets::mlp(&mut g, "actor", x, &[64, 64, 2], Act::Tanh, 1.0).unwrap();
     let critic = nets::mlp(&mut g, "critic", x, &[64, 96, 1], Act::Tanh, 1.0).unwrap();
-    let noisy = g.dropout("dropout", actor, 0.2).unwrap();
+    let noisy = g.dropout(actor, 0.2).unwrap();
     let both = g.concat(&[noisy, critic]).unwrap();
     let sum = g.sum(both, 1).unwrap();
     let difference = g.sub(actor, target).unwrap();
