@@ -256,8 +256,8 @@ impl<R: Real> Run<'_, R> {
                     let keep = if group == 0 { keep } else { 0 };
                     let begins = keep == 0 && cut.has_rows(group, self.rows);
                     if stage == 0 {
-                        let all_of_them = [keep..len];
-                        for range in if begins { &recipe.cleared[..] } else { &all_of_them } {
+                        let whole = keep..len;
+                        for range in if begins { &recipe.cleared[..] } else { std::slice::from_ref(&whole) } {
                             // SAFETY: sums of a number are one thread's until all threads are done.
                             unsafe { all.part(number, range.clone()) }.fill(R::default());
                         }
