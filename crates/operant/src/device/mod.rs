@@ -18,7 +18,8 @@ pub use machine::{
 };
 pub use mapped::MappedNumbers;
 pub use pool::{CpuPool, Part, thread_number};
-pub use prefetch::{prefetch, prefetch_to_write};
+use prefetch::Later;
+pub use prefetch::{prefetch, prefetch_to_write, read_later};
 pub use spans::{Span, Spans, Total};
 
 use crate::error::{Error, Result};

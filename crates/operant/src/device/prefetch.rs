@@ -1,8 +1,56 @@
 //! Memory that will be read or written soon.
 #![allow(unsafe_code)]
 
+use std::cell::Cell;
+use std::ops::Range;
+
 /// Bytes of a cache line.
 const LINE: usize = 64;
+
+thread_local! {
+    /// What [`Later`] asks for, as addresses.
+    static LATER: Cell<Range<usize>> = const { Cell::new(0..0) };
+}
+
+/// What this thread reads after the next products, which ask for it meanwhile: fetched at once, each line would be waited for, since a
+/// core asks for few at a time.
+pub fn read_later<T>(slice: &[T]) {
+    let from = slice.as_ptr().addr();
+    LATER.set(from..from + size_of_val(slice));
+}
+
+/// What is left to ask for, while a product has it.
+pub(super) struct Later(Range<usize>);
+
+impl Later {
+    /// This thread's.
+    #[inline(always)]
+    pub(super) fn take() -> Self {
+        Self(LATER.take())
+    }
+
+    /// Asks for the next lines, in the second cache; waits for nothing.
+    #[inline(always)]
+    pub(super) fn ask<const LINES: usize>(&mut self) {
+        #[cfg(target_arch = "x86_64")]
+        if self.0.start < self.0.end {
+            use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+            for line in 0..LINES {
+                let at = std::ptr::without_provenance::<i8>(self.0.start + line * LINE);
+                // SAFETY: part of every x86-64; it reads nothing and can't fail, also past the end.
+                unsafe { _mm_prefetch::<_MM_HINT_T1>(at) };
+            }
+            self.0.start += LINES * LINE;
+        }
+    }
+}
+
+impl Drop for Later {
+    #[inline(always)]
+    fn drop(&mut self) {
+        LATER.set(self.0.clone());
+    }
+}
 
 /// Asks the CPU to bring this to its nearest cache; waits for nothing.
 #[inline(always)]

@@ -7,6 +7,7 @@
 use super::block::{Block, BlockFn, Start};
 use super::narrow::{self, Columns};
 use super::{Family, Init, LINE, Product, Stretch, elements, packed_len, reach, stretches};
+use crate::device::Later;
 
 /// Elements of B that stay in the L1 cache while rows of A pass by: 32 of 48 kB.
 const L1_ELEMENTS: usize = 8192;
@@ -124,11 +125,13 @@ impl Checked<'_> {
         let blocks = p.m.div_ceil(kernels.len());
         // The first blocks have a row more than the others where rows can't be dealt evenly.
         let (least, more) = (p.m / blocks, p.m % blocks);
+        let mut later = Later::take();
         for number in 0..blocks {
             let rows = least + usize::from(number < more);
             // SAFETY: a `Family` is used only by a backend of this CPU, and operands hold what the product reaches, of which
             // these are rows that no block before had, and some columns.
             unsafe { kernels[rows - 1](&block) };
+            later.ask::<8>();
             block.a = block.a.wrapping_add(rows * p.a_row);
             block.c = block.c.wrapping_add(rows * p.c_row);
         }

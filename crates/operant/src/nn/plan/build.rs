@@ -370,6 +370,12 @@ impl Recipe {
         self.steps.iter().filter(of_node).any(|step| step.dx.first().is_some_and(Option::is_some))
     }
 
+    /// Where a node's input lies among the parameters, if it is one.
+    pub(super) fn param(&self, node: usize, input: usize) -> Option<std::ops::Range<usize>> {
+        let slot = self.slots[self.nodes[node].x[input]?];
+        if let Place::Param(at) = slot.place { Some(at..at + slot.len) } else { None }
+    }
+
     /// Plans a graph. `offsets` are those of the parameters, `params_len` their length with padding.
     pub(super) fn new(
         graph: &Graph,

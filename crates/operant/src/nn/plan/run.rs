@@ -381,6 +381,7 @@ impl<R: Real> Run<'_, R> {
     ) {
         for i in steps {
             self.pack_for(i, worker);
+            worker.packs.read_next_later(self.values, i);
             self.timed_step(i, memory, worker, first_row, rows);
         }
     }

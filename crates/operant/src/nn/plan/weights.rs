@@ -3,8 +3,8 @@
 use super::super::op::{Packing, ReadBy};
 use super::super::params::Params;
 use super::super::real::{Compute, PackPart, PackSet, PackedMut, Real, Scratch};
-use super::build::{Body, Place, Recipe};
-use crate::device::{Aligned, CpuPool, Part};
+use super::build::{Body, Recipe};
+use crate::device::{Aligned, CpuPool, Part, read_later};
 use std::ops::Range;
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -22,6 +22,8 @@ pub(super) struct Packs<R> {
     /// Which of the matrices are a node's.
     of_nodes: Vec<Range<usize>>,
     matrices: Vec<Part<Matrix<R>>>,
+    /// For each step, the parameters that are packed next if that is done in turn.
+    next: Vec<Range<usize>>,
     /// Of the parameters that are packed all at once.
     version: Option<u64>,
     /// Of those that are packed in turn.
@@ -49,6 +51,7 @@ impl<R: Real> Clone for Packs<R> {
             parts_in_turn: self.parts_in_turn.clone(),
             of_nodes: self.of_nodes.clone(),
             matrices: self.matrices.clone(),
+            next: self.next.clone(),
             ..*self
         }
     }
@@ -63,6 +66,7 @@ impl<R: Real> Default for Packs<R> {
             parts_in_turn: Vec::new(),
             of_nodes: Vec::new(),
             matrices: Vec::new(),
+            next: Vec::new(),
             version: None,
             version_in_turn: None,
         }
@@ -106,6 +110,18 @@ impl<R: Real> Packs<R> {
             new.parts_in_turn.push(in_turn);
             new.of_nodes.push(first..new.matrices.len());
         }
+        let mut next = 0..0;
+        for step in recipe.steps.iter().rev() {
+            new.next.push(next.clone());
+            let Some((node, body)) = step.body() else { continue };
+            let packed = new.parts_in_turn[node][body as usize].iter().zip(&recipe.nodes[node].packings);
+            let params = packed.filter(|(part, _)| part.real.0 < part.real.1 || part.half.0 < part.half.1);
+            let mut params = params.filter_map(|(_, packing)| recipe.param(node, packing.input));
+            if let Some(first) = params.next() {
+                next = params.fold(first, |all, range| all.start.min(range.start)..all.end.max(range.end));
+            }
+        }
+        new.next.reverse();
         Self { real: Aligned::zeros(all.real), half: Aligned::zeros(all.half), ..new }
     }
 
@@ -139,6 +155,13 @@ impl<R: Real> Packs<R> {
             return self.refresh(recipe, compute, (values, version), None);
         }
         (self.version, self.version_in_turn) = (None, Some(version));
+    }
+
+    /// Lets products of a step ask for the parameters that are packed after it, if that is done in turn.
+    pub(super) fn read_next_later(&self, values: &[R], step: usize) {
+        if self.version_in_turn.is_some() {
+            read_later(&values[self.next[step].clone()]);
+        }
     }
 
     /// Packs what a body of a node reads, if that is done in turn.
@@ -195,10 +218,10 @@ impl<R: Real> Matrix<R> {
     fn pack(&mut self, recipe: &Recipe, compute: Compute, values: &[R], out: PackedMut<'_, R>) {
         let node = &recipe.nodes[self.node];
         let packing = &node.packings[self.packing];
-        let Some(Place::Param(at)) = node.x[packing.input].map(|buffer| recipe.slots[buffer].place) else {
+        let Some(param) = recipe.param(self.node, packing.input) else {
             unreachable!("only parameters are packed");
         };
-        let source = &values[at..];
+        let source = &values[param.start..];
         let packing = &settled(packing, compute);
         let compute = compute.or_exact(packing.exact);
         let [o, p, q, n] = packing.lens;

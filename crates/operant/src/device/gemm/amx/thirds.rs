@@ -11,6 +11,7 @@ use super::super::avx512::transpose16;
 use super::super::{Init, Product, Stretch, stretches};
 use super::tiles::{configure, dot, lanes, load, store, zero};
 use super::{B_TILE, CHUNK, PARTS, TILE};
+use crate::device::Later;
 use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
 use std::ptr;
@@ -316,24 +317,30 @@ impl Block {
                 left::<TALL>(a, a_tile);
                 right::<WIDE>(b.add(2 * TILE_BYTES), b_tile);
             }
+            let mut later = Later::take();
             // Tiles are read before registers write: a tile waits for what is on its way to addresses with the same last bits.
             for chunk in 0..self.chunks {
                 let (a, b) = at(chunk);
                 dots::<TALL, WIDE>();
                 right::<WIDE>(b.add(TILE_BYTES), b_tile);
                 beside.some();
+                later.ask::<3>();
                 dots::<TALL, WIDE>();
                 left::<TALL>(a.add(TILE_BYTES), a_tile);
                 beside.some();
+                later.ask::<3>();
                 dots::<TALL, WIDE>();
                 right::<WIDE>(b, b_tile);
                 beside.some();
+                later.ask::<3>();
                 dots::<TALL, WIDE>();
                 left::<TALL>(a.add(2 * TILE_BYTES), a_tile);
                 beside.some();
+                later.ask::<3>();
                 dots::<TALL, WIDE>();
                 left::<TALL>(a, a_tile);
                 beside.some();
+                later.ask::<3>();
                 dots::<TALL, WIDE>();
                 if chunk + 1 < self.chunks {
                     let (a, b) = at(chunk + 1);
@@ -341,6 +348,7 @@ impl Block {
                     right::<WIDE>(b.add(2 * TILE_BYTES), b_tile);
                 }
                 beside.some();
+                later.ask::<3>();
             }
             store::<0>(c, c_row);
             if WIDE {

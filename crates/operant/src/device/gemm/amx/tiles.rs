@@ -4,6 +4,7 @@
 use super::super::avx512::transpose16;
 use super::super::stretches;
 use super::{B_TILE, CHUNK, Init, Product, TILE};
+use crate::device::Later;
 use std::arch::asm;
 use std::arch::x86_64::*;
 use std::cell::Cell;
@@ -143,6 +144,7 @@ macro_rules! across {
 /// AMX was found and tiles are configured; all that the strip reaches may be read and written.
 unsafe fn strip<const WIDE: usize>(strip: &Strip) {
     let Strip { a_row, b_tile, c_row, start_row, .. } = *strip;
+    let mut later = Later::take();
     // SAFETY: the caller's contract.
     unsafe {
         for i in 0..strip.tiles {
@@ -161,6 +163,7 @@ unsafe fn strip<const WIDE: usize>(strip: &Strip) {
                         load::<B>(b.add(T * b_tile), ROW);
                         dot::<T, A, B>();
                     });
+                    later.ask::<2>();
                     a = a.wrapping_add(ROW);
                     b = b.wrapping_add(B_BYTES);
                 }
