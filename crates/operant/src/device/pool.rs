@@ -5,15 +5,19 @@
 //! caller works too, closes the gate and waits for the count to reach zero. Nobody waits for a
 //! worker that has not joined, so a sleeping worker delays no one. A section can have passes,
 //! each of which begins once all items are through the one before.
+//!
+//! A line of memory that another core wrote comes over in 100 to 250 nanoseconds, so what a section
+//! costs is how often threads wait for one: they look at each other's lines as seldom as can be.
 
 #![allow(unsafe_code)]
 
+use super::prefetch::{prefetch_from, prefetch_to_write};
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering::*, fence};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -25,11 +29,28 @@ const SPIN: Duration = Duration::from_micros(40);
 /// that core's caches, and to bring it over takes longer than to wait for a few.
 const LEAVE: Duration = Duration::from_micros(5);
 
-// The gate: epoch (47 bits), OPEN, number of workers inside (16 bits).
-const INSIDE: u64 = (1 << 16) - 1;
-const OPEN: u64 = 1 << 16;
-const EPOCH: u64 = 1 << 17;
-const SHUTDOWN: u64 = u64::MAX; // Open, with an epoch that counting never reaches.
+/// Elements of a share that a thread is through with before another could help it.
+const WHOLE_SHARE: usize = 32 << 10;
+
+/// Bytes of the caller's frames that hold most of what a job borrows, from where the job itself is.
+const FRAMES: usize = 1024;
+
+// The gate: epoch (31 bits), OPEN, number of workers that joined, and of those that left again (16 bits each).
+const COUNT: u64 = (1 << 16) - 1;
+const JOINED: u64 = 1 << 16;
+const OPEN: u64 = 1 << 32;
+const EPOCH: u64 = 1 << 33;
+const SHUTDOWN: u64 = u64::MAX; // Open, with more workers than a pool has.
+
+/// Workers that joined.
+fn joined(gate: u64) -> u64 {
+    (gate / JOINED) & COUNT
+}
+
+/// Whether all of them have left.
+fn is_empty(gate: u64) -> bool {
+    joined(gate) == gate & COUNT
+}
 
 thread_local! {
     static NUMBER: Cell<usize> = const { Cell::new(0) };
@@ -40,20 +61,8 @@ pub fn thread_number() -> usize {
     NUMBER.get()
 }
 
-/// What a thread does in a section.
-#[derive(Clone, Copy)]
-enum Call {
-    Item {
-        pass: usize,
-        index: usize,
-    },
-    /// What follows a pass, on one thread.
-    After {
-        pass: usize,
-    },
-}
-
-type Job<'a> = &'a (dyn Fn(Call) + Sync);
+/// Calls an item in a pass.
+type Job<'a> = &'a (dyn Fn(usize, usize) + Sync);
 
 /// The items that one thread takes first; others help once their own lane is empty.
 #[repr(align(128))]
@@ -85,119 +94,153 @@ impl Lane {
     }
 }
 
+/// What a worker reads to join a section.
+#[repr(align(128))]
+#[derive(Default)]
+struct Front {
+    gate: AtomicU64,
+    /// Points into the frame of the current `for_each_mut`; dangles between calls.
+    job: AtomicPtr<Job<'static>>,
+    items: AtomicUsize,
+    passes: AtomicUsize,
+}
+
 /// The passes of a section: each begins when all items are through the one before.
 #[repr(align(128))]
 #[derive(Default)]
 struct Passes {
-    items: AtomicUsize,
-    count: AtomicUsize,
-    /// Items that are through, those of all passes together.
+    /// Items that are through, those of all passes but the last together.
     done: AtomicUsize,
-    /// The pass that is under way, or [`FAILED`].
-    now: AtomicUsize,
+    /// The first pass in which something panicked; none follows it.
+    failed: AtomicUsize,
 }
 
-/// No pass will follow: something panicked.
-const FAILED: usize = usize::MAX;
-
 struct Shared {
-    gate: AtomicU64,
-    /// Points into the frame of the current `for_each_mut`; dangles between calls.
-    job: AtomicPtr<Job<'static>>,
+    front: Front,
     lanes: Box<[Lane]>,
     passes: Passes,
     /// The lowest index that panicked, with its payload.
     panic: Mutex<Option<(usize, Box<dyn std::any::Any + Send>)>>,
-    /// Whether one did.
-    failed: AtomicBool,
     spin: Duration,
     /// Workers that have begun.
     started: AtomicUsize,
 }
 
+/// How often a thread that waits looks before it asks for the time, which may take longer than all of these looks.
+const LOOKS: usize = 16;
+
 fn spin_until(limit: Duration, ready: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !ready() && start.elapsed() < limit {
-        std::hint::spin_loop();
+    let mut start = None;
+    while !limit.is_zero() {
+        for _ in 0..LOOKS {
+            if ready() {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+        if start.get_or_insert_with(Instant::now).elapsed() >= limit {
+            return;
+        }
     }
 }
 
 impl Shared {
     /// Calls a job; keeps its panic, the one of the lowest index. Does not unwind.
-    fn call(&self, job: Job, call: Call, index: usize) {
-        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| job(call))) {
+    fn call(&self, job: Job, pass: usize, index: usize) {
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| job(pass, index))) {
             let mut first = self.panic.lock().unwrap_or_else(PoisonError::into_inner);
             // Forgets the loser: dropping it might unwind, which this thread must not.
             std::mem::forget(match &*first {
                 Some((lower, _)) if *lower < index => Some((index, payload)),
                 _ => first.replace((index, payload)),
             });
-            self.failed.store(true, Release);
+            self.passes.failed.fetch_min(pass, Release);
         }
     }
 
-    /// Runs unclaimed items of a pass until none is left, those of lane `me` first; how many. Lanes
-    /// partition the items, so each runs once.
-    fn pass(&self, pass: usize, job: Job, me: usize) -> usize {
-        let (mut count, mut left) = (0, false);
-        for (i, lane) in self.lanes[me..].iter().chain(&self.lanes[..me]).enumerate() {
-            if i > 0 && !left && lane.has_more(pass) && lane.claimed(pass) > 0 {
-                left = true;
-                spin_until(self.spin.min(LEAVE), || {
-                    // Looks seldom: each look takes the count away from the thread that works there.
-                    (0..8).for_each(|_| std::hint::spin_loop());
-                    !lane.has_more(pass)
-                });
-            }
-            // Looked at first, to spare an empty lane a write by every thread that passes.
-            while lane.has_more(pass) {
-                let Some(index) = lane.claim(pass) else { break };
-                self.call(job, Call::Item { pass, index }, index);
-                count += 1;
-            }
+    /// Runs unclaimed items of a lane in a pass until none is left; how many.
+    fn lane(&self, lane: &Lane, pass: usize, job: Job) -> usize {
+        let mut count = 0;
+        // Looked at first, to spare an empty lane a write by every thread that passes.
+        while lane.has_more(pass) {
+            let Some(index) = lane.claim(pass) else { break };
+            self.call(job, pass, index);
+            count += 1;
         }
         count
     }
 
-    /// Takes part in a section.
-    fn work(&self, job: Job, me: usize) {
-        let Passes { items, count, done, now } = &self.passes;
-        let (items, count) = (items.load(Relaxed), count.load(Relaxed));
-        loop {
-            let pass = now.load(Acquire);
-            if pass == FAILED {
-                return;
+    /// Helps others than `me` with a pass; how many items it ran.
+    fn help(&self, pass: usize, job: Job, me: usize) -> usize {
+        let (mut count, mut left) = (0, false);
+        for lane in self.lanes[me + 1..].iter().chain(&self.lanes[..me]) {
+            if !left && lane.has_more(pass) && lane.claimed(pass) > 0 {
+                left = true;
+                spin_until(self.spin.min(LEAVE), || {
+                    // Looks seldom: each look takes the count away from the thread that works there.
+                    (0..4).for_each(|_| std::hint::spin_loop());
+                    !lane.has_more(pass)
+                });
             }
-            let own = self.pass(pass, job, me);
-            if pass + 1 == count {
+            count += self.lane(lane, pass, job);
+        }
+        count
+    }
+
+    /// Takes part in a section. Lanes partition the items, so each runs once in a pass.
+    ///
+    /// With an item for every lane and a thread for every item nobody looks at the lanes of others. A thread that knew so before it
+    /// said that its own item was through does not claim the next: no pass could end before, so in those that follow all others
+    /// find that all are here.
+    fn work(&self, job: Job, me: usize) {
+        let Front { gate, items, passes, .. } = &self.front;
+        let Passes { done, failed } = &self.passes;
+        let (items, passes) = (items.load(Relaxed), passes.load(Relaxed));
+        let one_each = items == self.lanes.len();
+        let all_here = |gate: u64| one_each && joined(gate) + 1 == items as u64;
+        let mut here = false;
+        let mut pass = done.load(Acquire) / items;
+        while failed.load(Acquire) >= pass {
+            let mut own = 1;
+            if here {
+                self.call(job, pass, me);
+            } else {
+                own = self.lane(&self.lanes[me], pass, job);
+                if all_here(gate.load(Relaxed)) {
+                    here = own > 0;
+                } else {
+                    own += self.help(pass, job, me);
+                }
+            }
+            pass += 1;
+            if pass == passes {
                 return;
             }
             // Acquires what others did in this pass, and releases what this thread did.
-            if own > 0 && done.fetch_add(own, AcqRel) + own == (pass + 1) * items {
-                if !self.failed.load(Acquire) {
-                    self.call(job, Call::After { pass }, items);
+            let through = if own > 0 { done.fetch_add(own, AcqRel) + own } else { 0 };
+            // All items have threads that are at work: one of them ends the pass.
+            let ended = || done.load(Acquire) >= pass * items;
+            if through < pass * items {
+                spin_until(self.spin, ended);
+                while !ended() {
+                    thread::yield_now();
                 }
-                now.store(if self.failed.load(Acquire) { FAILED } else { pass + 1 }, Release);
-            }
-            // All items are claimed, by threads that are at work: one of them ends the pass.
-            let ended = || now.load(Acquire) != pass;
-            spin_until(self.spin, ended);
-            while !ended() {
-                thread::yield_now();
             }
         }
     }
 
     fn worker(&self, me: usize) {
         self.started.fetch_add(1, Release);
-        let (gate, asleep, mut epoch) = (&self.gate, &self.lanes[me].asleep, 0);
+        let Front { gate, job, .. } = &self.front;
+        let (lane, mut epoch) = (&self.lanes[me], 0);
+        let asleep = &lane.asleep;
         while gate.load(SeqCst) != SHUTDOWN {
             let is_new = |gate: u64| gate & OPEN != 0 && gate / EPOCH != epoch;
             let news = || is_new(gate.load(SeqCst));
             spin_until(self.spin, news);
             if !news() {
                 // A worker stores `asleep`, then loads the gate; a caller stores the gate, then
-                // loads `asleep`. All are SeqCst, so one sees the other: no wake-up is lost.
+                // loads `asleep`, with a fence between. All are SeqCst, so one sees the other: no wake-up is lost.
                 asleep.store(true, SeqCst);
                 if !news() {
                     thread::park();
@@ -205,15 +248,18 @@ impl Shared {
                 asleep.store(false, SeqCst);
             }
             let seen = gate.load(SeqCst);
-            let join = || gate.compare_exchange(seen, seen + 1, SeqCst, Relaxed);
+            // What is read and written next comes while the gate does.
+            prefetch_to_write(lane);
+            prefetch_from(job.load(Relaxed).cast(), FRAMES);
+            let join = || gate.compare_exchange(seen, seen + JOINED, SeqCst, Relaxed);
             if seen != SHUTDOWN && is_new(seen) && join().is_ok() {
                 epoch = seen / EPOCH;
                 // SAFETY: joining acquires what the caller stored before it opened the gate,
                 // directly or through the read-modify-writes of other threads, which continue the
                 // release sequence of that store. The caller leaves its frame, where the job and
-                // all it borrows live, only after the decrement below.
-                self.work(unsafe { *self.job.load(Relaxed) }, me);
-                gate.fetch_sub(1, SeqCst); // Releases what the job wrote to the caller.
+                // all it borrows live, only after this worker has left, below.
+                self.work(unsafe { *job.load(Relaxed) }, me);
+                gate.fetch_add(1, SeqCst); // Leaves: releases what the job wrote to the caller.
             }
         }
     }
@@ -242,16 +288,14 @@ impl CpuPool {
 
     /// A pool of which the system starts at most `limit` workers.
     fn starting_at_most(threads: usize, limit: usize) -> CpuPool {
-        let threads = threads.clamp(1, INSIDE as usize);
+        let threads = threads.clamp(1, COUNT as usize);
         // Where threads outnumber cores, one that spins keeps another from working.
         let cores = thread::available_parallelism().map_or(1, usize::from);
         let shared = Arc::new(Shared {
-            gate: AtomicU64::new(0),
-            job: AtomicPtr::default(),
+            front: Front::default(),
             lanes: (0..threads).map(|_| Lane::default()).collect(),
             passes: Passes::default(),
             panic: Mutex::new(None),
-            failed: AtomicBool::new(false),
             spin: SPIN * u32::from(threads <= cores),
             started: AtomicUsize::new(0),
         });
@@ -284,40 +328,35 @@ impl CpuPool {
     /// because `f` calls it. If `f` panics, the panic of the lowest index reaches the caller once
     /// no item is running; items above it may or may not have run.
     pub fn for_each_mut<T: Send, F: Fn(usize, &mut T) + Sync>(&self, items: &mut [T], f: F) {
-        self.for_each_in_passes(items, 1, |_, i, item| f(i, item), |_, _| {});
+        self.for_each_in_passes(items, 1, |_, i, item| f(i, item));
     }
 
     /// Runs `f(pass, index, item)` once for every item in every pass, as [`for_each_mut`](Self::for_each_mut) does in its one. A pass
-    /// begins when all items are through the one before, and `between(pass, items)` was called once: half a microsecond instead
-    /// of one or two between sections. After a panic no pass follows.
-    pub fn for_each_in_passes<T: Send>(
-        &self,
-        items: &mut [T],
-        passes: usize,
-        f: impl Fn(usize, usize, &mut T) + Sync,
-        between: impl Fn(usize, &mut [T]) + Sync,
-    ) {
-        let len = items.len();
+    /// begins when all items are through the one before: half a microsecond instead of one or two between sections. After a
+    /// panic no pass follows.
+    pub fn for_each_in_passes<T: Send>(&self, items: &mut [T], passes: usize, f: impl Fn(usize, usize, &mut T) + Sync) {
         let shared = AtomicPtr::new(items.as_mut_ptr());
-        let job: Job = &|call| match call {
-            // SAFETY: `work` passes every index below `len` once a pass, and passes follow each other, so the borrows are in
+        self.in_passes(items.len(), passes, |pass, i| {
+            // SAFETY: every index below the length comes once a pass, and passes follow each other, so the borrows are in
             // bounds and disjoint, and the slice is borrowed until all workers have left. `T: Send` lets an item be used
             // on another thread; joining and leaving the gate order that with the caller, `Passes` one pass with the next.
-            Call::Item { pass, index } => f(pass, index, unsafe { &mut *shared.load(Relaxed).add(index) }),
-            Call::After { pass } => {
-                // SAFETY: as above; one thread comes here, when all items are through a pass and none is in the next.
-                between(pass, unsafe { std::slice::from_raw_parts_mut(shared.load(Relaxed), len) });
-            }
-        };
-        if self.section(job, len, passes) {
-            return;
+            f(pass, i, unsafe { &mut *shared.load(Relaxed).add(i) });
+        });
+    }
+
+    /// Runs `f(pass, index)` once for every index below `len` in every pass.
+    fn in_passes(&self, len: usize, passes: usize, f: impl Fn(usize, usize) + Sync) {
+        if !self.section(&f, len, passes) {
+            (0..passes).for_each(|pass| (0..len).for_each(|i| f(pass, i)));
         }
-        for pass in 0..passes {
-            items.iter_mut().enumerate().for_each(|(i, item)| f(pass, i, item));
-            if pass + 1 < passes {
-                between(pass, items);
-            }
-        }
+    }
+
+    /// How many shares of neighbours to cut items into: one for each thread, more if a thread that is late should leave some to
+    /// others.
+    fn shares<I: Send>(&self, items: &[Part<I>]) -> usize {
+        let elements: usize = items.iter().map(|part| part.ranges[0].len()).sum();
+        let of_thread = if elements > self.threads() * WHOLE_SHARE { 8 } else { 1 };
+        (of_thread * self.threads()).min(items.len()).max(1)
     }
 
     /// Runs a job on all threads; false, and nothing done, if there is only one, for few items or because the pool is busy.
@@ -334,28 +373,32 @@ impl CpuPool {
             lane.len.store(start(i + 1) - start(i), Relaxed);
             lane.claimed.store(0, Relaxed);
         }
-        let Passes { items, count, done, now } = &shared.passes;
-        for (to, value) in [(items, len), (count, passes), (done, 0), (now, 0)] {
+        let Front { gate, .. } = &shared.front;
+        let Passes { done, failed } = &shared.passes;
+        let front = &shared.front;
+        for (to, value) in [(done, 0), (failed, usize::MAX), (&front.items, len), (&front.passes, passes)] {
             to.store(value, Relaxed);
         }
-        shared.failed.store(false, Relaxed);
         let pointer = (&raw const job).cast_mut().cast();
-        shared.job.store(pointer, Relaxed);
+        front.job.store(pointer, Relaxed);
         // Publishes job and lanes; the last turn left no worker inside that could still read them.
         // Workers may use this frame until the count is zero, so nothing before that may unwind.
-        let epoch = shared.gate.load(Relaxed) / EPOCH + 1;
-        shared.gate.store((epoch * EPOCH) | OPEN, SeqCst);
+        let epoch = gate.load(Relaxed) / EPOCH + 1;
+        // A store like those before it, and a fence: an exchange would wait for them, and then once more for the line.
+        gate.store(epoch.wrapping_mul(EPOCH) | OPEN, Release);
+        fence(SeqCst);
         for (lane, worker) in shared.lanes[1..].iter().zip(&self.workers).take(len - 1) {
             if lane.asleep.load(SeqCst) {
                 worker.thread().unpark();
             }
         }
         shared.work(job, 0);
-        shared.gate.fetch_and(!OPEN, SeqCst);
-        let empty = || shared.gate.load(SeqCst) & INSIDE == 0;
-        spin_until(shared.spin, empty);
-        while !empty() {
-            thread::yield_now();
+        if !is_empty(gate.fetch_and(!OPEN, SeqCst)) {
+            let empty = || is_empty(gate.load(SeqCst));
+            spin_until(shared.spin, empty);
+            while !empty() {
+                thread::yield_now();
+            }
         }
         let mut first = shared.panic.lock().unwrap_or_else(PoisonError::into_inner);
         let panic = first.take();
@@ -406,39 +449,46 @@ impl<I: Send> Part<I> {
         }
     }
 
-    /// Runs `first` once for every item with its first range, `between` once with what it gave, then `then` for every item
-    /// with its parts of the slices and what `between` gave, which is returned. Panics as [`for_each`](Self::for_each) does.
-    pub fn for_each_in_turn<A: Send, B: Send, V: Send + Sync, const N: usize>(
-        items: &mut [Self],
+    /// Keeps what `first` gives for every item with its first range, then runs `then` for every item with its parts of the slices and
+    /// what `between` makes of all that was kept, which is returned; every thread computes it for itself. Panics as
+    /// [`for_each`](Self::for_each) does, and if there are fewer places in `found` than items.
+    pub fn for_each_in_turn<A: Send, B: Send, F: Copy + Send + Sync, V, const N: usize>(
+        (items, found): (&[Self], &mut [F]),
         pool: Option<&CpuPool>,
         slices: ([&mut [A]; N], &mut [B]),
-        first: impl Fn(&mut I, &Range<usize>) + Sync,
-        between: impl Fn(&[Self]) -> V + Sync,
-        then: impl Fn(&mut I, &Range<usize>, [&mut [A]; N], &mut [B], &V) + Sync,
-    ) -> V {
+        first: impl Fn(&I, &Range<usize>) -> F + Sync,
+        between: impl Fn(&[F]) -> V + Sync,
+        then: impl Fn(&I, &Range<usize>, [&mut [A]; N], &mut [B], &V) + Sync,
+    ) -> V
+    where
+        I: Sync,
+    {
         let slices = Slices::new(items, slices);
-        let value = OnceLock::new();
-        let each = |pass: usize, part: &mut Self| {
+        let found = &mut found[..items.len()];
+        let shares = pool.map_or(1, |pool| pool.shares(items));
+        let of = |share: usize| share * items.len() / shares..(share + 1) * items.len() / shares;
+        let kept = AtomicPtr::new(found.as_mut_ptr());
+        let each = |pass: usize, share: usize| {
             if pass == 0 {
-                return first(&mut part.item, &part.ranges[0]);
+                for (i, part) in of(share).zip(&items[of(share)]) {
+                    // SAFETY: shares are apart from each other and have places for all items; none is read before the next pass.
+                    unsafe { kept.load(Relaxed).add(i).write(first(&part.item, &part.ranges[0])) };
+                }
+                return;
             }
-            let value = value.get().expect("what lies between has run");
-            // SAFETY: every item's are taken once.
-            let (own, more) = unsafe { slices.of(part) };
-            then(&mut part.item, &part.ranges[0], own, more, value);
+            // SAFETY: there is a place for each item, and none is written any more.
+            let value = between(unsafe { std::slice::from_raw_parts(kept.load(Relaxed), items.len()) });
+            for part in &items[of(share)] {
+                // SAFETY: every item's are taken once.
+                let (own, more) = unsafe { slices.of(part) };
+                then(&part.item, &part.ranges[0], own, more, &value);
+            }
         };
-        let between = |items: &[Self]| drop(value.set(between(items)));
         match pool {
-            Some(pool) => {
-                pool.for_each_in_passes(items, 2, |pass, _, part| each(pass, part), |_, items| between(items))
-            }
-            None => {
-                items.iter_mut().for_each(|part| each(0, part));
-                between(items);
-                items.iter_mut().for_each(|part| each(1, part));
-            }
+            Some(pool) => pool.in_passes(shares, 2, each),
+            None => (0..2).for_each(|pass| each(pass, 0)),
         }
-        value.into_inner().expect("what lies between has run")
+        between(found)
     }
 }
 
@@ -485,7 +535,7 @@ impl Drop for CpuPool {
             // Joining a thread of the parent process would fail or never end.
             return std::mem::forget(std::mem::take(&mut self.workers));
         }
-        self.shared.gate.store(SHUTDOWN, SeqCst);
+        self.shared.front.gate.store(SHUTDOWN, SeqCst);
         for worker in self.workers.drain(..) {
             worker.thread().unpark();
             let _ = worker.join(); // Never an error: a worker catches every panic of `f`.
@@ -537,19 +587,21 @@ mod tests {
         for threads in 1..5 {
             let pool = CpuPool::new(threads);
             for (len, passes) in (0..40).flat_map(|len| [(len, len % 4), (len, 5)]) {
-                // Each pass adds what the one before left in all items together.
+                // Each item adds up what all others had after the pass before.
                 let mut items = vec![1_u64; len];
-                let total = AtomicU64::new(1);
-                pool.for_each_in_passes(
-                    &mut items,
-                    passes,
-                    |pass, i, item| *item = item.wrapping_add(total.load(Relaxed) + (pass * len + i) as u64),
-                    |_, items| total.store(items.iter().fold(0, |sum, item| sum ^ item) % 1000, Relaxed),
-                );
-                let (mut wanted, mut total) = (vec![1_u64; len], 1);
-                for pass in 0..passes {
-                    wanted.iter_mut().enumerate().for_each(|(i, item)| *item += total + (pass * len + i) as u64);
-                    total = wanted.iter().fold(0, |sum, item| sum ^ item) % 1000;
+                let totals: Vec<AtomicU64> = (0..=passes).map(|pass| AtomicU64::new((pass == 0).into())).collect();
+                pool.for_each_in_passes(&mut items, passes, |pass, i, item| {
+                    *item = item.wrapping_mul(31) + totals[pass].load(Relaxed) + i as u64;
+                    totals[pass + 1].fetch_add(*item % 1000, Relaxed);
+                });
+                let mut wanted = vec![1_u64; len];
+                let mut total = 1;
+                for _ in 0..passes {
+                    let before = std::mem::take(&mut total);
+                    for (i, item) in wanted.iter_mut().enumerate() {
+                        *item = item.wrapping_mul(31) + before + i as u64;
+                        total += *item % 1000;
+                    }
                 }
                 assert_eq!(items, wanted, "{threads} threads, {passes} passes");
             }
@@ -557,24 +609,35 @@ mod tests {
     }
 
     #[test]
+    fn every_item_runs_once_in_each_pass_whoever_is_late() {
+        // More threads than cores sleep between sections and join in any pass.
+        for threads in [2, 3, 4, 5] {
+            let pool = CpuPool::new(threads);
+            for round in 0..3000_usize {
+                let counts: Vec<[AtomicUsize; 4]> = (0..threads).map(|_| Default::default()).collect();
+                pool.for_each_in_passes(&mut vec![(); threads], 4, |pass, i, ()| {
+                    counts[i][pass].fetch_add(1, Relaxed);
+                    (0..round * (i + 3 * pass + 1) % 701).for_each(|_| std::hint::spin_loop());
+                });
+                let counts: Vec<_> = counts.iter().flatten().map(|count| count.load(Relaxed)).collect();
+                assert_eq!(counts, vec![1; 4 * threads], "{threads} threads, round {round}");
+            }
+        }
+    }
+
+    #[test]
     fn no_pass_follows_a_panic() {
         let pool = CpuPool::new(3);
-        for (bad_pass, in_between) in (0..4).flat_map(|pass| [(pass, false), (pass, true)]).cycle().take(80) {
+        for (bad_pass, len) in (0..4).flat_map(|pass| [(pass, 7), (pass, 3), (pass, 2)]).cycle().take(120) {
             let last = AtomicUsize::new(0);
-            let mut items = [0; 7];
             let run = || {
-                pool.for_each_in_passes(
-                    &mut items,
-                    5,
-                    |pass, i, _| {
-                        last.fetch_max(pass, Relaxed);
-                        assert!(in_between || pass != bad_pass || i != 3, "item");
-                    },
-                    |pass, _| assert!(!in_between || pass != bad_pass, "between"),
-                );
+                pool.for_each_in_passes(&mut [0; 7][..len], 5, |pass, i, _| {
+                    last.fetch_max(pass, Relaxed);
+                    assert!(pass != bad_pass || i != 1, "item");
+                });
             };
             let payload = catch_unwind(AssertUnwindSafe(run)).unwrap_err();
-            assert_eq!(*payload.downcast::<&str>().unwrap(), if in_between { "between" } else { "item" });
+            assert_eq!(*payload.downcast::<&str>().unwrap(), "item");
             assert_eq!(last.into_inner(), bad_pass);
             on_every_thread(&pool, &mut [0; 3], |_| ());
         }
@@ -610,17 +673,17 @@ mod tests {
         for pool in [None, Some(CpuPool::new(1)), Some(CpuPool::new(3))] {
             let (mut a, mut b) = ([1; 10], [0; 12]);
             let total = Part::for_each_in_turn(
-                &mut items,
+                (&items, &mut [0; 4]),
                 pool.as_ref(),
                 ([&mut a[..]], &mut b[..]),
-                |item, range| *item = range.len(),
-                |items| items.iter().map(|part| part.item).sum::<usize>(),
+                |item, range| item + range.len(),
+                |found| found.iter().sum::<usize>(),
                 |item, range, [a], b, total| {
-                    assert_eq!((*item, a.len(), b.len()), (range.len(), range.len(), 1));
-                    a.iter_mut().for_each(|x| *x += total);
+                    assert_eq!((a.len(), b.len()), (range.len(), 1));
+                    a.iter_mut().for_each(|x| *x += total + item);
                 },
             );
-            assert_eq!((total, a), (10, [11; 10]));
+            assert_eq!((total, a), (13, [14, 14, 14, 16, 16, 16, 16, 16, 16, 16]));
         }
         let mut overlap = [Part::new([0..2, 0..0], ()), Part::new([1..3, 0..0], ())];
         let run = || Part::for_each(&mut overlap, None, ([&mut [0; 3][..]], &mut [0; 0]), |_, _, _, _| ());

@@ -55,17 +55,20 @@ impl Drop for Later {
 /// Asks the CPU to bring this to its nearest cache; waits for nothing.
 #[inline(always)]
 pub fn prefetch<T>(slice: &[T]) {
+    prefetch_from(slice.as_ptr().cast(), size_of_val(slice));
+}
+
+/// Asks for so many bytes from an address on; waits for nothing. Nothing is read, so anything may be there.
+#[inline(always)]
+pub(super) fn prefetch_from(at: *const (), bytes: usize) {
     #[cfg(target_arch = "x86_64")]
-    {
+    for offset in (0..bytes).step_by(LINE) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        let from = slice.as_ptr().cast::<i8>();
-        for at in (0..size_of_val(slice)).step_by(LINE) {
-            // SAFETY: part of every x86-64; it reads nothing and can't fail.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(at)) };
-        }
+        // SAFETY: part of every x86-64; it reads nothing and can't fail.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast::<i8>().wrapping_add(offset)) };
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = (slice, LINE);
+    let _ = (at, bytes, LINE);
 }
 
 /// Asks the CPU for a cache line that will be written, which other cores then give up; waits for nothing. Nothing is read, so the

@@ -41,12 +41,15 @@ pub struct StepReport {
     pub finite: bool,
 }
 
-/// Neighbouring tensors that are treated alike, padding included, or a part of them.
-#[derive(Clone, Debug)]
-struct Chunk {
-    decay: bool,
-    /// Of the gradients that were looked at last.
-    squares: f64,
+/// How elements are stepped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stepped {
+    /// One by one.
+    Plain,
+    /// One by one, with decay.
+    Decaying,
+    /// By Muon, a matrix at a time.
+    Together,
 }
 
 /// An optimiser and its memory.
@@ -56,7 +59,10 @@ pub struct Optimizer {
     max_grad_norm: Option<f32>,
     backend: Backend,
     specs: Vec<ParamSpec>,
-    chunks: Vec<Part<Chunk>>,
+    /// Neighbouring tensors that are stepped alike, padding included, or a part of them.
+    chunks: Vec<Part<Stepped>>,
+    /// Of each chunk's gradients. Apart from the chunks, so that two threads that write their own do not wait for each other.
+    squares: Aligned<f64>,
     matrices: Vec<Matrix>,
     scratch: Scratch,
     pool: Option<Arc<CpuPool>>,
@@ -77,38 +83,44 @@ impl Optimizer {
             )));
         }
         let is_muon = matches!(method, Method::Muon { .. });
-        let mut runs: Vec<(Range<usize>, bool)> = Vec::new();
+        let mut runs: Vec<(Range<usize>, Stepped)> = Vec::new();
         let mut matrices = Vec::new();
         for spec in params.specs().iter().filter(|spec| spec.trainable) {
-            if is_muon && takes_muon(spec) {
+            let stepped = if is_muon && takes_muon(spec) {
                 let rows = spec.shape[0];
                 matrices.push(Matrix { offset: spec.offset, rows, columns: spec.count() / rows });
-                continue;
-            }
-            let (range, decay) = (spec.padded_range(), spec.decay && method.decays());
-            match runs.last_mut().filter(|(last, same)| *same == decay && last.end == range.start) {
+                Stepped::Together
+            } else if spec.decay && method.decays() {
+                Stepped::Decaying
+            } else {
+                Stepped::Plain
+            };
+            let range = spec.padded_range();
+            match runs.last_mut().filter(|(last, same)| *same == stepped && last.end == range.start) {
                 Some((last, _)) => last.end = range.end,
-                None => runs.push((range, decay)),
+                None => runs.push((range, stepped)),
             }
         }
         let has_second = !matches!(method, Method::Sgd { .. });
         let elements: usize = runs.iter().map(|(run, _)| run.len()).sum();
         let count = elements.div_ceil(CHUNK.1).next_multiple_of(CHUNKS).max(1);
         let chunk = elements.div_ceil(count).next_multiple_of(64).max(CHUNK.0);
-        let chunks = runs.into_iter().flat_map(|(run, decay)| {
+        let chunks = runs.into_iter().flat_map(|(run, stepped)| {
             run.clone().step_by(chunk).map(move |start| {
                 let range = start..run.end.min(start + chunk);
                 let second = if has_second { range.clone() } else { 0..0 };
-                Part::new([range, second], Chunk { decay, squares: 0.0 })
+                Part::new([range, second], stepped)
             })
         });
+        let chunks: Vec<_> = chunks.collect();
         Ok(Self {
             method,
             max_grad_norm,
             backend,
             specs: params.specs().to_vec(),
             scratch: Scratch::new(&matrices),
-            chunks: chunks.collect(),
+            squares: Aligned::zeros(chunks.len()),
+            chunks,
             matrices,
             pool: None,
             steps: 0,
@@ -161,32 +173,32 @@ impl Optimizer {
         let len = self.first.len();
         assert!(params.len() == len && grads.len() == len, "an optimiser steps the parameters it was made for");
         assert!(learning_rate.is_finite(), "a learning rate of {learning_rate}: wanted a finite number");
-        let Self { method, backend, ref matrices, max_grad_norm, steps, .. } = *self;
+        let Self { method, backend, max_grad_norm, steps, .. } = *self;
         let learning_rate = f64::from(learning_rate);
         let rule = Rule::new(method, learning_rate, steps + 1);
-        let rules = [rule.without_decay(), rule];
-        let squares = |chunk: &mut Chunk, range: &Range<usize>| {
-            chunk.squares = backend.run(SumOfSquares(&grads[range.clone()]));
-        };
-        let settle = |chunks: &[Part<Chunk>]| {
-            let grad_norm = (norm(backend, chunks, matrices, grads) / f64::from(loss_scale)) as f32;
-            // torch.nn.utils.clip_grad_norm_.
-            let clip = max_grad_norm.map_or(1.0, |max| (max / (grad_norm + 1e-6)).min(1.0));
-            let grad_scale = clip / loss_scale;
-            (StepReport { grad_norm, finite: grad_norm.is_finite() }, grad_scale)
-        };
+        let chunks = &self.chunks;
         let values = params.values_mut();
         let slices = ([&mut *values, &mut self.first[..]], &mut self.second[..]);
         let (report, grad_scale) = Part::for_each_in_turn(
-            &mut self.chunks,
+            (chunks, &mut self.squares),
             self.pool.as_deref(),
             slices,
-            squares,
-            settle,
-            |chunk, range, [values, first], second, &(report, grad_scale)| {
+            |_, range| backend.run(SumOfSquares(&grads[range.clone()])),
+            |squares| {
+                let grad_norm = (norm(chunks, squares, grads) / f64::from(loss_scale)) as f32;
+                // torch.nn.utils.clip_grad_norm_.
+                let clip = max_grad_norm.map_or(1.0, |max| (max / (grad_norm + 1e-6)).min(1.0));
+                (StepReport { grad_norm, finite: grad_norm.is_finite() }, clip / loss_scale)
+            },
+            |stepped, range, [values, first], second, &(report, grad_scale)| {
                 let grads = &grads[range.clone()];
-                match rules[usize::from(chunk.decay)] {
-                    _ if !report.finite => {}
+                let rule = match stepped {
+                    _ if !report.finite => return,
+                    Stepped::Plain => rule.without_decay(),
+                    Stepped::Decaying => rule,
+                    Stepped::Together => return,
+                };
+                match rule {
                     Rule::Sgd(constants) => {
                         let constants = SgdConstants { grad_scale, ..constants };
                         backend.run(Sgd { values, grads, momentum: first, constants });
@@ -268,16 +280,14 @@ impl Optimizer {
     }
 }
 
-/// Norm of the trainable gradients, from the sums of squares of chunks; not finite only if one of them is not.
-fn norm(backend: Backend, chunks: &[Part<Chunk>], matrices: &[Matrix], grads: &[f32]) -> f64 {
-    let ranges = matrices.iter().map(|matrix| matrix.padded_range());
-    let of_matrices = ranges.clone().map(|range| backend.run(SumOfSquares(&grads[range])));
-    let squares: f64 = chunks.iter().map(|chunk| chunk.item.squares).chain(of_matrices).sum();
-    if squares.is_finite() {
-        return squares.sqrt();
+/// Norm of the gradients of all chunks, from the sums of their squares; not finite only if one of them is not.
+fn norm(chunks: &[Part<Stepped>], squares: &[f64], grads: &[f32]) -> f64 {
+    let sum: f64 = squares.iter().sum();
+    if sum.is_finite() {
+        return sum.sqrt();
     }
     // Squares of finite numbers may leave f32; in f64 they do not.
-    let all = chunks.iter().map(Part::range).chain(ranges).flat_map(|range| &grads[range]);
+    let all = chunks.iter().flat_map(|chunk| &grads[chunk.range()]);
     all.map(|&g| f64::from(g) * f64::from(g)).sum::<f64>().sqrt()
 }
 

@@ -30,11 +30,6 @@ impl Matrix {
         self.offset..self.offset + self.rows * self.columns
     }
 
-    /// The same with what fills it up to whole lines.
-    pub(super) fn padded_range(self) -> std::ops::Range<usize> {
-        self.offset..self.offset + (self.rows * self.columns).next_multiple_of(TILE)
-    }
-
     /// Rows and columns of the scratch matrix, the fewer first.
     fn padded(self) -> (usize, usize) {
         let (rows, columns) = (self.rows.next_multiple_of(TILE), self.columns.next_multiple_of(TILE));

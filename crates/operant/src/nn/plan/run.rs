@@ -76,18 +76,23 @@ pub(super) enum Packed<'a, R> {
     Own { version: u64 },
 }
 
-/// How rows are cut.
+/// How rows are cut: into groups of as many rows each, groups into tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cut {
     pub(super) groups: usize,
+    /// Of all groups.
     pub(super) tiles: usize,
     pub(super) tile_rows: usize,
+    /// Groups have whole blocks of so many rows, one more or less; the last block may be short.
+    block: usize,
 }
 
 /// Work of a group, in products and sums: enough to make handing it to a thread worth while, in inference and in training.
 const GROUP_FLOPS: [u64; 2] = [2_000_000, 4_000_000];
 /// The same for each of its sums, which are begun and added up for every group.
 const GROUP_FLOPS_PER_SUM: u64 = 400;
+/// Rows of which groups and tiles have a multiple, if they have more than two times as many.
+const BLOCK: usize = 16;
 /// Most groups: the most threads that one run can use.
 const MAX_GROUPS: usize = 16;
 /// Most memory for the sums of groups, in elements.
@@ -109,12 +114,15 @@ impl Cut {
             // A power of two, so that two or four threads have equal shares.
             1 << most.max(1).ilog2()
         };
-        let tiles = rows.div_ceil(recipe.tile_rows).max(1).next_multiple_of(groups);
-        let mut tile_rows = rows.div_ceil(tiles).max(1);
-        if tile_rows > 32 {
-            tile_rows = tile_rows.next_multiple_of(16).min(recipe.tile_rows);
+        // Products of whole blocks of rows are fastest.
+        let block = if rows > 2 * BLOCK * groups { BLOCK } else { 1 };
+        let most_rows = rows.div_ceil(block).div_ceil(groups) * block;
+        let tiles = most_rows.div_ceil(recipe.tile_rows).max(1);
+        let mut tile_rows = most_rows.div_ceil(tiles).max(1);
+        if tile_rows > 2 * BLOCK {
+            tile_rows = tile_rows.next_multiple_of(BLOCK).min(recipe.tile_rows);
         }
-        Self { groups, tiles, tile_rows }
+        Self { groups, tiles: tiles * groups, tile_rows, block }
     }
 
     /// Most groups of any number of rows that the recipe runs.
@@ -141,7 +149,10 @@ impl Cut {
 
     /// First and last row of a tile.
     fn rows(&self, tile: usize, rows: usize) -> (usize, usize) {
-        ((tile * self.tile_rows).min(rows), ((tile + 1) * self.tile_rows).min(rows))
+        let (tiles, blocks) = (self.tiles / self.groups, rows.div_ceil(self.block));
+        let [first, end] = [0, 1].map(|next| ((tile / tiles + next) * blocks / self.groups * self.block).min(rows));
+        let from = (first + tile % tiles * self.tile_rows).min(end);
+        (from, (from + self.tile_rows).min(end))
     }
 }
 
@@ -277,7 +288,7 @@ impl<R: Real> Run<'_, R> {
                 0 => pass(thread, worker),
                 _ => add_up(thread),
             };
-            pool.for_each_in_passes(&mut workers[..threads], passes, each, |_, _| {});
+            pool.for_each_in_passes(&mut workers[..threads], passes, each);
             for (_, buffer) in recipe.early_sums.iter().filter(|(early, _)| *early == stage) {
                 let Slot { place: Place::Sum(at), len: size, .. } = recipe.slots[*buffer] else { continue };
                 for number in 1..cut.groups {
@@ -303,6 +314,12 @@ impl<R: Real> Run<'_, R> {
     ) {
         let tiles = [0, 1].map(|half: usize| Shared(workers[half].tile.as_mut_ptr()));
         let half = cut.groups / 2;
+        // Where a group's rows begin and end, and where they lie in its tile.
+        let mut rows = [(0, 0, 0); MAX_GROUPS];
+        for (group, place) in rows.iter_mut().enumerate().take(cut.groups) {
+            let (from, to) = cut.rows(group, self.rows);
+            *place = (from, to, from - cut.rows(group / half * half, self.rows).0);
+        }
         let each = |pass: usize, thread: usize, worker: &mut Worker<R>| {
             let branch = &branches.two[thread];
             if pass == 0 {
@@ -312,8 +329,7 @@ impl<R: Real> Run<'_, R> {
             let mut run = |i: usize, groups: std::ops::Range<usize>| {
                 self.pack_for(i, worker);
                 for group in groups {
-                    let (from, to) = cut.rows(group, self.rows);
-                    let row = from - cut.rows(group / half * half, self.rows).0;
+                    let (from, to, row) = rows[group];
                     let (tile, own) = (Tile { at: tiles[group / half], row }, all.at(group));
                     let memory = Memory { tile, full, sums: all.first, own, begins: true };
                     self.timed_step(i, memory, worker, from, to - from);
@@ -340,7 +356,7 @@ impl<R: Real> Run<'_, R> {
                 }
             }
         };
-        pool.for_each_in_passes(&mut workers[..2], 3, each, |_, _| {});
+        pool.for_each_in_passes(&mut workers[..2], 3, each);
     }
 
     /// Packs a worker's own weights again, if it has them and they are of another version, perhaps in turn.
@@ -676,6 +692,32 @@ mod tests {
             .into_iter()
             .filter(|&rows| Cut::new(recipe, rows, 2).has_room_for_branches(recipe, rows));
         assert_eq!(rows_in_branches.collect::<Vec<_>>(), [256, 257, 300, 384]);
+    }
+
+    #[test]
+    fn groups_have_as_many_rows() {
+        let mut g = Graph::new();
+        let x = g.input("x", [64]);
+        let y = nets::mlp(&mut g, "net", x, &[256, 256, 1], Act::Relu, 1.0).unwrap();
+        for tile_rows in [1, 5, 20, 48, 192] {
+            let options = Options { tile_rows: Some(tile_rows), ..Options::default() };
+            let plan = Plan::<f32>::training(&g, y, 1100, &options).unwrap();
+            for rows in 1..=1100 {
+                let cut = Cut::new(&plan.recipe, rows, 1);
+                let tiles: Vec<_> = (0..cut.tiles).map(|tile| cut.rows(tile, rows)).collect();
+                let end = tiles.iter().fold(0, |end, &(from, to)| {
+                    assert!(from == end && to - from <= cut.tile_rows, "{cut:?}: {tiles:?}");
+                    to
+                });
+                assert!(end == rows && cut.tile_rows <= tile_rows, "{rows} rows: {cut:?}");
+                let of_group = |tiles: &[(usize, usize)]| tiles[tiles.len() - 1].1 - tiles[0].0;
+                let groups: Vec<usize> = tiles.chunks(cut.tiles / cut.groups).map(of_group).collect();
+                let (least, most) = (groups.iter().min().unwrap(), groups.iter().max().unwrap());
+                assert!(*least > 0 && most - least < 2 * cut.block, "{rows} rows: {cut:?}, {groups:?}");
+                let half: usize = groups[..groups.len() / 2].iter().sum();
+                assert!(cut.groups == 1 || half.abs_diff(rows - half) < 2 * cut.block, "{rows} rows: {cut:?}");
+            }
+        }
     }
 
     #[test]
