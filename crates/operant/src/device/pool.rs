@@ -2,7 +2,7 @@
 //!
 //! One atomic word, the gate, carries the hand-over. A caller opens it with a new epoch; a worker
 //! joins by counting itself in while it is open, and counts itself out when no item is left; the
-//! caller works too, closes the gate and waits for the count to reach zero. Nobody waits for a
+//! caller works too, closes the gate and waits until all that joined have left. Nobody waits for a
 //! worker that has not joined, so a sleeping worker delays no one. A section can have passes,
 //! each of which begins once all items are through the one before.
 //!
@@ -25,9 +25,12 @@ use std::time::{Duration, Instant};
 /// before it yields: longer than the usual gap between sections, too short to cost an idle pool.
 const SPIN: Duration = Duration::from_micros(40);
 
-/// How long a thread leaves the last items of another that is at work to it: what they read is in
+/// How long a thread leaves the last items of another that is at work to it, or somewhat longer: what they read is in
 /// that core's caches, and to bring it over takes longer than to wait for a few.
 const LEAVE: Duration = Duration::from_micros(5);
+
+/// How often a thread that waits looks before it asks for the time, which may take longer than all of these looks.
+const LOOKS: usize = 16;
 
 /// Elements of a share that a thread is through with before another could help it.
 const WHOLE_SHARE: usize = 32 << 10;
@@ -99,7 +102,7 @@ impl Lane {
 #[derive(Default)]
 struct Front {
     gate: AtomicU64,
-    /// Points into the frame of the current `for_each_mut`; dangles between calls.
+    /// Points into the frame of the current `section`; dangles between calls.
     job: AtomicPtr<Job<'static>>,
     items: AtomicUsize,
     passes: AtomicUsize,
@@ -125,9 +128,6 @@ struct Shared {
     /// Workers that have begun.
     started: AtomicUsize,
 }
-
-/// How often a thread that waits looks before it asks for the time, which may take longer than all of these looks.
-const LOOKS: usize = 16;
 
 fn spin_until(limit: Duration, ready: impl Fn() -> bool) {
     let mut start = None;
@@ -240,7 +240,8 @@ impl Shared {
             spin_until(self.spin, news);
             if !news() {
                 // A worker stores `asleep`, then loads the gate; a caller stores the gate, then
-                // loads `asleep`, with a fence between. All are SeqCst, so one sees the other: no wake-up is lost.
+                // loads `asleep`, with a fence between. Fence and all but the gate's store are SeqCst, so one sees the
+                // other: no wake-up is lost.
                 asleep.store(true, SeqCst);
                 if !news() {
                     thread::park();
@@ -353,7 +354,7 @@ impl CpuPool {
 
     /// How many shares of neighbours to cut items into: one for each thread, more if a thread that is late should leave some to
     /// others.
-    fn shares<I: Send>(&self, items: &[Part<I>]) -> usize {
+    fn shares<I>(&self, items: &[Part<I>]) -> usize {
         let elements: usize = items.iter().map(|part| part.ranges[0].len()).sum();
         let of_thread = if elements > self.threads() * WHOLE_SHARE { 8 } else { 1 };
         (of_thread * self.threads()).min(items.len()).max(1)
@@ -382,7 +383,7 @@ impl CpuPool {
         let pointer = (&raw const job).cast_mut().cast();
         front.job.store(pointer, Relaxed);
         // Publishes job and lanes; the last turn left no worker inside that could still read them.
-        // Workers may use this frame until the count is zero, so nothing before that may unwind.
+        // Workers may use this frame until all that joined have left, so nothing before that may unwind.
         let epoch = gate.load(Relaxed) / EPOCH + 1;
         // A store like those before it, and a fence: an exchange would wait for them, and then once more for the line.
         gate.store(epoch.wrapping_mul(EPOCH) | OPEN, Release);
@@ -450,8 +451,9 @@ impl<I: Send> Part<I> {
     }
 
     /// Keeps what `first` gives for every item with its first range, then runs `then` for every item with its parts of the slices and
-    /// what `between` makes of all that was kept, which is returned; every thread computes it for itself. Panics as
-    /// [`for_each`](Self::for_each) does, and if there are fewer places in `found` than items.
+    /// what `between` makes of all that was kept, which is returned. `between` is cheap and gives the same every time: it is called
+    /// for each share that a thread takes, which is faster than to hand its result over. Panics as [`for_each`](Self::for_each)
+    /// does, and if there are fewer places in `found` than items.
     pub fn for_each_in_turn<A: Send, B: Send, F: Copy + Send + Sync, V, const N: usize>(
         (items, found): (&[Self], &mut [F]),
         pool: Option<&CpuPool>,
@@ -610,10 +612,13 @@ mod tests {
 
     #[test]
     fn every_item_runs_once_in_each_pass_whoever_is_late() {
-        // More threads than cores sleep between sections and join in any pass.
+        // Threads that sleep join in any pass: where they outnumber cores, and after a pause.
         for threads in [2, 3, 4, 5] {
             let pool = CpuPool::new(threads);
             for round in 0..3000_usize {
+                if round % 64 == 0 {
+                    thread::sleep(2 * SPIN);
+                }
                 let counts: Vec<[AtomicUsize; 4]> = (0..threads).map(|_| Default::default()).collect();
                 pool.for_each_in_passes(&mut vec![(); threads], 4, |pass, i, ()| {
                     counts[i][pass].fetch_add(1, Relaxed);

@@ -176,16 +176,15 @@ impl Optimizer {
         let Self { method, backend, max_grad_norm, steps, .. } = *self;
         let learning_rate = f64::from(learning_rate);
         let rule = Rule::new(method, learning_rate, steps + 1);
-        let chunks = &self.chunks;
         let values = params.values_mut();
         let slices = ([&mut *values, &mut self.first[..]], &mut self.second[..]);
         let (report, grad_scale) = Part::for_each_in_turn(
-            (chunks, &mut self.squares),
+            (&self.chunks, &mut self.squares),
             self.pool.as_deref(),
             slices,
-            |_, range| backend.run(SumOfSquares(&grads[range.clone()])),
+            |_, range| sum_of_squares(backend, &grads[range.clone()]),
             |squares| {
-                let grad_norm = (norm(chunks, squares, grads) / f64::from(loss_scale)) as f32;
+                let grad_norm = (squares.iter().sum::<f64>().sqrt() / f64::from(loss_scale)) as f32;
                 // torch.nn.utils.clip_grad_norm_.
                 let clip = max_grad_norm.map_or(1.0, |max| (max / (grad_norm + 1e-6)).min(1.0));
                 (StepReport { grad_norm, finite: grad_norm.is_finite() }, clip / loss_scale)
@@ -280,15 +279,14 @@ impl Optimizer {
     }
 }
 
-/// Norm of the gradients of all chunks, from the sums of their squares; not finite only if one of them is not.
-fn norm(chunks: &[Part<Stepped>], squares: &[f64], grads: &[f32]) -> f64 {
-    let sum: f64 = squares.iter().sum();
+/// Not finite only if one of the gradients is not.
+fn sum_of_squares(backend: Backend, grads: &[f32]) -> f64 {
+    let sum = backend.run(SumOfSquares(grads));
     if sum.is_finite() {
-        return sum.sqrt();
+        return sum;
     }
     // Squares of finite numbers may leave f32; in f64 they do not.
-    let all = chunks.iter().flat_map(|chunk| &grads[chunk.range()]);
-    all.map(|&g| f64::from(g) * f64::from(g)).sum::<f64>().sqrt()
+    grads.iter().map(|&g| f64::from(g) * f64::from(g)).sum()
 }
 
 /// What a step does to elements.

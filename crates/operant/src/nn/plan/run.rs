@@ -116,7 +116,7 @@ impl Cut {
         };
         // Products of whole blocks of rows are fastest.
         let block = if rows > 2 * BLOCK * groups { BLOCK } else { 1 };
-        let most_rows = rows.div_ceil(block).div_ceil(groups) * block;
+        let most_rows = (rows.div_ceil(block).div_ceil(groups) * block).min(rows);
         let tiles = most_rows.div_ceil(recipe.tile_rows).max(1);
         let mut tile_rows = most_rows.div_ceil(tiles).max(1);
         if tile_rows > 2 * BLOCK {
@@ -135,16 +135,9 @@ impl Cut {
         self.groups.div_ceil(threads) * (self.tiles / self.groups)
     }
 
-    /// Whether a group's first tile has rows; if it has none, no tile of the group has.
-    fn has_rows(&self, group: usize, rows: usize) -> bool {
-        let (from, to) = self.rows(group * self.tiles / self.groups, rows);
-        from < to
-    }
-
-    /// Whether half of the groups have room in a tile, and all have rows.
-    fn has_room_for_branches(&self, recipe: &Recipe, rows: usize) -> bool {
-        let fits = self.tiles == self.groups && self.groups / 2 * self.tile_rows <= recipe.tile_rows;
-        fits && self.groups >= 2 && self.has_rows(self.groups - 1, rows)
+    /// Whether half of the groups have room in a tile.
+    fn has_room_for_branches(&self, recipe: &Recipe) -> bool {
+        self.groups >= 2 && self.tiles == self.groups && self.groups / 2 * self.tile_rows <= recipe.tile_rows
     }
 
     /// First and last row of a tile.
@@ -235,7 +228,7 @@ impl<R: Real> Run<'_, R> {
         let all = Sums { first: Shared(sums.as_mut_ptr()), others: Shared(group_sums.as_mut_ptr()), len };
         let full = Shared(full.as_mut_ptr());
         if let (Some(branches), 2, 0) = (&recipe.branches, threads, keep)
-            && cut.has_room_for_branches(recipe, self.rows)
+            && cut.has_room_for_branches(recipe)
         {
             return self.go_in_branches(pool, workers, branches, cut, (full, all));
         }
@@ -265,7 +258,7 @@ impl<R: Real> Run<'_, R> {
                 for group in (Shares { groups: cut.groups, shares: threads }).of(thread) {
                     let number = shares.sums(group);
                     let keep = if group == 0 { keep } else { 0 };
-                    let begins = keep == 0 && cut.has_rows(group, self.rows);
+                    let begins = keep == 0;
                     if stage == 0 {
                         let whole = keep..len;
                         for range in if begins { &recipe.cleared[..] } else { std::slice::from_ref(&whole) } {
@@ -690,7 +683,7 @@ mod tests {
         assert!(recipe.branches.is_some());
         let rows_in_branches = [5, 100, 256, 257, 300, 384, 385, 700, 1000]
             .into_iter()
-            .filter(|&rows| Cut::new(recipe, rows, 2).has_room_for_branches(recipe, rows));
+            .filter(|&rows| Cut::new(recipe, rows, 2).has_room_for_branches(recipe));
         assert_eq!(rows_in_branches.collect::<Vec<_>>(), [256, 257, 300, 384]);
     }
 
@@ -699,23 +692,28 @@ mod tests {
         let mut g = Graph::new();
         let x = g.input("x", [64]);
         let y = nets::mlp(&mut g, "net", x, &[256, 256, 1], Act::Relu, 1.0).unwrap();
-        for tile_rows in [1, 5, 20, 48, 192] {
-            let options = Options { tile_rows: Some(tile_rows), ..Options::default() };
-            let plan = Plan::<f32>::training(&g, y, 1100, &options).unwrap();
-            for rows in 1..=1100 {
-                let cut = Cut::new(&plan.recipe, rows, 1);
+        for tile_rows in [1, 5, 20, 40, 48, 100, 192] {
+            let options = Options { tile_rows: Some(tile_rows), ..Options::threads(7) };
+            let training = Plan::<f32>::training(&g, y, 1100, &options).unwrap();
+            let inference = Plan::<f32>::inference(&g, &[y], 1100, &options).unwrap();
+            for (plan, threads, rows) in
+                (1..=1100).flat_map(|rows| [(&training, 1, rows), (&inference, 1, rows), (&inference, 7, rows)])
+            {
+                let cut = Cut::new(&plan.recipe, rows, threads);
+                let what = || format!("{rows} rows, {threads} threads: {cut:?}");
                 let tiles: Vec<_> = (0..cut.tiles).map(|tile| cut.rows(tile, rows)).collect();
                 let end = tiles.iter().fold(0, |end, &(from, to)| {
-                    assert!(from == end && to - from <= cut.tile_rows, "{cut:?}: {tiles:?}");
+                    assert!(from == end && to - from <= cut.tile_rows, "{}: {tiles:?}", what());
                     to
                 });
-                assert!(end == rows && cut.tile_rows <= tile_rows, "{rows} rows: {cut:?}");
+                assert!(end == rows && cut.tile_rows <= tile_rows, "{}", what());
+                assert!(cut.groups > 1 || cut.tiles == rows.div_ceil(tile_rows), "{}", what());
                 let of_group = |tiles: &[(usize, usize)]| tiles[tiles.len() - 1].1 - tiles[0].0;
                 let groups: Vec<usize> = tiles.chunks(cut.tiles / cut.groups).map(of_group).collect();
                 let (least, most) = (groups.iter().min().unwrap(), groups.iter().max().unwrap());
-                assert!(*least > 0 && most - least < 2 * cut.block, "{rows} rows: {cut:?}, {groups:?}");
+                assert!(*least > 0 && most - least < 2 * cut.block, "{}: {groups:?}", what());
                 let half: usize = groups[..groups.len() / 2].iter().sum();
-                assert!(cut.groups == 1 || half.abs_diff(rows - half) < 2 * cut.block, "{rows} rows: {cut:?}");
+                assert!(cut.groups % 2 == 1 || half.abs_diff(rows - half) < 2 * cut.block, "{}", what());
             }
         }
     }

@@ -22,7 +22,7 @@ pub(super) struct Packs<R> {
     /// Which of the matrices are a node's.
     of_nodes: Vec<Range<usize>>,
     matrices: Vec<Part<Matrix<R>>>,
-    /// For each step, the parameters that are packed next if that is done in turn.
+    /// If packing is done in turn: for each step that begins with it, and the first, the parameters that are packed next.
     next: Vec<Range<usize>>,
     /// Of the parameters that are packed all at once.
     version: Option<u64>,
@@ -111,15 +111,19 @@ impl<R: Real> Packs<R> {
             new.of_nodes.push(first..new.matrices.len());
         }
         let mut next = 0..0;
-        for step in recipe.steps.iter().rev() {
-            new.next.push(next.clone());
-            let Some((node, body)) = step.body() else { continue };
-            let packed = new.parts_in_turn[node][body as usize].iter().zip(&recipe.nodes[node].packings);
-            let params = packed.filter(|(part, _)| part.real.0 < part.real.1 || part.half.0 < part.half.1);
-            let mut params = params.filter_map(|(_, packing)| recipe.param(node, packing.input));
-            if let Some(first) = params.next() {
-                next = params.fold(first, |all, range| all.start.min(range.start)..all.end.max(range.end));
+        for (i, step) in recipe.steps.iter().enumerate().rev() {
+            let mut params = None;
+            if let Some((node, body)) = step.body() {
+                for (part, packing) in new.parts_in_turn[node][body as usize].iter().zip(&recipe.nodes[node].packings) {
+                    let packed = part.real.0 < part.real.1 || part.half.0 < part.half.1;
+                    let Some(param) = recipe.param(node, packing.input).filter(|_| packed) else { continue };
+                    let all = params.get_or_insert(param.clone());
+                    *all = all.start.min(param.start)..all.end.max(param.end);
+                }
             }
+            // Asked for once, from the packing before on.
+            new.next.push(if params.is_some() || i == 0 { next.clone() } else { 0..0 });
+            next = params.unwrap_or(next);
         }
         new.next.reverse();
         Self { real: Aligned::zeros(all.real), half: Aligned::zeros(all.half), ..new }
@@ -159,8 +163,9 @@ impl<R: Real> Packs<R> {
 
     /// Lets products of a step ask for the parameters that are packed after it, if that is done in turn.
     pub(super) fn read_next_later(&self, values: &[R], step: usize) {
-        if self.version_in_turn.is_some() {
-            read_later(&values[self.next[step].clone()]);
+        let next = &self.next[step];
+        if self.version_in_turn.is_some() && !next.is_empty() {
+            read_later(&values[next.clone()]);
         }
     }
 
