@@ -163,8 +163,11 @@ impl<R: Real> Packs<R> {
 
     /// Lets products of a step ask for the parameters that are packed after it, if that is done in turn.
     pub(super) fn read_next_later(&self, values: &[R], step: usize) {
+        if self.version_in_turn.is_none() {
+            return;
+        }
         let next = &self.next[step];
-        if self.version_in_turn.is_some() && !next.is_empty() {
+        if !next.is_empty() {
             read_later(&values[next.clone()]);
         }
     }
