@@ -376,7 +376,7 @@ impl<const FUSE: bool> Simd for Avx512<FUSE> {
     fn load_f_part(x: &[f32]) -> F<FUSE> {
         F(simd!(_mm512_maskz_loadu_ps(first(x.len()), x.as_ptr())))
     }
-    /// Up to 8 numbers apart by permutations of whole registers: a gather of 16 lanes takes up to 60 cycles.
+    /// Up to 8 numbers apart by permutations of whole registers: losses of two numbers a row take 0.55 µs for 128 rows, 0.7 by gathers.
     #[inline(always)]
     fn load_strided(x: &[f32], stride: usize) -> F<FUSE> {
         let x = &x[..15 * stride + 1];
