@@ -8,6 +8,7 @@ pub mod gemm;
 pub mod images;
 mod machine;
 mod mapped;
+mod parts;
 mod pool;
 mod prefetch;
 mod spans;
@@ -17,7 +18,8 @@ pub use machine::{
     available_bytes, check_room, cpu_seconds, describe, resident_bytes, survive_file_size_limit, threads_available,
 };
 pub use mapped::MappedNumbers;
-pub use pool::{CpuPool, Part, thread_number};
+pub use parts::Part;
+pub use pool::{CpuPool, Pass, thread_number};
 use prefetch::Later;
 pub use prefetch::{prefetch, prefetch_to_write, read_later};
 pub use spans::{Span, Spans, Total};

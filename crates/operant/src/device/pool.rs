@@ -4,17 +4,16 @@
 //! joins by counting itself in while it is open, and counts itself out when no item is left; the
 //! caller works too, closes the gate and waits until all that joined have left. Nobody waits for a
 //! worker that has not joined, so a sleeping worker delays no one. A section can have passes,
-//! each of which begins once all items are through the one before.
+//! each of which begins once all items are through the one before, or have said that it may.
 //!
 //! A line of memory that another core wrote comes over in 100 to 250 nanoseconds, so what a section
 //! costs is how often threads wait for one: they look at each other's lines as seldom as can be.
 
 #![allow(unsafe_code)]
 
+use super::Part;
 use super::prefetch::{prefetch_from, prefetch_to_write};
 use std::cell::Cell;
-use std::marker::PhantomData;
-use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering::*, fence};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -65,7 +64,33 @@ pub fn thread_number() -> usize {
 }
 
 /// Calls an item in a pass.
-type Job<'a> = &'a (dyn Fn(usize, usize) + Sync);
+type Job<'a> = &'a (dyn Fn(&Pass, usize) + Sync);
+
+/// The pass that an item is in.
+pub struct Pass<'a> {
+    /// Which of them.
+    pub number: usize,
+    /// Where its thread says that the next may begin, for as long as it has not.
+    untold: Cell<Option<&'a Shared>>,
+}
+
+impl<'a> Pass<'a> {
+    /// A pass that ends with its items.
+    pub(super) fn alone(number: usize) -> Self {
+        Self { number, untold: Cell::new(None) }
+    }
+
+    /// Lets other items begin the next pass although this one goes on, now or when it has ended: what they read there has been
+    /// written, and what is still to be written they do not touch. This item's own next pass follows its end as ever.
+    pub fn others_may_go_on(&self) {
+        if let Some(shared) = self.untold.get()
+            && shared.one_of_each_is_here()
+        {
+            self.untold.set(None);
+            shared.passes.done.fetch_add(1, AcqRel);
+        }
+    }
+}
 
 /// The items that one thread takes first; others help once their own lane is empty.
 #[repr(align(128))]
@@ -112,7 +137,7 @@ struct Front {
 #[repr(align(128))]
 #[derive(Default)]
 struct Passes {
-    /// Items that are through, those of all passes but the last together.
+    /// Items that are through or let others go on, those of all passes but the last together.
     done: AtomicUsize,
     /// The first pass in which something panicked; none follows it.
     failed: AtomicUsize,
@@ -145,8 +170,14 @@ fn spin_until(limit: Duration, ready: impl Fn() -> bool) {
 }
 
 impl Shared {
+    /// Whether every item has a thread of its own that has joined: then none runs another's.
+    fn one_of_each_is_here(&self) -> bool {
+        let items = self.front.items.load(Relaxed);
+        items == self.lanes.len() && joined(self.front.gate.load(Relaxed)) + 1 == items as u64
+    }
+
     /// Calls a job; keeps its panic, the one of the lowest index. Does not unwind.
-    fn call(&self, job: Job, pass: usize, index: usize) {
+    fn call(&self, job: Job, pass: &Pass, index: usize) {
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| job(pass, index))) {
             let mut first = self.panic.lock().unwrap_or_else(PoisonError::into_inner);
             // Forgets the loser: dropping it might unwind, which this thread must not.
@@ -154,16 +185,16 @@ impl Shared {
                 Some((lower, _)) if *lower < index => Some((index, payload)),
                 _ => first.replace((index, payload)),
             });
-            self.passes.failed.fetch_min(pass, Release);
+            self.passes.failed.fetch_min(pass.number, Release);
         }
     }
 
     /// Runs unclaimed items of a lane in a pass until none is left; how many.
-    fn lane(&self, lane: &Lane, pass: usize, job: Job) -> usize {
+    fn lane(&self, lane: &Lane, pass: &Pass, job: Job) -> usize {
         let mut count = 0;
         // Looked at first, to spare an empty lane a write by every thread that passes.
-        while lane.has_more(pass) {
-            let Some(index) = lane.claim(pass) else { break };
+        while lane.has_more(pass.number) {
+            let Some(index) = lane.claim(pass.number) else { break };
             self.call(job, pass, index);
             count += 1;
         }
@@ -182,7 +213,8 @@ impl Shared {
                     !lane.has_more(pass)
                 });
             }
-            count += self.lane(lane, pass, job);
+            // Items of others do not let anybody go on: their own threads may be about to begin the next pass.
+            count += self.lane(lane, &Pass::alone(pass), job);
         }
         count
     }
@@ -190,36 +222,39 @@ impl Shared {
     /// Takes part in a section. Lanes partition the items, so each runs once in a pass.
     ///
     /// With an item for every lane and a thread for every item nobody looks at the lanes of others. A thread that knew so before it
-    /// said that its own item was through does not claim the next: no pass could end before, so in those that follow all others
-    /// find that all are here.
+    /// said that its own item was through, or that others may go on, does not claim the next: no pass could end before, so in those
+    /// that follow all others find that all are here.
     fn work(&self, job: Job, me: usize) {
-        let Front { gate, items, passes, .. } = &self.front;
+        let Front { items, passes, .. } = &self.front;
         let Passes { done, failed } = &self.passes;
         let (items, passes) = (items.load(Relaxed), passes.load(Relaxed));
-        let one_each = items == self.lanes.len();
-        let all_here = |gate: u64| one_each && joined(gate) + 1 == items as u64;
         let mut here = false;
         let mut pass = done.load(Acquire) / items;
         while failed.load(Acquire) >= pass {
+            let may_tell = items == self.lanes.len() && pass + 1 < passes;
+            let own_pass = Pass { number: pass, untold: Cell::new(may_tell.then_some(self)) };
             let mut own = 1;
             if here {
-                self.call(job, pass, me);
+                self.call(job, &own_pass, me);
             } else {
-                own = self.lane(&self.lanes[me], pass, job);
-                if all_here(gate.load(Relaxed)) {
+                own = self.lane(&self.lanes[me], &own_pass, job);
+                if self.one_of_each_is_here() {
                     here = own > 0;
                 } else {
                     own += self.help(pass, job, me);
                 }
             }
+            let told = may_tell && own_pass.untold.get().is_none();
+            own -= usize::from(told);
             pass += 1;
             if pass == passes {
                 return;
             }
             // Acquires what others did in this pass, and releases what this thread did.
             let through = if own > 0 { done.fetch_add(own, AcqRel) + own } else { 0 };
-            // All items have threads that are at work: one of them ends the pass.
-            let ended = || done.load(Acquire) >= pass * items;
+            // All items have threads that are at work: one of them ends the pass. Some may not be there any more if they
+            // failed in the one before, which had let this one begin.
+            let ended = || done.load(Acquire) >= pass * items || failed.load(Acquire) < pass - 1;
             if through < pass * items {
                 spin_until(self.spin, ended);
                 while !ended() {
@@ -333,12 +368,13 @@ impl CpuPool {
     }
 
     /// Runs `f(pass, index, item)` once for every item in every pass, as [`for_each_mut`](Self::for_each_mut) does in its one. A pass
-    /// begins when all items are through the one before: half a microsecond instead of one or two between sections. After a
-    /// panic no pass follows.
-    pub fn for_each_in_passes<T: Send>(&self, items: &mut [T], passes: usize, f: impl Fn(usize, usize, &mut T) + Sync) {
+    /// begins when all items are through the one before, or [let others go on](Pass::others_may_go_on): half a microsecond instead
+    /// of one or two between sections. After a panic no pass follows, but one that was let go on may have begun.
+    pub fn for_each_in_passes<T: Send>(&self, items: &mut [T], passes: usize, f: impl Fn(&Pass, usize, &mut T) + Sync) {
         let shared = AtomicPtr::new(items.as_mut_ptr());
         self.in_passes(items.len(), passes, |pass, i| {
-            // SAFETY: every index below the length comes once a pass, and passes follow each other, so the borrows are in
+            // SAFETY: every index below the length comes once a pass, and an item's passes follow each other: those of others go on
+            // early only where each has a thread of its own. So the borrows are in
             // bounds and disjoint, and the slice is borrowed until all workers have left. `T: Send` lets an item be used
             // on another thread; joining and leaving the gate order that with the caller, `Passes` one pass with the next.
             f(pass, i, unsafe { &mut *shared.load(Relaxed).add(i) });
@@ -346,16 +382,16 @@ impl CpuPool {
     }
 
     /// Runs `f(pass, index)` once for every index below `len` in every pass.
-    fn in_passes(&self, len: usize, passes: usize, f: impl Fn(usize, usize) + Sync) {
+    pub(super) fn in_passes(&self, len: usize, passes: usize, f: impl Fn(&Pass, usize) + Sync) {
         if !self.section(&f, len, passes) {
-            (0..passes).for_each(|pass| (0..len).for_each(|i| f(pass, i)));
+            (0..passes).map(Pass::alone).for_each(|pass| (0..len).for_each(|i| f(&pass, i)));
         }
     }
 
     /// How many shares of neighbours to cut items into: one for each thread, more if a thread that is late should leave some to
     /// others.
-    fn shares<I>(&self, items: &[Part<I>]) -> usize {
-        let elements: usize = items.iter().map(|part| part.ranges[0].len()).sum();
+    pub(super) fn shares<I: Send>(&self, items: &[Part<I>]) -> usize {
+        let elements: usize = items.iter().map(|part| part.range().len()).sum();
         let of_thread = if elements > self.threads() * WHOLE_SHARE { 8 } else { 1 };
         (of_thread * self.threads()).min(items.len()).max(1)
     }
@@ -408,126 +444,6 @@ impl CpuPool {
             resume_unwind(payload);
         }
         true
-    }
-}
-
-/// An item of a section, with the range that it alone writes of some slices, and another of one more.
-#[derive(Clone, Debug)]
-pub struct Part<I> {
-    ranges: [Range<usize>; 2],
-    /// What else it has.
-    pub item: I,
-}
-
-impl<I: Send> Part<I> {
-    /// An item with its ranges.
-    pub fn new(ranges: [Range<usize>; 2], item: I) -> Self {
-        Self { ranges, item }
-    }
-
-    /// Its first range.
-    pub fn range(&self) -> Range<usize> {
-        self.ranges[0].clone()
-    }
-
-    /// Runs `f` once for every item with its parts of the slices, on the threads of a pool if there is one. Panics if ranges do not
-    /// follow each other within the slices.
-    pub fn for_each<A: Send, B: Send, const N: usize>(
-        items: &mut [Self],
-        pool: Option<&CpuPool>,
-        slices: ([&mut [A]; N], &mut [B]),
-        f: impl Fn(&mut I, &Range<usize>, [&mut [A]; N], &mut [B]) + Sync,
-    ) {
-        let slices = Slices::new(items, slices);
-        let one = |part: &mut Self| {
-            // SAFETY: every item's are taken once.
-            let (own, more) = unsafe { slices.of(part) };
-            f(&mut part.item, &part.ranges[0], own, more);
-        };
-        match pool {
-            Some(pool) => pool.for_each_mut(items, |_, part| one(part)),
-            None => items.iter_mut().for_each(one),
-        }
-    }
-
-    /// Keeps what `first` gives for every item with its first range, then runs `then` for every item with its parts of the slices and
-    /// what `between` makes of all that was kept, which is returned. `between` is cheap and gives the same every time: it is called
-    /// for each share that a thread takes, which is faster than to hand its result over. Panics as [`for_each`](Self::for_each)
-    /// does, and if there are fewer places in `found` than items.
-    pub fn for_each_in_turn<A: Send, B: Send, F: Copy + Send + Sync, V, const N: usize>(
-        (items, found): (&[Self], &mut [F]),
-        pool: Option<&CpuPool>,
-        slices: ([&mut [A]; N], &mut [B]),
-        first: impl Fn(&I, &Range<usize>) -> F + Sync,
-        between: impl Fn(&[F]) -> V + Sync,
-        then: impl Fn(&I, &Range<usize>, [&mut [A]; N], &mut [B], &V) + Sync,
-    ) -> V
-    where
-        I: Sync,
-    {
-        let slices = Slices::new(items, slices);
-        let found = &mut found[..items.len()];
-        let shares = pool.map_or(1, |pool| pool.shares(items));
-        let of = |share: usize| share * items.len() / shares..(share + 1) * items.len() / shares;
-        let kept = AtomicPtr::new(found.as_mut_ptr());
-        let each = |pass: usize, share: usize| {
-            if pass == 0 {
-                for (i, part) in of(share).zip(&items[of(share)]) {
-                    // SAFETY: shares are apart from each other and have places for all items; none is read before the next pass.
-                    unsafe { kept.load(Relaxed).add(i).write(first(&part.item, &part.ranges[0])) };
-                }
-                return;
-            }
-            // SAFETY: there is a place for each item, and none is written any more.
-            let value = between(unsafe { std::slice::from_raw_parts(kept.load(Relaxed), items.len()) });
-            for part in &items[of(share)] {
-                // SAFETY: every item's are taken once.
-                let (own, more) = unsafe { slices.of(part) };
-                then(&part.item, &part.ranges[0], own, more, &value);
-            }
-        };
-        match pool {
-            Some(pool) => pool.in_passes(shares, 2, each),
-            None => (0..2).for_each(|pass| each(pass, 0)),
-        }
-        between(found)
-    }
-}
-
-/// Slices of which items have their parts.
-struct Slices<'a, A, B, const N: usize> {
-    first: [AtomicPtr<A>; N],
-    last: AtomicPtr<B>,
-    _borrowed: PhantomData<&'a mut ()>,
-}
-
-impl<'a, A: Send, B: Send, const N: usize> Slices<'a, A, B, N> {
-    /// Panics if ranges of the items do not follow each other within the slices.
-    fn new<I>(items: &[Part<I>], (first, last): ([&'a mut [A]; N], &'a mut [B])) -> Self {
-        let len = first.iter().map(|slice| slice.len()).min().unwrap_or(usize::MAX);
-        let mut ends = [0; 2];
-        for (range, (end, len)) in items.iter().flat_map(|part| part.ranges.iter().zip([(0, len), (1, last.len())])) {
-            let follows = ends[end] <= range.start && range.start <= range.end && range.end <= len;
-            assert!(follows, "{range:?} of {len} elements, after {}", ends[end]);
-            ends[end] = range.end;
-        }
-        let first = first.map(|slice| AtomicPtr::new(slice.as_mut_ptr()));
-        Self { first, last: AtomicPtr::new(last.as_mut_ptr()), _borrowed: PhantomData }
-    }
-
-    /// Parts of an item.
-    ///
-    /// # Safety
-    /// The item is one of those that these slices were made for, and its parts are not taken twice.
-    unsafe fn of<I>(&self, part: &Part<I>) -> ([&'a mut [A]; N], &'a mut [B]) {
-        let [a, b] = &part.ranges;
-        // SAFETY: nothing changes ranges after they were made, and `new` found them within the slices, which are
-        // borrowed until all items are done, and apart from each other. `Send` lets a part be used on another thread.
-        unsafe {
-            let of = |slice: &AtomicPtr<A>| std::slice::from_raw_parts_mut(slice.load(Relaxed).add(a.start), a.len());
-            let last = std::slice::from_raw_parts_mut(self.last.load(Relaxed).add(b.start), b.len());
-            (self.first.each_ref().map(of), last)
-        }
     }
 }
 
@@ -592,7 +508,7 @@ mod tests {
                 // Each item adds up what all others had after the pass before.
                 let mut items = vec![1_u64; len];
                 let totals: Vec<AtomicU64> = (0..=passes).map(|pass| AtomicU64::new((pass == 0).into())).collect();
-                pool.for_each_in_passes(&mut items, passes, |pass, i, item| {
+                pool.for_each_in_passes(&mut items, passes, |&Pass { number: pass, .. }, i, item| {
                     *item = item.wrapping_mul(31) + totals[pass].load(Relaxed) + i as u64;
                     totals[pass + 1].fetch_add(*item % 1000, Relaxed);
                 });
@@ -620,7 +536,7 @@ mod tests {
                     thread::sleep(2 * SPIN);
                 }
                 let counts: Vec<[AtomicUsize; 4]> = (0..threads).map(|_| Default::default()).collect();
-                pool.for_each_in_passes(&mut vec![(); threads], 4, |pass, i, ()| {
+                pool.for_each_in_passes(&mut vec![(); threads], 4, |&Pass { number: pass, .. }, i, ()| {
                     counts[i][pass].fetch_add(1, Relaxed);
                     (0..round * (i + 3 * pass + 1) % 701).for_each(|_| std::hint::spin_loop());
                 });
@@ -636,7 +552,7 @@ mod tests {
         for (bad_pass, len) in (0..4).flat_map(|pass| [(pass, 7), (pass, 3), (pass, 2)]).cycle().take(120) {
             let last = AtomicUsize::new(0);
             let run = || {
-                pool.for_each_in_passes(&mut [0; 7][..len], 5, |pass, i, _| {
+                pool.for_each_in_passes(&mut [0; 7][..len], 5, |&Pass { number: pass, .. }, i, _| {
                     last.fetch_max(pass, Relaxed);
                     assert!(pass != bad_pass || i != 1, "item");
                 });
@@ -655,44 +571,6 @@ mod tests {
         on_every_thread(&pool, &mut numbers, |number| *number = thread_number());
         numbers.sort_unstable();
         assert_eq!(numbers, [0, 1, 2]);
-    }
-
-    #[test]
-    fn items_write_their_own_parts_of_slices() {
-        let ends = [0, 3, 3, 10];
-        let mut items: Vec<Part<usize>> = (0..3).map(|i| Part::new([ends[i]..ends[i + 1], i..i + 1], i)).collect();
-        for pool in [None, Some(CpuPool::new(1)), Some(CpuPool::new(3))] {
-            let (mut a, mut b, mut lens) = ([0; 10], [0; 12], [9; 3]);
-            Part::for_each(
-                &mut items,
-                pool.as_ref(),
-                ([&mut a[..], &mut b[..]], &mut lens),
-                |item, range, [a, b], len| {
-                    a.iter_mut().chain(b).for_each(|x| *x += *item + 1);
-                    len[0] = range.len();
-                },
-            );
-            assert_eq!(a, [1, 1, 1, 3, 3, 3, 3, 3, 3, 3]);
-            assert_eq!((&b[..10], &b[10..], lens), (&a[..], &[0, 0][..], [3, 0, 7]));
-        }
-        for pool in [None, Some(CpuPool::new(1)), Some(CpuPool::new(3))] {
-            let (mut a, mut b) = ([1; 10], [0; 12]);
-            let total = Part::for_each_in_turn(
-                (&items, &mut [0; 4]),
-                pool.as_ref(),
-                ([&mut a[..]], &mut b[..]),
-                |item, range| item + range.len(),
-                |found| found.iter().sum::<usize>(),
-                |item, range, [a], b, total| {
-                    assert_eq!((a.len(), b.len()), (range.len(), 1));
-                    a.iter_mut().for_each(|x| *x += total + item);
-                },
-            );
-            assert_eq!((total, a), (13, [14, 14, 14, 16, 16, 16, 16, 16, 16, 16]));
-        }
-        let mut overlap = [Part::new([0..2, 0..0], ()), Part::new([1..3, 0..0], ())];
-        let run = || Part::for_each(&mut overlap, None, ([&mut [0; 3][..]], &mut [0; 0]), |_, _, _, _| ());
-        assert!(catch_unwind(AssertUnwindSafe(run)).is_err());
     }
 
     #[test]

@@ -11,7 +11,7 @@ use super::branches::Branches;
 use super::build::{Body, Buffer, Place, Recipe, Slot, Step, Work};
 use super::weights::Packs;
 use crate::device::gemm::amx;
-use crate::device::{Aligned, CpuPool, Spans};
+use crate::device::{Aligned, CpuPool, Pass, Spans};
 
 /// What an input is fed with.
 #[derive(Clone, Copy, Debug)]
@@ -277,7 +277,7 @@ impl<R: Real> Run<'_, R> {
                 }
             };
             let passes = if stage + 1 == recipe.stages && parts > 0 { 2 } else { 1 };
-            let each = |number: usize, thread: usize, worker: &mut Worker<R>| match number {
+            let each = |number: &Pass, thread: usize, worker: &mut Worker<R>| match number.number {
                 0 => pass(thread, worker),
                 _ => add_up(thread),
             };
@@ -297,6 +297,9 @@ impl<R: Real> Run<'_, R> {
 
     /// Runs all groups, of which each half has room in a tile: each thread has a branch of all groups on the way there, then one of the
     /// halves for the steps where branches meet, then its branch again. All goes step by step, as memory was planned.
+    ///
+    /// What the other thread waits for comes first, so that hardly ever does one wait: the other's half on the way there, one's own
+    /// half on the way back.
     fn go_in_branches(
         &self,
         pool: &CpuPool,
@@ -313,33 +316,60 @@ impl<R: Real> Run<'_, R> {
             let (from, to) = cut.rows(group, self.rows);
             *place = (from, to, from - cut.rows(group / half * half, self.rows).0);
         }
-        let each = |pass: usize, thread: usize, worker: &mut Worker<R>| {
+        let each = |pass: &Pass, thread: usize, worker: &mut Worker<R>| {
             let branch = &branches.two[thread];
-            if pass == 0 {
+            if pass.number == 0 {
                 self.pack(worker, true);
             }
             let _tiles = self.compute.tiles().then(amx::hold);
-            let mut run = |i: usize, groups: std::ops::Range<usize>| {
-                self.pack_for(i, worker);
-                for group in groups {
+            let run = |i: usize, which: usize, worker: &mut Worker<R>| {
+                for group in which * half..(which + 1) * half {
                     let (from, to, row) = rows[group];
-                    let (tile, own) = (Tile { at: tiles[group / half], row }, all.at(group));
+                    let (tile, own) = (Tile { at: tiles[which], row }, all.at(group));
                     let memory = Memory { tile, full, sums: all.first, own, begins: true };
                     self.timed_step(i, memory, worker, from, to - from);
                 }
             };
             // SAFETY: sums of a branch are its thread's in a pass, those of others the first's, and groups have numbers of their own.
             let part = |group: usize, range: &std::ops::Range<usize>| unsafe { all.part(group, range.clone()) };
-            match pass {
+            let (own, other) = (thread, 1 - thread);
+            let (turn, back) = branch.backward.split_first().map_or((None, &[][..]), |(turn, back)| (Some(*turn), back));
+            match pass.number {
                 0 => {
                     for group in 0..cut.groups {
                         branch.cleared.iter().for_each(|range| part(group, range).fill(R::default()));
                     }
-                    branch.forward.iter().for_each(|&i| run(i, 0..cut.groups));
+                    for (steps, &i) in branch.forward.iter().enumerate() {
+                        self.pack_for(i, worker);
+                        run(i, other, worker);
+                        if steps + 1 == branch.forward.len() {
+                            // Of its own half it reads only what it writes itself.
+                            pass.others_may_go_on();
+                        }
+                        run(i, own, worker);
+                    }
                 }
-                1 => branches.joint.clone().for_each(|i| run(i, thread * half..(thread + 1) * half)),
+                1 => {
+                    branches.joint.clone().for_each(|i| {
+                        self.pack_for(i, worker);
+                        run(i, own, worker);
+                    });
+                    // The way back of a branch touches nothing of the other's.
+                    pass.others_may_go_on();
+                    if let Some(i) = turn {
+                        self.pack_for(i, worker);
+                        run(i, own, worker);
+                    }
+                }
                 _ => {
-                    branch.backward.iter().for_each(|&i| run(i, 0..cut.groups));
+                    if let Some(i) = turn {
+                        run(i, other, worker);
+                    }
+                    for &i in back {
+                        self.pack_for(i, worker);
+                        run(i, own, worker);
+                        run(i, other, worker);
+                    }
                     // As if each group were of another thread: in pairs, then pairs of pairs.
                     Shares { groups: cut.groups, shares: cut.groups }.end_all(|to, from| {
                         for range in &branch.sums {
