@@ -12,8 +12,10 @@ use std::ops::Range;
 /// The steps of one thread.
 #[derive(Clone, Debug)]
 pub(super) struct Branch {
-    pub(super) forward: Vec<usize>,
-    pub(super) backward: Vec<usize>,
+    /// Before the last that multiplies; from it on.
+    pub(super) forward: [Vec<usize>; 2],
+    /// Up to the first that multiplies; behind it.
+    pub(super) backward: [Vec<usize>; 2],
     /// Sums that it begins, and adds up for all groups.
     pub(super) sums: Vec<Range<usize>>,
     /// Those among them that none of its steps begins.
@@ -81,6 +83,10 @@ impl Recipe {
         let two = ways.map(|(backward, forward)| {
             let sums = sums.next().unwrap_or_default();
             let cleared = self.cleared.iter().flat_map(|range| common(range, &sums)).collect();
+            let multiplies = |step: &usize| self.work(&self.steps[*step]).is_some();
+            let last = forward.iter().rposition(multiplies).unwrap_or(0);
+            let first = backward.iter().position(multiplies).map_or(0, |first| first + 1);
+            let [forward, backward] = [forward.split_at(last), backward.split_at(first)].map(|(a, b)| [a.to_vec(), b.to_vec()]);
             Branch { forward, backward, sums, cleared }
         });
         Some(Branches { two, joint })
@@ -177,6 +183,11 @@ mod tests {
         let recipe = &plan.recipe;
         let branches = recipe.branches.as_ref()?;
         let named = |steps: &[usize]| steps.iter().map(|&i| recipe.steps[i].name.clone()).collect();
+        for branch in &branches.two {
+            // Weights are packed for one step of each part in which halves follow each other whole.
+            let packed = |steps: &[usize]| steps.iter().filter(|&&i| recipe.work(&recipe.steps[i]).is_some()).count();
+            assert_eq!([&branch.forward[1], &branch.backward[0]].map(|steps| packed(steps)), [1, 1]);
+        }
         let [a, b] = &branches.two;
         // Every sum is added up by one thread.
         let mut sums: Vec<_> = a.sums.iter().chain(&b.sums).cloned().collect();
@@ -184,7 +195,8 @@ mod tests {
         assert!(sums[0].start == 0 && sums.windows(2).all(|two| two[0].end == two[1].start), "{sums:?}");
         assert_eq!(sums.last().unwrap().end, recipe.sums_len);
         let joint: Vec<usize> = branches.joint.clone().collect();
-        Some([&a.forward, &b.forward, &joint, &a.backward, &b.backward].map(|steps| named(steps)))
+        let [a, b] = [a, b].map(|branch| [branch.forward.concat(), branch.backward.concat()]);
+        Some([&a[0], &b[0], &joint, &a[1], &b[1]].map(|steps| named(steps)))
     }
 
     #[test]

@@ -7,7 +7,7 @@
 
 use super::super::op::{Backward, Draws, Forward, Kind, MAX_INPUTS, MAX_OUTPUTS};
 use super::super::real::{Compute, Real, Room};
-use super::branches::Branches;
+use super::branches::{Branch, Branches};
 use super::build::{Body, Buffer, Place, Recipe, Slot, Step, Work};
 use super::weights::Packs;
 use crate::device::gemm::amx;
@@ -298,8 +298,8 @@ impl<R: Real> Run<'_, R> {
     /// Runs all groups, of which each half has room in a tile: each thread has a branch of all groups on the way there, then one of the
     /// halves for the steps where branches meet, then its branch again. All goes step by step, as memory was planned.
     ///
-    /// What the other thread waits for comes first, so that hardly ever does one wait: the other's half on the way there, one's own
-    /// half on the way back.
+    /// On the way there the other's half comes first, on the way back one's own: so threads wait for each other's results only if one
+    /// is later than the other by half of a way.
     fn go_in_branches(
         &self,
         pool: &CpuPool,
@@ -322,6 +322,8 @@ impl<R: Real> Run<'_, R> {
                 self.pack(worker, true);
             }
             let _tiles = self.compute.tiles().then(amx::hold);
+            // SAFETY: sums of a branch are its thread's in a pass, those of others the first's, and groups have numbers of their own.
+            let part = |group: usize, range: &std::ops::Range<usize>| unsafe { all.part(group, range.clone()) };
             let run = |i: usize, which: usize, worker: &mut Worker<R>| {
                 for group in which * half..(which + 1) * half {
                     let (from, to, row) = rows[group];
@@ -330,46 +332,38 @@ impl<R: Real> Run<'_, R> {
                     self.timed_step(i, memory, worker, from, to - from);
                 }
             };
-            // SAFETY: sums of a branch are its thread's in a pass, those of others the first's, and groups have numbers of their own.
-            let part = |group: usize, range: &std::ops::Range<usize>| unsafe { all.part(group, range.clone()) };
+            // Step by step, each with what it reads packed before.
+            let run_each = |steps: &[usize], halves: &[usize], worker: &mut Worker<R>| {
+                for &i in steps {
+                    self.pack_for(i, worker);
+                    halves.iter().for_each(|&which| run(i, which, worker));
+                }
+            };
+            // One half of steps of which no two read packed weights, perhaps the second half.
+            let run_half = |steps: &[usize], which: usize, packs: bool, worker: &mut Worker<R>| {
+                steps.iter().filter(|_| packs).for_each(|&i| self.pack_for(i, worker));
+                steps.iter().for_each(|&i| run(i, which, worker));
+            };
             let (own, other) = (thread, 1 - thread);
-            let (turn, back) = branch.backward.split_first().map_or((None, &[][..]), |(turn, back)| (Some(*turn), back));
+            let Branch { forward, backward, .. } = branch;
             match pass.number {
                 0 => {
                     for group in 0..cut.groups {
                         branch.cleared.iter().for_each(|range| part(group, range).fill(R::default()));
                     }
-                    for (steps, &i) in branch.forward.iter().enumerate() {
-                        self.pack_for(i, worker);
-                        run(i, other, worker);
-                        if steps + 1 == branch.forward.len() {
-                            // Of its own half it reads only what it writes itself.
-                            pass.others_may_go_on();
-                        }
-                        run(i, own, worker);
-                    }
+                    run_each(&forward[0], &[other, own], worker);
+                    run_half(&forward[1], other, true, worker);
+                    pass.others_may_go_on();
+                    run_half(&forward[1], own, false, worker);
                 }
                 1 => {
-                    branches.joint.clone().for_each(|i| {
-                        self.pack_for(i, worker);
-                        run(i, own, worker);
-                    });
-                    // The way back of a branch touches nothing of the other's.
+                    branches.joint.clone().for_each(|i| run_each(&[i], &[own], worker));
                     pass.others_may_go_on();
-                    if let Some(i) = turn {
-                        self.pack_for(i, worker);
-                        run(i, own, worker);
-                    }
+                    run_half(&backward[0], own, true, worker);
                 }
                 _ => {
-                    if let Some(i) = turn {
-                        run(i, other, worker);
-                    }
-                    for &i in back {
-                        self.pack_for(i, worker);
-                        run(i, own, worker);
-                        run(i, other, worker);
-                    }
+                    run_half(&backward[0], other, false, worker);
+                    run_each(&backward[1], &[own, other], worker);
                     // As if each group were of another thread: in pairs, then pairs of pairs.
                     Shares { groups: cut.groups, shares: cut.groups }.end_all(|to, from| {
                         for range in &branch.sums {
