@@ -257,8 +257,7 @@ impl Plans {
 
     /// Forward, backward and the optimiser's step.
     pub(super) fn train(&mut self, batch: usize, feeds: &[Feed]) {
-        self.training.train(&self.params, batch, feeds, 1.0, Gradients::Replace);
-        self.optimizer.step(&mut self.params, self.training.gradients(), 1e-4);
+        self.training.learn(&mut self.params, batch, feeds, &mut self.optimizer, 1e-4, 1.0);
     }
 }
 

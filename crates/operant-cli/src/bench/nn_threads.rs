@@ -125,13 +125,13 @@ pub(super) fn run(args: &Args, bench: &Bench, options: &[Options]) -> Result<(),
     if let Some(note) = note {
         text += &format!("note               {note}\n");
     }
-    text += "threads            forward                  forward+back+Adam        products alone\n";
+    text += "threads            forward                   forward+back+Adam         products alone\n";
     for threads in &all {
         let of = |first: &[f64], own: &[f64]| {
-            format!("{:.1} µs, {:.2} × ({:.2})", best(own), best(first) / best(own), middle(first, own))
+            format!("{:.1} µs, {:.2} × ({:.2}) ", best(own), best(first) / best(own), middle(first, own))
         };
         text += &format!(
-            "{:<19}{:<25}{:<25}{:.0} GFLOP/s, {:.2} × ({:.2})\n",
+            "{:<19}{:<26}{:<26}{:.0} GFLOP/s, {:.2} × ({:.2})\n",
             threads.count(),
             of(&first.forward, &threads.forward),
             of(&first.train, &threads.train),

@@ -18,7 +18,7 @@ pub use machine::{
     available_bytes, check_room, cpu_seconds, describe, resident_bytes, survive_file_size_limit, threads_available,
 };
 pub use mapped::MappedNumbers;
-pub use parts::Part;
+pub use parts::{InTurn, Part, TwoPasses, run_both};
 pub use pool::{CpuPool, Pass, thread_number};
 use prefetch::Later;
 pub use prefetch::{prefetch, prefetch_to_write, read_later};

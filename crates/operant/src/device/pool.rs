@@ -11,7 +11,6 @@
 
 #![allow(unsafe_code)]
 
-use super::Part;
 use super::prefetch::{prefetch_from, prefetch_to_write};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -30,9 +29,6 @@ const LEAVE: Duration = Duration::from_micros(5);
 
 /// How often a thread that waits looks before it asks for the time, which may take longer than all of these looks.
 const LOOKS: usize = 16;
-
-/// Elements of a share that a thread is through with before another could help it.
-const WHOLE_SHARE: usize = 32 << 10;
 
 /// Bytes of the caller's frames that hold most of what a job borrows, from where the job itself is.
 const FRAMES: usize = 1024;
@@ -386,14 +382,6 @@ impl CpuPool {
         if !self.section(&f, len, passes) {
             (0..passes).map(Pass::alone).for_each(|pass| (0..len).for_each(|i| f(&pass, i)));
         }
-    }
-
-    /// How many shares of neighbours to cut items into: one for each thread, more if a thread that is late should leave some to
-    /// others.
-    pub(super) fn shares<I: Send>(&self, items: &[Part<I>]) -> usize {
-        let elements: usize = items.iter().map(|part| part.range().len()).sum();
-        let of_thread = if elements > self.threads() * WHOLE_SHARE { 8 } else { 1 };
-        (of_thread * self.threads()).min(items.len()).max(1)
     }
 
     /// Runs a job on all threads; false, and nothing done, if there is only one, for few items or because the pool is busy.

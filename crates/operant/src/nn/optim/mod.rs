@@ -19,7 +19,7 @@ pub use schedule::Schedule;
 
 use super::params::{ParamSpec, Params};
 use super::saved::{self, Loaded, Metadata, Tensor};
-use crate::device::{Aligned, CpuPool, Part};
+use crate::device::{Aligned, CpuPool, InTurn, Part, TwoPasses, run_both};
 use crate::error::{Error, Result};
 use crate::lanes::Backend;
 use kernels::{Adam, AdamConstants, Sgd, SgdConstants, SumOfSquares};
@@ -66,6 +66,8 @@ pub struct Optimizer {
     matrices: Vec<Matrix>,
     scratch: Scratch,
     pool: Option<Arc<CpuPool>>,
+    /// That chunks are cut into for its threads.
+    shares: usize,
     steps: u64,
     /// Momentum or mean of gradients, laid out as the parameters.
     first: Aligned<f32>,
@@ -105,14 +107,22 @@ impl Optimizer {
         let elements: usize = runs.iter().map(|(run, _)| run.len()).sum();
         let count = elements.div_ceil(CHUNK.1).next_multiple_of(CHUNKS).max(1);
         let chunk = elements.div_ceil(count).next_multiple_of(64).max(CHUNK.0);
-        let chunks = runs.into_iter().flat_map(|(run, stepped)| {
-            run.clone().step_by(chunk).map(move |start| {
-                let range = start..run.end.min(start + chunk);
-                let second = if has_second { range.clone() } else { 0..0 };
-                Part::new([range, second], stepped)
-            })
-        });
-        let chunks: Vec<_> = chunks.collect();
+        let ends: Vec<usize> = params.specs().iter().map(|spec| spec.padded_range().end).collect();
+        // The last end of a tensor that is near: parts of a network that threads have to themselves end there too, with a bias.
+        let near = |cut: usize| ends.iter().copied().rfind(|end| end.abs_diff(cut) <= chunk / 8).unwrap_or(cut);
+        let mut chunks = Vec::new();
+        for (run, stepped) in runs {
+            let mut start = run.start;
+            for cut in run.clone().step_by(chunk) {
+                let end = near(cut + chunk).min(run.end);
+                if start == end {
+                    continue;
+                }
+                let second = if has_second { start..end } else { 0..0 };
+                chunks.push(Part::new([start..end, second], stepped));
+                start = end;
+            }
+        }
         Ok(Self {
             method,
             max_grad_norm,
@@ -123,6 +133,7 @@ impl Optimizer {
             chunks,
             matrices,
             pool: None,
+            shares: 1,
             steps: 0,
             first: Aligned::zeros(params.len()),
             second: Aligned::zeros(if has_second { params.len() } else { 0 }),
@@ -131,7 +142,7 @@ impl Optimizer {
 
     /// With the threads of a pool, which share the work where there is enough of it.
     pub fn on(self, pool: &Arc<CpuPool>) -> Self {
-        Self { pool: Some(Arc::clone(pool)), ..self }
+        Self { pool: Some(Arc::clone(pool)), shares: Part::shares(&self.chunks, pool), ..self }
     }
 
     /// The rule.
@@ -170,50 +181,72 @@ impl Optimizer {
         learning_rate: f32,
         loss_scale: f32,
     ) -> StepReport {
-        let len = self.first.len();
-        assert!(params.len() == len && grads.len() == len, "an optimiser steps the parameters it was made for");
-        assert!(learning_rate.is_finite(), "a learning rate of {learning_rate}: wanted a finite number");
-        let Self { method, backend, max_grad_norm, steps, .. } = *self;
-        let learning_rate = f64::from(learning_rate);
-        let rule = Rule::new(method, learning_rate, steps + 1);
-        let values = params.values_mut();
-        let slices = ([&mut *values, &mut self.first[..]], &mut self.second[..]);
-        let (report, grad_scale) = Part::for_each_in_turn(
-            (&self.chunks, &mut self.squares),
-            self.pool.as_deref(),
-            slices,
-            |_, range| sum_of_squares(backend, &grads[range.clone()]),
-            |squares| {
-                let grad_norm = (squares.iter().sum::<f64>().sqrt() / f64::from(loss_scale)) as f32;
-                // torch.nn.utils.clip_grad_norm_.
-                let clip = max_grad_norm.map_or(1.0, |max| (max / (grad_norm + 1e-6)).min(1.0));
-                (StepReport { grad_norm, finite: grad_norm.is_finite() }, clip / loss_scale)
-            },
-            |stepped, range, [values, first], second, &(report, grad_scale)| {
-                let grads = &grads[range.clone()];
-                let rule = match stepped {
-                    _ if !report.finite => return,
-                    Stepped::Plain => rule.without_decay(),
-                    Stepped::Decaying => rule,
-                    Stepped::Together => return,
-                };
-                match rule {
-                    Rule::Sgd(constants) => {
-                        let constants = SgdConstants { grad_scale, ..constants };
-                        backend.run(Sgd { values, grads, momentum: first, constants });
-                    }
-                    Rule::Adam(constants) => {
-                        let constants = AdamConstants { grad_scale, ..constants };
-                        backend.run(Adam { values, grads, mean: first, square: second, constants });
-                    }
-                }
-            },
-        );
+        assert!(grads.len() == self.first.len(), "an optimiser steps the parameters it was made for");
+        let pool = self.pool.clone();
+        let run = |work: &dyn TwoPasses<f32>| run_both(work, pool.as_deref(), grads);
+        let (report, grad_scale) = self.step_in_turn(params, learning_rate, loss_scale, run);
         if report.finite {
-            self.steps += 1;
-            self.step_matrices(values, grads, learning_rate, grad_scale);
+            self.step_matrices(params.values_mut(), grads, f64::from(learning_rate), grad_scale);
         }
         report
+    }
+
+    /// Whether threads of this pool have a share each of all that a step does, if there are so many.
+    pub(super) fn is_shared_by(&self, pool: &Arc<CpuPool>, threads: usize) -> bool {
+        let same = self.pool.as_ref().map_or(pool.threads() == 1, |own| Arc::ptr_eq(own, pool));
+        same && self.matrices.is_empty() && self.shares == threads
+    }
+
+    /// A step but for Muon's matrices, done by `run` with gradients that are its own: the parameters' values are the first of the
+    /// slices. Gives what gradients were multiplied by, too. Panics as [`Optimizer::step_scaled`] does.
+    pub(super) fn step_in_turn(
+        &mut self,
+        params: &mut Params,
+        learning_rate: f32,
+        loss_scale: f32,
+        run: impl FnOnce(&dyn TwoPasses<f32>),
+    ) -> (StepReport, f32) {
+        assert!(params.len() == self.first.len(), "an optimiser steps the parameters it was made for");
+        assert!(learning_rate.is_finite(), "a learning rate of {learning_rate}: wanted a finite number");
+        let (shares, backend, max_grad_norm) = (self.shares, self.backend, self.max_grad_norm);
+        let rule = Rule::new(self.method, f64::from(learning_rate), self.steps + 1);
+        let work = InTurn::new(
+            (&self.chunks, &mut self.squares),
+            shares,
+            ([params.values_mut(), &mut self.first[..]], &mut self.second[..]),
+            (
+                |_: &Stepped, grads: &[f32]| sum_of_squares(backend, grads),
+                |squares: &[f64]| {
+                    let grad_norm = (squares.iter().sum::<f64>().sqrt() / f64::from(loss_scale)) as f32;
+                    // torch.nn.utils.clip_grad_norm_.
+                    let clip = max_grad_norm.map_or(1.0, |max| (max / (grad_norm + 1e-6)).min(1.0));
+                    (StepReport { grad_norm, finite: grad_norm.is_finite() }, clip / loss_scale)
+                },
+                |stepped: &Stepped, grads: &[f32], [values, first]: [&mut [f32]; 2], second: &mut [f32], found: &(StepReport, f32)| {
+                    let (report, grad_scale) = *found;
+                    let rule = match stepped {
+                        _ if !report.finite => return,
+                        Stepped::Plain => rule.without_decay(),
+                        Stepped::Decaying => rule,
+                        Stepped::Together => return,
+                    };
+                    match rule {
+                        Rule::Sgd(constants) => {
+                            let constants = SgdConstants { grad_scale, ..constants };
+                            backend.run(Sgd { values, grads, momentum: first, constants });
+                        }
+                        Rule::Adam(constants) => {
+                            let constants = AdamConstants { grad_scale, ..constants };
+                            backend.run(Adam { values, grads, mean: first, square: second, constants });
+                        }
+                    }
+                },
+            ),
+        );
+        run(&work);
+        let found = work.value();
+        self.steps += u64::from(found.0.finite);
+        found
     }
 
     /// Forgets all steps, so that the next is as a first one.

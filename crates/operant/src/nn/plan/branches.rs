@@ -5,7 +5,7 @@
 //! Invariant: what steps of one branch write on the way there, or on the way back, those of the other neither read nor write, and
 //! no sum is of both. Steps between see the memory of their thread's rows alone.
 
-use super::build::{Place, Recipe, Step, Work};
+use super::build::{Buffer, Place, Recipe, Step, Work};
 use super::memory::ALIGN;
 use std::ops::Range;
 
@@ -27,6 +27,8 @@ pub(super) struct Branch {
 pub(super) struct Branches {
     pub(super) two: [Branch; 2],
     pub(super) joint: Range<usize>,
+    /// What comes from the other thread: what branches have made for the steps between, and those for the first on the way back.
+    pub(super) coming: [Vec<Buffer>; 2],
 }
 
 /// Most steps that are looked at: the time to do so is their square.
@@ -80,7 +82,7 @@ impl Recipe {
         }
         let sums = [others(&second, self.sums_len), second];
         let mut sums = sums.into_iter();
-        let two = ways.map(|(backward, forward)| {
+        let two: [Branch; 2] = ways.map(|(backward, forward)| {
             let sums = sums.next().unwrap_or_default();
             let cleared = self.cleared.iter().flat_map(|range| common(range, &sums)).collect();
             let multiplies = |step: &usize| self.work(&self.steps[*step]).is_some();
@@ -89,7 +91,18 @@ impl Recipe {
             let [forward, backward] = [forward.split_at(last), backward.split_at(first)].map(|(a, b)| [a.to_vec(), b.to_vec()]);
             Branch { forward, backward, sums, cleared }
         });
-        Some(Branches { two, joint })
+        let passed = |from: &[usize], to: &[usize]| -> Vec<Buffer> {
+            let read: Vec<Buffer> = to.iter().flat_map(|&step| self.steps[step].reads()).collect();
+            let written = from.iter().flat_map(|&step| self.steps[step].writes());
+            written.filter(|buffer| read.contains(buffer)).collect()
+        };
+        let all = |of: fn(&Branch) -> &Vec<usize>| two.iter().flat_map(of).copied().collect::<Vec<_>>();
+        let between: Vec<usize> = joint.clone().collect();
+        let coming = [
+            passed(&all(|branch| &branch.forward[1]), &between),
+            passed(&between, &all(|branch| &branch.backward[0])),
+        ];
+        Some(Branches { two, joint, coming })
     }
 
     /// Node and work of a step that multiplies.

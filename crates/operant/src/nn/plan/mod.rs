@@ -24,6 +24,7 @@ pub use weights::SharedWeights;
 
 use super::graph::{Graph, Node};
 use super::op::Kind;
+use super::optim::{Optimizer, StepReport};
 use super::params::Params;
 use super::precision::Precision;
 use super::real::{Compute, Real, Scratch};
@@ -32,7 +33,7 @@ use crate::lanes::Backend;
 use crate::{Error, Result};
 pub use build::Wanted;
 use build::{Merging, Place, Recipe};
-use run::{Cut, Packed, Run, Worker};
+use run::{Cut, Packed, Run, Weights, Worker};
 use std::sync::Arc;
 use weights::Packs;
 
@@ -241,11 +242,11 @@ impl<R: Real> Plan<R> {
         }
     }
 
-    /// Runs with these parameter values.
+    /// Runs with these parameter values, which may be stepped at the end.
     #[allow(clippy::too_many_arguments)]
     fn execute(
         &mut self,
-        values: &[R],
+        weights: Weights<R>,
         packs: Packed<R>,
         rows: usize,
         feeds: &[Feed<R>],
@@ -254,7 +255,9 @@ impl<R: Real> Plan<R> {
     ) {
         self.check_feeds(rows, feeds);
         let recipe = Arc::clone(&self.recipe);
-        assert!(values.len() >= recipe.params_len, "{} parameter values, wanted {}", values.len(), recipe.params_len);
+        if let Weights::Still(values) = weights {
+            assert!(values.len() >= recipe.params_len, "{} parameter values, wanted {}", values.len(), recipe.params_len);
+        }
         let keep = if gradients == Gradients::Add { recipe.grads_len } else { 0 };
         self.rows = rows;
         self.runs = self.runs.wrapping_add(1);
@@ -264,7 +267,7 @@ impl<R: Real> Plan<R> {
         let run = Run {
             recipe: &recipe,
             compute: self.compute,
-            values,
+            weights,
             packs,
             feeds,
             rows,
@@ -293,7 +296,7 @@ impl<R: Real> Plan<R> {
     pub(super) fn execute_with(&mut self, values: &[R], rows: usize, feeds: &[Feed<R>], gradients: Gradients) {
         self.runs = 0;
         self.workers.iter_mut().map(|worker| &mut worker.packs).chain([&mut self.packs]).for_each(Packs::forget);
-        self.with_packs((values, 0), |plan, packs| plan.execute(values, packs, rows, feeds, 1.0, gradients));
+        self.with_packs((values, 0), |plan, packs| plan.execute(Weights::Still(values), packs, rows, feeds, 1.0, gradients));
         self.workers.iter_mut().map(|worker| &mut worker.packs).chain([&mut self.packs]).for_each(Packs::forget);
     }
 
@@ -421,7 +424,7 @@ impl Plan<f32> {
     /// Computes the outputs of `rows` rows. Panics if feeds do not fit the inputs.
     pub fn forward(&mut self, params: &Params, rows: usize, feeds: &[Feed]) {
         self.with_packs((params.values(), params.version()), |plan, packs| {
-            plan.execute(params.values(), packs, rows, feeds, 1.0, Gradients::Replace);
+            plan.execute(Weights::Still(params.values()), packs, rows, feeds, 1.0, Gradients::Replace);
         });
     }
 
@@ -437,8 +440,45 @@ impl Plan<f32> {
     ) -> Outcome {
         assert!(self.recipe.training, "a plan without a loss cannot train: build it with `Plan::training`");
         self.with_packs((params.values(), params.version()), |plan, packs| {
-            plan.execute(params.values(), packs, rows, feeds, loss_scale, gradients);
+            plan.execute(Weights::Still(params.values()), packs, rows, feeds, loss_scale, gradients);
         });
+        self.outcome()
+    }
+
+    /// [Trains](Self::train) with new gradients, and has an optimiser [step](Optimizer::step_scaled) the parameters against them: the same
+    /// bits as both calls, with less waiting for each other where few rows are shared by threads. Panics as both do.
+    pub fn learn(
+        &mut self,
+        params: &mut Params,
+        rows: usize,
+        feeds: &[Feed],
+        optimizer: &mut Optimizer,
+        learning_rate: f32,
+        loss_scale: f32,
+    ) -> (Outcome, StepReport) {
+        if !self.can_step(params, rows, optimizer) {
+            let outcome = self.train(params, rows, feeds, loss_scale, Gradients::Replace);
+            return (outcome, optimizer.step_scaled(params, self.gradients(), learning_rate, loss_scale));
+        }
+        let packs = Packed::Own { version: params.version() };
+        let (report, _) = optimizer.step_in_turn(params, learning_rate, loss_scale, |work| {
+            self.execute(Weights::Stepped(work), packs, rows, feeds, loss_scale, Gradients::Replace);
+        });
+        (self.outcome(), report)
+    }
+
+    /// Whether the threads of a run can step all parameters right after it.
+    fn can_step(&self, params: &Params, rows: usize, optimizer: &Optimizer) -> bool {
+        let recipe = &self.recipe;
+        let whole = recipe.training && recipe.stages == 1 && recipe.params_len == params.len();
+        whole
+            && (1..=recipe.max_rows).contains(&rows)
+            && self.packs.is_empty()
+            && self.shared.is_none()
+            && optimizer.is_shared_by(&self.options.pool, Run::<f32>::threads(recipe, rows, self.workers.len()))
+    }
+
+    fn outcome(&self) -> Outcome {
         let loss = self.loss() as f32;
         Outcome { loss, finite: loss.is_finite() }
     }
@@ -473,7 +513,7 @@ impl Plan<f32> {
             let run = Run {
                 recipe: &recipe,
                 compute: plan.compute,
-                values: params.values(),
+                weights: Weights::Still(params.values()),
                 packs,
                 feeds,
                 rows,
@@ -508,7 +548,7 @@ impl Plan<f32> {
     pub fn forward_shared(&mut self, rows: usize, feeds: &[Feed]) -> u64 {
         let shared = self.shared.as_ref().expect("a plan made by `fork`");
         let snapshot = shared.load();
-        self.execute(&snapshot.values, Packed::Shared(&snapshot.packs), rows, feeds, 1.0, Gradients::Replace);
+        self.execute(Weights::Still(&snapshot.values), Packed::Shared(&snapshot.packs), rows, feeds, 1.0, Gradients::Replace);
         snapshot.version
     }
 }

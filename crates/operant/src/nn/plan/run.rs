@@ -11,7 +11,7 @@ use super::branches::{Branch, Branches};
 use super::build::{Body, Buffer, Place, Recipe, Slot, Step, Work};
 use super::weights::Packs;
 use crate::device::gemm::amx;
-use crate::device::{Aligned, CpuPool, Pass, Spans};
+use crate::device::{Aligned, CpuPool, Pass, Spans, TwoPasses, prefetch};
 
 /// What an input is fed with.
 #[derive(Clone, Copy, Debug)]
@@ -58,13 +58,22 @@ impl<R> Shared<R> {
 pub(super) struct Run<'a, R> {
     pub(super) recipe: &'a Recipe,
     pub(super) compute: Compute,
-    pub(super) values: &'a [R],
+    pub(super) weights: Weights<'a, R>,
     pub(super) packs: Packed<'a, R>,
     pub(super) feeds: &'a [Feed<'a, R>],
     pub(super) rows: usize,
     pub(super) seed: u64,
     pub(super) run: u32,
     pub(super) loss_scale: f32,
+}
+
+/// The parameters' values.
+#[derive(Clone, Copy)]
+pub(super) enum Weights<'a, R> {
+    /// They stay what they are.
+    Still(&'a [R]),
+    /// This steps them as soon as the run has its gradients.
+    Stepped(&'a dyn TwoPasses<R>),
 }
 
 /// Where packed weights are.
@@ -206,9 +215,24 @@ impl Shares {
     }
 }
 
-impl<R: Real> Run<'_, R> {
+impl<'a, R: Real> Run<'a, R> {
+    /// Values of parameters, which nothing reads once they are stepped.
+    fn values(&self) -> &'a [R] {
+        match self.weights {
+            Weights::Still(values) => values,
+            // SAFETY: read by steps and by packing alone, all of which are through before `go` begins the second pass.
+            Weights::Stepped(work) => unsafe { work.unchanged() },
+        }
+    }
+
+    /// Threads that share these rows.
+    pub(super) fn threads(recipe: &Recipe, rows: usize, workers: usize) -> usize {
+        workers.min(Cut::new(recipe, rows, workers).groups)
+    }
+
     /// Runs all stages. Gradients begin from `sums[..keep]`, all other sums from zero; `group_sums` has room for those of every
-    /// group but the first, which adds to `sums`.
+    /// group but the first, which adds to `sums`. Weights can be stepped where there is one stage, and a share for each of the
+    /// [threads](Self::threads).
     pub(super) fn go(
         &self,
         pool: &CpuPool,
@@ -223,6 +247,11 @@ impl<R: Real> Run<'_, R> {
         assert!(group_sums.len() >= (cut.groups - 1) * len);
         assert!(self.rows <= recipe.max_rows && workers.iter().all(|worker| worker.tile.len() >= recipe.tile_len));
         let threads = workers.len().min(cut.groups);
+        let stepping = match self.weights {
+            Weights::Still(_) => None,
+            Weights::Stepped(work) => Some(work),
+        };
+        assert!(stepping.is_none_or(|work| work.shares() == threads && recipe.stages == 1 && keep == 0));
         // Later stages add to sums of earlier ones, so with several all stay apart to the end.
         let shares = Shares { groups: cut.groups, shares: if recipe.stages == 1 { threads } else { cut.groups } };
         let all = Sums { first: Shared(sums.as_mut_ptr()), others: Shared(group_sums.as_mut_ptr()), len };
@@ -230,15 +259,26 @@ impl<R: Real> Run<'_, R> {
         if let (Some(branches), 2, 0) = (&recipe.branches, threads, keep)
             && cut.has_room_for_branches(recipe)
         {
-            return self.go_in_branches(pool, workers, branches, cut, (full, all));
+            return self.go_in_branches(pool, workers, (branches, stepping), cut, (full, all));
         }
-        // All sums are added up by the threads that are there, each its part, right after the last stage.
-        let parts = if shares.shares == 1 || len == 0 { 0 } else { threads.min(len / SHARED_SUMS).max(1) };
+        // All sums are added up by the threads that are there, each its part, right after the last stage: that which it steps, if
+        // weights are stepped.
+        let parts = match stepping {
+            _ if shares.shares == 1 || len == 0 => 0,
+            Some(_) => threads,
+            None => threads.min(len / SHARED_SUMS).max(1),
+        };
         let add_up = |part: usize| {
             if part >= parts {
                 return;
             }
-            let [from, to] = [part, part + 1].map(|part| (part * len / parts).next_multiple_of(16).min(len));
+            let start = |part: usize| match stepping {
+                _ if part == 0 => 0,
+                _ if part == parts => len,
+                Some(work) => work.range(part).start,
+                None => (part * len / parts).next_multiple_of(16),
+            };
+            let [from, to] = [part, part + 1].map(start);
             shares.end_all(|sum, other| {
                 // SAFETY: threads have parts of the sums that follow each other, and a pair has two numbers.
                 let [sum, other] = [sum, other].map(|number| unsafe { all.part(number, from..to) });
@@ -276,10 +316,21 @@ impl<R: Real> Run<'_, R> {
                     });
                 }
             };
-            let passes = if stage + 1 == recipe.stages && parts > 0 { 2 } else { 1 };
-            let each = |number: &Pass, thread: usize, worker: &mut Worker<R>| match number.number {
-                0 => pass(thread, worker),
-                _ => add_up(thread),
+            let passes = match stepping {
+                Some(_) => 3,
+                None if stage + 1 == recipe.stages && parts > 0 => 2,
+                None => 1,
+            };
+            let each = |number: &Pass, thread: usize, worker: &mut Worker<R>| {
+                match number.number {
+                    0 => return pass(thread, worker),
+                    1 => add_up(thread),
+                    _ => {}
+                }
+                if let Some(work) = stepping {
+                    // SAFETY: this share's gradients have been added up, and nothing reads weights any more; passes follow each other.
+                    unsafe { work.run(number.number - 1, thread, all.first.at(0)) };
+                }
             };
             pool.for_each_in_passes(&mut workers[..threads], passes, each);
             for (_, buffer) in recipe.early_sums.iter().filter(|(early, _)| *early == stage) {
@@ -304,7 +355,7 @@ impl<R: Real> Run<'_, R> {
         &self,
         pool: &CpuPool,
         workers: &mut [Worker<R>],
-        branches: &Branches,
+        (branches, stepping): (&Branches, Option<&dyn TwoPasses<R>>),
         cut: Cut,
         (full, all): (Shared<R>, Sums<R>),
     ) {
@@ -316,10 +367,30 @@ impl<R: Real> Run<'_, R> {
             let (from, to) = cut.rows(group, self.rows);
             *place = (from, to, from - cut.rows(group / half * half, self.rows).0);
         }
+        // Whether each thread steps weights of its branch alone, so that it need not wait for the other's sums to look at its own.
+        let inside = |work: &dyn TwoPasses<R>, thread: usize| {
+            let share = work.range(thread);
+            branches.two[thread].sums.iter().any(|sums| sums.start <= share.start && share.end <= sums.end)
+        };
+        let apart = stepping.is_some_and(|work| (0..2).all(|thread| inside(work, thread)));
+        let step = |pass: usize, thread: usize| {
+            if let Some(work) = stepping {
+                // SAFETY: this share's gradients have been added up, and in the second pass nothing reads weights any more; passes
+                // follow each other.
+                unsafe { work.run(pass, thread, all.first.at(0)) };
+            }
+        };
+        let passes = match (stepping, apart) {
+            (None, _) => 3,
+            (Some(_), true) => 4,
+            (Some(_), false) => 5,
+        };
         let each = |pass: &Pass, thread: usize, worker: &mut Worker<R>| {
             let branch = &branches.two[thread];
-            if pass.number == 0 {
-                self.pack(worker, true);
+            match pass.number {
+                0 => self.pack(worker, true),
+                1 | 2 => {}
+                number => return step(number + 2 - passes, thread),
             }
             let _tiles = self.compute.tiles().then(amx::hold);
             // SAFETY: sums of a branch are its thread's in a pass, those of others the first's, and groups have numbers of their own.
@@ -330,6 +401,16 @@ impl<R: Real> Run<'_, R> {
                     let (tile, own) = (Tile { at: tiles[which], row }, all.at(group));
                     let memory = Memory { tile, full, sums: all.first, own, begins: true };
                     self.timed_step(i, memory, worker, from, to - from);
+                }
+            };
+            // Lines that lie in the other core's cache come all at once.
+            let fetch = |buffers: &[Buffer], which: usize| {
+                for group in which * half..(which + 1) * half {
+                    let (from, to, row) = rows[group];
+                    let (tile, own) = (Tile { at: tiles[which], row }, all.at(group));
+                    let memory = Memory { tile, full, sums: all.first, own, begins: true };
+                    let at = At { run: self, memory, first_row: from, rows: to - from };
+                    buffers.iter().for_each(|&buffer| prefetch(at.reals::<1>(&[Some(buffer)])[0]));
                 }
             };
             // Step by step, each with what it reads packed before.
@@ -357,11 +438,13 @@ impl<R: Real> Run<'_, R> {
                     run_half(&forward[1], own, false, worker);
                 }
                 1 => {
+                    fetch(&branches.coming[0], own);
                     branches.joint.clone().for_each(|i| run_each(&[i], &[own], worker));
                     pass.others_may_go_on();
                     run_half(&backward[0], own, true, worker);
                 }
                 _ => {
+                    fetch(&branches.coming[1], other);
                     run_half(&backward[0], other, false, worker);
                     run_each(&backward[1], &[own, other], worker);
                     // As if each group were of another thread: in pairs, then pairs of pairs.
@@ -370,19 +453,22 @@ impl<R: Real> Run<'_, R> {
                             R::add_to(self.compute, part(from, range), part(to, range));
                         }
                     });
+                    if apart {
+                        step(0, thread);
+                    }
                 }
             }
         };
-        pool.for_each_in_passes(&mut workers[..2], 3, each);
+        pool.for_each_in_passes(&mut workers[..2], passes, each);
     }
 
     /// Packs a worker's own weights again, if it has them and they are of another version, perhaps in turn.
     fn pack(&self, worker: &mut Worker<R>, in_turn: bool) {
         let Packed::Own { version } = self.packs else { return };
         if in_turn {
-            worker.packs.refresh_in_turn(self.recipe, self.compute, (self.values, version));
+            worker.packs.refresh_in_turn(self.recipe, self.compute, (self.values(), version));
         } else {
-            worker.packs.refresh(self.recipe, self.compute, (self.values, version), None);
+            worker.packs.refresh(self.recipe, self.compute, (self.values(), version), None);
         }
     }
 
@@ -414,7 +500,7 @@ impl<R: Real> Run<'_, R> {
     ) {
         for i in steps {
             self.pack_for(i, worker);
-            worker.packs.read_next_later(self.values, i);
+            worker.packs.read_next_later(self.values(), i);
             self.timed_step(i, memory, worker, first_row, rows);
         }
     }
@@ -422,7 +508,7 @@ impl<R: Real> Run<'_, R> {
     /// Packs what a step reads, where that is done in turn.
     fn pack_for(&self, i: usize, worker: &mut Worker<R>) {
         if let (Packed::Own { .. }, Some((call, body))) = (self.packs, self.recipe.steps[i].body()) {
-            worker.packs.pack_for(self.recipe, self.compute, self.values, call, body);
+            worker.packs.pack_for(self.recipe, self.compute, self.values(), call, body);
         }
     }
 
@@ -620,7 +706,7 @@ impl<'a, R: Real> At<'a, '_, R> {
             let Some(buffer) = buffer else { continue };
             let slot = self.run.recipe.slots[*buffer];
             *out = match slot.place {
-                Place::Param(offset) => &self.run.values[offset..][..slot.len],
+                Place::Param(offset) => &self.run.values()[offset..][..slot.len],
                 Place::Feed(number) => match self.run.feeds[number] {
                     Feed::Real(x) if slot.kind == Kind::Whole => &x[..slot.len],
                     Feed::Real(x) => &x[self.first_row * slot.len..][..self.rows * slot.len],
