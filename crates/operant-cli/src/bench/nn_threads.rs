@@ -1,14 +1,15 @@
 //! `operant bench nn --threads 1,2`: how much faster several threads are.
 //!
 //! What other programs take of a machine changes within seconds, so numbers of threads are measured in turn, a few milliseconds
-//! each, and the best turn of each counts. How fast the cores multiply by themselves is measured beside it: what they do not give
-//! no network can have.
+//! each, and the best turn of each counts. Beside it each thread trains a copy of the network that is its own: what cores do not give
+//! two threads that never meet, because other guests use them or because both together are slower than one, no network can have.
 
 use super::nn::{Args, Bench, Plans};
 use crate::output::{Failure, grouped, print};
-use operant::device;
-use operant::nn::{Feed, Options, peak_gflops};
+use operant::device::{self, CpuPool};
+use operant::nn::{Feed, Options};
 use serde_json::json;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long one number of threads runs before the next has its turn.
@@ -21,8 +22,10 @@ struct Threads<'a> {
     /// Microseconds of a forward pass, and of a training step.
     forward: Vec<f64>,
     train: Vec<f64>,
-    /// GFLOP/s of products alone, on all threads.
-    products: Vec<f64>,
+    /// A copy for each thread.
+    copies: Vec<Plans>,
+    /// Microseconds in which they make one training step together.
+    apart: Vec<f64>,
 }
 
 /// Microseconds of a call, several of which are one turn.
@@ -44,10 +47,9 @@ impl Threads<'_> {
     fn measure(&mut self, batch: usize, feeds: &[Feed]) {
         self.forward.push(turn(|| self.plans.forward(batch, feeds)));
         self.train.push(turn(|| self.plans.train(batch, feeds)));
-        let (backend, precision) = (self.plans.training.backend(), self.plans.training.precision().0);
-        let mut rates = vec![0.0; self.count()];
-        self.options.pool.for_each_mut(&mut rates, |_, rate| *rate = peak_gflops(backend, precision));
-        self.products.push(rates.iter().sum());
+        let mut copies: Vec<(&mut Plans, f64)> = self.copies.iter_mut().map(|plans| (plans, 0.0)).collect();
+        self.options.pool.for_each_mut(&mut copies, |_, (plans, time)| *time = turn(|| plans.train(batch, feeds)));
+        self.apart.push(1.0 / copies.iter().map(|(_, time)| 1.0 / time).sum::<f64>());
     }
 }
 
@@ -68,7 +70,9 @@ pub(super) fn run(args: &Args, bench: &Bench, options: &[Options]) -> Result<(),
     let mut all = Vec::new();
     for options in options {
         let plans = bench.plans(options)?;
-        all.push(Threads { options, plans, forward: vec![], train: vec![], products: vec![] });
+        let alone = Options { pool: Arc::new(CpuPool::new(1)), ..options.clone() };
+        let copies = (0..options.pool.threads()).map(|_| bench.plans(&alone)).collect::<operant::Result<_>>()?;
+        all.push(Threads { options, plans, forward: vec![], train: vec![], copies, apart: vec![] });
     }
     let start = Instant::now();
     let mut rounds = 0;
@@ -77,7 +81,6 @@ pub(super) fn run(args: &Args, bench: &Bench, options: &[Options]) -> Result<(),
         rounds += 1;
     }
     let first = &all[0];
-    let fastest = |of: &[f64]| of.iter().copied().fold(0.0, f64::max);
     let plan = &first.plans.training;
     let (precision, note) = plan.precision();
     if args.json {
@@ -88,13 +91,13 @@ pub(super) fn run(args: &Args, bench: &Bench, options: &[Options]) -> Result<(),
                     "threads": threads.count(),
                     "forward_us": best(&threads.forward),
                     "train_us": best(&threads.train),
-                    "products_gflops": fastest(&threads.products),
+                    "apart_us": best(&threads.apart),
                     "forward_ratio": best(&first.forward) / best(&threads.forward),
                     "train_ratio": best(&first.train) / best(&threads.train),
-                    "products_ratio": fastest(&threads.products) / fastest(&first.products),
+                    "apart_ratio": best(&first.apart) / best(&threads.apart),
                     "forward_ratio_median": middle(&first.forward, &threads.forward),
                     "train_ratio_median": middle(&first.train, &threads.train),
-                    "products_ratio_median": middle(&threads.products, &first.products),
+                    "apart_ratio_median": middle(&first.apart, &threads.apart),
                 })
             })
             .collect();
@@ -125,20 +128,14 @@ pub(super) fn run(args: &Args, bench: &Bench, options: &[Options]) -> Result<(),
     if let Some(note) = note {
         text += &format!("note               {note}\n");
     }
-    text += "threads            forward                   forward+back+Adam         products alone\n";
+    text += "threads            forward                   forward+back+Adam         the same, a copy for each thread\n";
     for threads in &all {
         let of = |first: &[f64], own: &[f64]| {
-            format!("{:.1} µs, {:.2} × ({:.2}) ", best(own), best(first) / best(own), middle(first, own))
+            format!("{:.1} µs, {:.2} × ({:.2})", best(own), best(first) / best(own), middle(first, own))
         };
-        text += &format!(
-            "{:<19}{:<26}{:<26}{:.0} GFLOP/s, {:.2} × ({:.2})\n",
-            threads.count(),
-            of(&first.forward, &threads.forward),
-            of(&first.train, &threads.train),
-            fastest(&threads.products),
-            fastest(&threads.products) / fastest(&first.products),
-            middle(&threads.products, &first.products),
-        );
+        let [forward, train, apart] =
+            [of(&first.forward, &threads.forward), of(&first.train, &threads.train), of(&first.apart, &threads.apart)];
+        text += &format!("{:<18} {forward:<25} {train:<25} {apart}\n", threads.count());
     }
     print(&text)
 }
