@@ -4,7 +4,7 @@
 
 use operant::Result;
 use operant::lanes::rng::HostRng;
-use operant::nn::{Feed, Gradients, Graph, Metadata, Method, Optimizer, Options, Plan};
+use operant::nn::{Feed, Graph, Metadata, Method, Optimizer, Options, Plan};
 
 const ROWS: usize = 256;
 
@@ -34,8 +34,7 @@ pub fn main() -> Result<()> {
             *target = (3.0 * x[0]).sin() * x[1];
         }
         let feeds = [Feed::Real(&inputs), Feed::Real(&targets)];
-        let outcome = plan.train(&params, ROWS, &feeds, 1.0, Gradients::Replace);
-        adam.step(&mut params, plan.gradients(), 3e-3);
+        let (outcome, _) = plan.learn(&mut params, ROWS, &feeds, &mut adam, 3e-3, 1.0);
         if step % 500 == 0 {
             println!("step {step:>4}  loss {:.6}", outcome.loss);
         }

@@ -166,6 +166,69 @@ fn bits_do_not_depend_on_branches() {
     }
 }
 
+/// Training and the optimiser's step in one section of the pool, and as two calls.
+#[test]
+fn learning_has_the_bits_of_training_and_stepping() {
+    const MOST: usize = 1100;
+    let mut g = Graph::new();
+    let x = g.input("x", [INPUTS]);
+    let target = g.input("target", [2]);
+    let actor = nets::mlp(&mut g, "actor", x, &[64, 64, 2], Act::Tanh, 1.0).unwrap();
+    let critic = nets::mlp(&mut g, "critic", x, &[64, 64, 1], Act::Tanh, 1.0).unwrap();
+    let error = g.mse_loss(actor, target).unwrap();
+    let other = g.mul(error, critic).unwrap();
+    let branched = g.add(error, other).unwrap();
+    let narrow = task(32);
+    let wide = task(640);
+    let data = [normals(MOST * INPUTS, 1), normals(MOST * OUTPUTS.max(2), 2)];
+    let methods = [Method::default(), Method::SGD, Method::MUON];
+    for (graph, loss, most) in [(&g, branched, MOST), (&narrow.graph, narrow.loss, MOST), (&wide.graph, wide.loss, 300)]
+    {
+        for (precision, threads) in
+            [(Precision::F32, 1), (Precision::F32, 2), (Precision::F32, 4), (Precision::Bf16, 2)]
+        {
+            // Muon's products take long for wide layers.
+            let methods = methods.iter().filter(|&&method| method != Method::MUON || most == MOST);
+            for (&method, limit) in methods.flat_map(|method| [(method, None), (method, Some(0.01))]) {
+                let options = Options { precision, ..Options::threads(threads) };
+                let mut ways = [true, false].map(|at_once| {
+                    let params = graph.params(3).unwrap();
+                    let plan = Plan::training(graph, loss, most, &options).unwrap();
+                    let optimizer = Optimizer::new(method, &params, limit, options.backend).unwrap().on(&options.pool);
+                    (at_once, params, plan, optimizer)
+                });
+                let mut bad = data[0].clone();
+                bad[7] = f32::NAN;
+                for (step, rows) in [256, 5, 300, 256, 64, 512, 256, most].into_iter().enumerate() {
+                    let rows = rows.min(most);
+                    // A gradient that is no number moves nothing.
+                    let inputs = if step == 3 { &bad } else { &data[0] };
+                    let feeds = [Feed::Real(inputs), Feed::Real(&data[1])];
+                    let found = ways.each_mut().map(|(at_once, params, plan, optimizer)| {
+                        let before = params.clone();
+                        let (outcome, report) = if *at_once {
+                            plan.learn(params, rows, &feeds, optimizer, 1e-2, 2.0)
+                        } else {
+                            let outcome = plan.train(params, rows, &feeds, 2.0, Gradients::Replace);
+                            (outcome, optimizer.step_scaled(params, plan.gradients(), 1e-2, 2.0))
+                        };
+                        assert_eq!(
+                            (outcome.finite, report.finite, before != *params),
+                            (step != 3, step != 3, step != 3)
+                        );
+                        let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+                        let numbers = bits(&[outcome.loss, report.grad_norm]);
+                        (numbers, bits(plan.gradients()), bits(params.values()), optimizer.to_bytes())
+                    });
+                    let what =
+                        format!("step {step}, {rows} rows, {precision:?}, {threads} threads, {method:?}, {limit:?}");
+                    assert!(found[0] == found[1], "{what}");
+                }
+            }
+        }
+    }
+}
+
 /// Wide layers: weights that threads share instead of a copy each, and gradients of which few groups are kept.
 #[test]
 fn bits_of_many_weights_do_not_depend_on_threads() {

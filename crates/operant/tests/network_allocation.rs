@@ -24,12 +24,14 @@ fn running_plans_never_allocates() {
         let mut params = g.params(0).unwrap();
         let mut plan = Plan::training(&g, loss, rows, &options).unwrap();
         let mut inference = Plan::inference(&g, &[output], rows, &options).unwrap();
-        let mut optimizer = Optimizer::new(Method::default(), &params, Some(1.0), options.backend).unwrap();
+        let optimizer = Optimizer::new(Method::default(), &params, Some(1.0), options.backend).unwrap();
+        let mut optimizer = optimizer.on(&options.pool);
         let shared = inference.share(&params);
         let mut worker = inference.fork(&shared);
         let mut step = |rows: usize| {
             plan.train(&params, rows, &feeds, 1.0, Gradients::Replace);
             optimizer.step(&mut params, plan.gradients(), 3e-3);
+            plan.learn(&mut params, rows, &feeds, &mut optimizer, 3e-3, 1.0);
             inference.forward(&params, rows, &feeds);
             shared.publish(&params);
             worker.forward_shared(rows, &feeds);

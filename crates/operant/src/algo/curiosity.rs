@@ -8,7 +8,7 @@ use super::policy::Head;
 use crate::data::{ActionColumn, ReturnScale, Rollout};
 use crate::error::{Error, Result};
 use crate::nn::nets::mlp;
-use crate::nn::{Act, Feed, Gradients, Graph, Method, Node, Optimizer, Options, Params, Plan, Wanted};
+use crate::nn::{Act, Feed, Graph, Method, Node, Optimizer, Options, Params, Plan, Wanted};
 use serde::{Deserialize, Serialize};
 
 /// Which bonus.
@@ -147,9 +147,9 @@ impl Bonus {
                 Feed::Real(&self.actions),
                 Feed::Real(&self.weight),
             ];
-            let outcome = self.plan.train(&self.params, count, &feeds, 1.0, Gradients::Replace);
+            let (params, optimizer) = (&mut self.params, &mut self.optimizer);
+            let (outcome, step) = self.plan.learn(params, count, &feeds, optimizer, LEARNING_RATE, 1.0);
             self.bonus[first..first + count].copy_from_slice(self.plan.output(self.error));
-            let step = self.optimizer.step(&mut self.params, self.plan.gradients(), LEARNING_RATE);
             if !(outcome.finite && step.finite) {
                 return None;
             }

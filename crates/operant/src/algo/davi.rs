@@ -8,13 +8,14 @@
 
 mod solve_test;
 
+use super::update::update;
 use super::{Algorithm, Build, EncoderName, Entry, MemoryName, Parts, Phase, Policy, Report, part};
 use crate::config::{self, Table};
 use crate::env::puzzle::{Puzzle, View, Walk};
 use crate::error::{Error, Result};
 use crate::lanes::Backend;
 use crate::lanes::rng::HostRng;
-use crate::nn::{Feed, Gradients, Method, Node, Optimizer, Options, Params, Plan, Precision, Schedule, Wanted};
+use crate::nn::{Feed, Method, Node, Optimizer, Options, Params, Plan, Precision, Schedule, Wanted};
 use crate::search::{HeldOut, PuzzleName, ValueFile, ValueNet};
 use crate::telemetry::Metric;
 use serde::{Deserialize, Serialize};
@@ -438,10 +439,8 @@ impl<P: Puzzle> Davi<P> {
     fn update(&mut self, rows: usize, learning_rate: f32, report: &mut Report) -> Option<(f32, f32)> {
         let shown = self.file.net.shown;
         let feeds = [Feed::Ints(&self.entries[..rows * shown]), Feed::Real(&self.targets[..rows])];
-        let outcome = self.learner.train(&self.params, rows, &feeds, 1.0, Gradients::Replace);
-        let begun = report.spans.begin();
-        let step = self.optimizer.step(&mut self.params, self.learner.gradients(), learning_rate);
-        report.spans.end(Phase::Optimize as usize, begun);
+        let stepped = (&mut self.params, &mut self.optimizer);
+        let (outcome, step) = update(&mut self.learner, stepped, (rows, &feeds), (learning_rate, 1.0), report);
         if !outcome.finite || !step.finite {
             let what = METRICS[if outcome.finite { Reported::GradNorm } else { Reported::Loss } as usize].name;
             report.diverged = Some(format!("{what} is not finite"));

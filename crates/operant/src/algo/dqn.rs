@@ -15,6 +15,7 @@ use super::curriculum::{self, Curriculum};
 use super::gradients::GradientStatistics;
 use super::policy::{Head, OBS_LIMIT, Policy};
 use super::saved::{damaged, load_running, load_scale, to_bits};
+use super::update::update;
 use super::{Algorithm, Build, Ended, Entry, Parts, Phase, Report, part};
 use crate::config::{self, Table};
 use crate::data::{Experience, Replay, ReplayShape, Running, SampleDraws, Samples};
@@ -24,9 +25,7 @@ use crate::error::{Error, Result};
 use crate::lanes::Backend;
 use crate::lanes::rng::HostRng;
 use crate::nn::nets::{ActionValue, Architecture, Image};
-use crate::nn::{
-    Ema, Feed, Gradients, Graph, LossScale, Metadata, Node, Optimizer, Options, Params, Plan, Precision, Wanted,
-};
+use crate::nn::{Ema, Feed, Graph, LossScale, Metadata, Node, Optimizer, Options, Params, Plan, Precision, Wanted};
 use crate::telemetry::Metric;
 use explore::{Repeats, allowed, any, best};
 use noise::{Noise, Purpose};
@@ -467,15 +466,13 @@ impl Dqn {
         }
         let feeds = &feeds[..used];
         let scale = self.loss_scale.as_ref().map_or(1.0, LossScale::scale);
-        let outcome = self.learner.train(&self.params, size, feeds, scale, Gradients::Replace);
         if let Some(gradients) = &mut self.gradients {
             gradients.before_step(&self.params);
         }
         let steps = self.vector_steps * self.chosen.len() as u64;
         let learning_rate = self.settings.learning_rate(steps, self.total_steps, self.updates);
-        let begun = report.spans.begin();
-        let step = self.optimizer.step_scaled(&mut self.params, self.learner.gradients(), learning_rate, scale);
-        report.spans.end(Phase::Optimize as usize, begun);
+        let stepped = (&mut self.params, &mut self.optimizer);
+        let (outcome, step) = update(&mut self.learner, stepped, (size, feeds), (learning_rate, scale), report);
         if let Some(gradients) = &mut self.gradients {
             gradients.after_step(&self.params, self.learner.gradients(), scale, step.finite);
         }

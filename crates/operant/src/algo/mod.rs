@@ -17,6 +17,7 @@ pub mod ppo;
 mod saved;
 mod scratch;
 pub mod td;
+mod update;
 
 pub use curiosity::Curiosity;
 pub use curriculum::Settings as CurriculumSettings;

@@ -18,6 +18,7 @@ use super::policy::{Actor, Head, OBS_LIMIT, Policy};
 use super::popart::PopArt;
 use super::saved::{damaged, from_bits, load_running, load_scale, to_bits};
 use super::scratch::Scratch;
+use super::update::update;
 use super::{Algorithm, Build, Ended, Entry, Parts, Phase, Report, part};
 use crate::config::{self, Table};
 use crate::data::{ActionColumn, Batch, Order, ReturnScale, Rollout, Running, Shape};
@@ -595,17 +596,25 @@ impl Ppo {
         feed(Feed::Real(&factors));
         let (feeds, rows) = (&feeds[..count], self.learner.max_rows());
         let scale = self.loss_scale.as_ref().map_or(1.0, LossScale::scale);
-        let outcome = self.learner.train(&self.params, rows, feeds, scale, Gradients::Replace);
         if let Some(gradients) = &mut self.gradients {
             gradients.before_step(&self.params);
         }
-        let begun = report.spans.begin();
-        let slopes = match &mut self.warmup {
-            Some(warmup) if self.iteration < self.settings.value_warmup => warmup.of(self.learner.gradients()),
-            _ => self.learner.gradients(),
+        let warmup = self.warmup.as_mut().filter(|_| self.iteration < self.settings.value_warmup);
+        let (outcome, step, slopes) = match warmup {
+            None => {
+                let stepped = (&mut self.params, &mut self.optimizer);
+                let (outcome, step) = update(&mut self.learner, stepped, (rows, feeds), (learning_rate, scale), report);
+                (outcome, step, self.learner.gradients())
+            }
+            Some(warmup) => {
+                let outcome = self.learner.train(&self.params, rows, feeds, scale, Gradients::Replace);
+                let begun = report.spans.begin();
+                let slopes = warmup.of(self.learner.gradients());
+                let step = self.optimizer.step_scaled(&mut self.params, slopes, learning_rate, scale);
+                report.spans.end(Phase::Optimize as usize, begun);
+                (outcome, step, slopes)
+            }
         };
-        let step = self.optimizer.step_scaled(&mut self.params, slopes, learning_rate, scale);
-        report.spans.end(Phase::Optimize as usize, begun);
         if let Some(gradients) = &mut self.gradients {
             gradients.after_step(&self.params, slopes, scale, step.finite);
         }

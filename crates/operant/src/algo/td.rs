@@ -5,6 +5,7 @@
 //! target: the value of the next one, mixed with λ of what came after (R. Sutton, 1988), seen from the other side. Targets go through a small
 //! replay; a moving average of the weights plays. Games are played in groups of a fixed size, so the number of threads changes nothing.
 
+use super::update::update;
 use super::{Algorithm, Build, Ended, Entry, Parts, Phase, Policy, Report, part};
 use crate::config::{self, Table};
 use crate::device::CpuPool;
@@ -12,9 +13,7 @@ use crate::env::backgammon::{OUTCOMES, Outcome, Plays, Points, Position, Side, r
 use crate::error::{Error, Result};
 use crate::lanes::Backend;
 use crate::lanes::rng::HostRng;
-use crate::nn::{
-    Act, Ema, Feed, Gradients, Method, Node, Optimizer, Options, Params, Plan, Precision, Schedule, Wanted,
-};
+use crate::nn::{Act, Ema, Feed, Method, Node, Optimizer, Options, Params, Plan, Precision, Schedule, Wanted};
 use crate::search::backgammon::{BackgammonFile, BackgammonNet, Evaluator, Kind, Weights};
 use crate::telemetry::Metric;
 use serde::{Deserialize, Serialize};
@@ -341,9 +340,9 @@ impl Learner {
             self.kind.write_inputs(Backend::fast(), &self.drawn, &mut self.inputs);
             report.spans.end(Phase::Gather as usize, begun);
             let feeds = [Feed::Real(&self.inputs), Feed::Real(&self.targets)];
-            let result = self.plan.train(&self.params, rows, &feeds, 1.0, Gradients::Replace);
+            let stepped = (&mut self.params, &mut self.optimizer);
+            let (result, step) = update(&mut self.plan, stepped, (rows, &feeds), (learning_rate, 1.0), report);
             let begun = report.spans.begin();
-            let step = self.optimizer.step(&mut self.params, self.plan.gradients(), learning_rate);
             // Short at first: the average of a few steps is not yet a good one.
             let share = (1.0 + self.updates as f64) / (10.0 + self.updates as f64);
             self.average.update(&self.params, ema.min(share));

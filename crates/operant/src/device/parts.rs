@@ -147,7 +147,8 @@ where
     }
 }
 
-impl<'a, I, T, M, F, V, const N: usize, First, Between, Then> TwoPasses<T> for InTurn<'a, I, T, M, F, N, First, Between, Then>
+impl<'a, I, T, M, F, V, const N: usize, First, Between, Then> TwoPasses<T>
+    for InTurn<'a, I, T, M, F, N, First, Between, Then>
 where
     I: Send + Sync,
     T: Send + Sync,
@@ -259,11 +260,10 @@ mod tests {
             assert_eq!((&b[..10], &b[10..], lens), (&a[..], &[0, 0][..], [3, 0, 7]));
         }
         for pool in [None, Some(CpuPool::new(1)), Some(CpuPool::new(3))] {
-            let (mut a, mut b) = ([1; 10], [0; 12]);
             for shares in 1..4 {
-                a = [1; 10];
+                let (mut a, mut b, mut found) = ([1; 10], [0; 12], [0; 4]);
                 let work = InTurn::new(
-                    (&items, &mut [0; 4]),
+                    (&items, &mut found),
                     shares,
                     ([&mut a[..]], &mut b[..]),
                     (

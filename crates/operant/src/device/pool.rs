@@ -425,6 +425,9 @@ impl CpuPool {
                 thread::yield_now();
             }
         }
+        // What the next section begins with is written while workers wait for nothing but the gate.
+        shared.lanes[1..].iter().take(len - 1).for_each(|lane| prefetch_to_write(lane));
+        prefetch_to_write(&shared.passes);
         let mut first = shared.panic.lock().unwrap_or_else(PoisonError::into_inner);
         let panic = first.take();
         drop((first, turn));
@@ -531,6 +534,59 @@ mod tests {
                 let counts: Vec<_> = counts.iter().flatten().map(|count| count.load(Relaxed)).collect();
                 assert_eq!(counts, vec![1; 4 * threads], "{threads} threads, round {round}");
             }
+        }
+    }
+
+    #[test]
+    fn items_that_let_others_go_on_are_seen_as_they_were_then() {
+        for threads in [1, 2, 3, 4] {
+            let pool = CpuPool::new(threads);
+            for round in 0..2000_usize {
+                if round % 64 == 0 {
+                    thread::sleep(2 * SPIN);
+                }
+                let wait = |i: usize, pass: usize| {
+                    (0..round * (2 * i + pass + 1) % 401).for_each(|_| std::hint::spin_loop());
+                };
+                // What each has written for others, and for itself alone; nobody is in an item of somebody else.
+                let shown: Vec<AtomicUsize> = (0..threads).map(|_| AtomicUsize::new(0)).collect();
+                let inside: Vec<AtomicBool> = (0..threads).map(|_| AtomicBool::new(false)).collect();
+                let mut own = vec![0; threads];
+                pool.for_each_in_passes(&mut own, 5, |pass, i, own| {
+                    assert!(!inside[i].swap(true, Relaxed), "item {i} runs twice at once");
+                    let least = shown.iter().map(|shown| shown.load(Relaxed)).min().unwrap();
+                    assert!(least >= pass.number, "{threads} threads, round {round}, pass {}", pass.number);
+                    wait(i, pass.number);
+                    shown[i].store(pass.number + 1, Relaxed);
+                    if (round + i).is_multiple_of(3) || i == 0 {
+                        pass.others_may_go_on();
+                        pass.others_may_go_on();
+                    }
+                    wait(i + 1, pass.number);
+                    *own += 1;
+                    inside[i].store(false, Relaxed);
+                });
+                assert_eq!(own, vec![5; threads], "{threads} threads, round {round}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_item_may_fail_after_it_let_others_go_on() {
+        let pool = CpuPool::new(3);
+        for (bad_pass, bad_item) in (0..4).flat_map(|pass| (0..3).map(move |item| (pass, item))).cycle().take(600) {
+            let last = AtomicUsize::new(0);
+            let run = || {
+                pool.for_each_in_passes(&mut [0; 3], 5, |pass, i, _| {
+                    last.fetch_max(pass.number, Relaxed);
+                    pass.others_may_go_on();
+                    assert!(pass.number != bad_pass || i != bad_item, "item");
+                });
+            };
+            let payload = catch_unwind(AssertUnwindSafe(run)).unwrap_err();
+            assert_eq!(*payload.downcast::<&str>().unwrap(), "item");
+            assert!((bad_pass..bad_pass + 2).contains(&last.into_inner()));
+            on_every_thread(&pool, &mut [0; 3], |_| ());
         }
     }
 

@@ -347,8 +347,11 @@ impl Grown {
     /// One step of the optimiser on a minibatch: its loss before the step, and whether loss and gradient were finite. Tokens are
     /// whole numbers among `images`.
     pub fn train(&mut self, images: &[f32], targets: &[i32]) -> (f32, bool) {
-        let outcome = self.gradients(images, targets);
-        let report = self.optimizer.step(&mut self.params, self.trainer.gradients(), self.training.learning_rate);
+        let rows = targets.len() / self.topology.targets();
+        let first = samples(&self.topology.host, images, &mut self.tokens);
+        let feeds = Feeds::new(first, &self.topology, &self.alphas, Some(targets));
+        let (optimizer, learning_rate) = (&mut self.optimizer, self.training.learning_rate);
+        let (outcome, report) = self.trainer.learn(&mut self.params, rows, feeds.all(), optimizer, learning_rate, 1.0);
         (outcome.loss, outcome.finite && report.finite)
     }
 

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::lanes::Backend;
 use crate::lanes::rng::HostRng;
 use crate::nn::nets::Architecture;
-use crate::nn::{Gradients, Method, Node, Optimizer, Options, Params, Plan, Wanted};
+use crate::nn::{Method, Node, Optimizer, Options, Params, Plan, Wanted};
 use crate::search::game_net::{self, Shared};
 use std::time::Instant;
 
@@ -158,8 +158,7 @@ impl<G: Game> Learner<G> {
             self.owed -= 1.0;
             self.gather(settings.priority);
             let (feeds, rows) = self.batch.feeds();
-            let outcome = self.plan.train(&self.params, rows, &feeds, 1.0, Gradients::Replace);
-            let step = self.optimizer.step(&mut self.params, self.plan.gradients(), rate);
+            let (outcome, step) = self.plan.learn(&mut self.params, rows, &feeds, &mut self.optimizer, rate, 1.0);
             if !outcome.finite || !step.finite {
                 diverged = Some(if outcome.finite { "the gradient" } else { "the loss" });
             }

@@ -222,7 +222,11 @@ impl Optimizer {
                     let clip = max_grad_norm.map_or(1.0, |max| (max / (grad_norm + 1e-6)).min(1.0));
                     (StepReport { grad_norm, finite: grad_norm.is_finite() }, clip / loss_scale)
                 },
-                |stepped: &Stepped, grads: &[f32], [values, first]: [&mut [f32]; 2], second: &mut [f32], found: &(StepReport, f32)| {
+                |stepped: &Stepped,
+                 grads: &[f32],
+                 [values, first]: [&mut [f32]; 2],
+                 second: &mut [f32],
+                 found: &(StepReport, f32)| {
                     let (report, grad_scale) = *found;
                     let rule = match stepped {
                         _ if !report.finite => return,

@@ -16,6 +16,8 @@ pub(super) struct Branch {
     pub(super) forward: [Vec<usize>; 2],
     /// Up to the first that multiplies; behind it.
     pub(super) backward: [Vec<usize>; 2],
+    /// What it makes for the steps between.
+    pub(super) handed: Vec<Buffer>,
     /// Sums that it begins, and adds up for all groups.
     pub(super) sums: Vec<Range<usize>>,
     /// Those among them that none of its steps begins.
@@ -82,24 +84,26 @@ impl Recipe {
         }
         let sums = [others(&second, self.sums_len), second];
         let mut sums = sums.into_iter();
-        let two: [Branch; 2] = ways.map(|(backward, forward)| {
+        let mut two: [Branch; 2] = ways.map(|(backward, forward)| {
             let sums = sums.next().unwrap_or_default();
             let cleared = self.cleared.iter().flat_map(|range| common(range, &sums)).collect();
             let multiplies = |step: &usize| self.work(&self.steps[*step]).is_some();
             let last = forward.iter().rposition(multiplies).unwrap_or(0);
             let first = backward.iter().position(multiplies).map_or(0, |first| first + 1);
-            let [forward, backward] = [forward.split_at(last), backward.split_at(first)].map(|(a, b)| [a.to_vec(), b.to_vec()]);
-            Branch { forward, backward, sums, cleared }
+            let [forward, backward] =
+                [forward.split_at(last), backward.split_at(first)].map(|(a, b)| [a.to_vec(), b.to_vec()]);
+            Branch { forward, backward, handed: Vec::new(), sums, cleared }
         });
         let passed = |from: &[usize], to: &[usize]| -> Vec<Buffer> {
             let read: Vec<Buffer> = to.iter().flat_map(|&step| self.steps[step].reads()).collect();
             let written = from.iter().flat_map(|&step| self.steps[step].writes());
             written.filter(|buffer| read.contains(buffer)).collect()
         };
-        let all = |of: fn(&Branch) -> &Vec<usize>| two.iter().flat_map(of).copied().collect::<Vec<_>>();
         let between: Vec<usize> = joint.clone().collect();
+        two.iter_mut().for_each(|branch| branch.handed = passed(&branch.forward[1], &between));
+        let all = |of: fn(&Branch) -> &Vec<usize>| two.iter().flat_map(of).copied().collect::<Vec<_>>();
         let coming = [
-            passed(&all(|branch| &branch.forward[1]), &between),
+            two.each_ref().map(|branch| branch.handed.clone()).concat(),
             passed(&between, &all(|branch| &branch.backward[0])),
         ];
         Some(Branches { two, joint, coming })

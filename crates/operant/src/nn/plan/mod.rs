@@ -9,6 +9,7 @@ mod branches;
 mod build;
 mod chains;
 mod cuda;
+mod cut;
 mod kernels;
 mod memory;
 mod print;
@@ -33,7 +34,8 @@ use crate::lanes::Backend;
 use crate::{Error, Result};
 pub use build::Wanted;
 use build::{Merging, Place, Recipe};
-use run::{Cut, Packed, Run, Weights, Worker};
+use cut::Cut;
+use run::{Packed, Run, Weights, Worker};
 use std::sync::Arc;
 use weights::Packs;
 
@@ -256,7 +258,12 @@ impl<R: Real> Plan<R> {
         self.check_feeds(rows, feeds);
         let recipe = Arc::clone(&self.recipe);
         if let Weights::Still(values) = weights {
-            assert!(values.len() >= recipe.params_len, "{} parameter values, wanted {}", values.len(), recipe.params_len);
+            assert!(
+                values.len() >= recipe.params_len,
+                "{} parameter values, wanted {}",
+                values.len(),
+                recipe.params_len
+            );
         }
         let keep = if gradients == Gradients::Add { recipe.grads_len } else { 0 };
         self.rows = rows;
@@ -296,7 +303,9 @@ impl<R: Real> Plan<R> {
     pub(super) fn execute_with(&mut self, values: &[R], rows: usize, feeds: &[Feed<R>], gradients: Gradients) {
         self.runs = 0;
         self.workers.iter_mut().map(|worker| &mut worker.packs).chain([&mut self.packs]).for_each(Packs::forget);
-        self.with_packs((values, 0), |plan, packs| plan.execute(Weights::Still(values), packs, rows, feeds, 1.0, gradients));
+        self.with_packs((values, 0), |plan, packs| {
+            plan.execute(Weights::Still(values), packs, rows, feeds, 1.0, gradients)
+        });
         self.workers.iter_mut().map(|worker| &mut worker.packs).chain([&mut self.packs]).for_each(Packs::forget);
     }
 
@@ -548,7 +557,14 @@ impl Plan<f32> {
     pub fn forward_shared(&mut self, rows: usize, feeds: &[Feed]) -> u64 {
         let shared = self.shared.as_ref().expect("a plan made by `fork`");
         let snapshot = shared.load();
-        self.execute(Weights::Still(&snapshot.values), Packed::Shared(&snapshot.packs), rows, feeds, 1.0, Gradients::Replace);
+        self.execute(
+            Weights::Still(&snapshot.values),
+            Packed::Shared(&snapshot.packs),
+            rows,
+            feeds,
+            1.0,
+            Gradients::Replace,
+        );
         snapshot.version
     }
 }
