@@ -170,22 +170,32 @@ fn bits_do_not_depend_on_branches() {
 #[test]
 fn learning_has_the_bits_of_training_and_stepping() {
     const MOST: usize = 1100;
-    let mut g = Graph::new();
-    let x = g.input("x", [INPUTS]);
-    let target = g.input("target", [2]);
-    let actor = nets::mlp(&mut g, "actor", x, &[64, 64, 2], Act::Tanh, 1.0).unwrap();
-    let critic = nets::mlp(&mut g, "critic", x, &[64, 64, 1], Act::Tanh, 1.0).unwrap();
-    let error = g.mse_loss(actor, target).unwrap();
-    let other = g.mul(error, critic).unwrap();
-    let branched = g.add(error, other).unwrap();
+    // Of the first, threads step what they have; of the second, also what the other has.
+    let branched = [2, 40].map(|actions| {
+        let mut g = Graph::new();
+        let x = g.input("x", [INPUTS]);
+        let target = g.input("target", [OUTPUTS]);
+        let actor = nets::mlp(&mut g, "actor", x, &[64, 64, actions], Act::Tanh, 1.0).unwrap();
+        let critic = nets::mlp(&mut g, "critic", x, &[64, 64, OUTPUTS], Act::Tanh, 1.0).unwrap();
+        let error = g.mse_loss(critic, target).unwrap();
+        let sum = g.sum(actor, 1).unwrap();
+        let other = g.mul(error, sum).unwrap();
+        let loss = g.add(error, other).unwrap();
+        (g, loss)
+    });
+    let [first, second] = &branched;
     let narrow = task(32);
     let wide = task(640);
-    let data = [normals(MOST * INPUTS, 1), normals(MOST * OUTPUTS.max(2), 2)];
+    let data = [normals(MOST * INPUTS, 1), normals(MOST * OUTPUTS, 2)];
     let methods = [Method::default(), Method::SGD, Method::MUON];
-    for (graph, loss, most) in [(&g, branched, MOST), (&narrow.graph, narrow.loss, MOST), (&wide.graph, wide.loss, 300)]
-    {
+    for (graph, loss, most) in [
+        (&first.0, first.1, MOST),
+        (&second.0, second.1, MOST),
+        (&narrow.graph, narrow.loss, MOST),
+        (&wide.graph, wide.loss, 300),
+    ] {
         for (precision, threads) in
-            [(Precision::F32, 1), (Precision::F32, 2), (Precision::F32, 4), (Precision::Bf16, 2)]
+            [(Precision::F32, 1), (Precision::F32, 2), (Precision::F32, 3), (Precision::F32, 4), (Precision::Bf16, 2)]
         {
             // Muon's products take long for wide layers.
             let methods = methods.iter().filter(|&&method| method != Method::MUON || most == MOST);

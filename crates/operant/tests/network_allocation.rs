@@ -42,4 +42,18 @@ fn running_plans_never_allocates() {
         (0..40).for_each(|i| step(if i % 2 == 0 { rows } else { 1 + 11 * i }));
         assert_eq!(allocations() - before, 0, "{threads} threads, {precision:?}");
     }
+    let mut g = Graph::new();
+    let x = g.input("x", [4]);
+    let two = ["actor", "critic"].map(|name| nets::mlp(&mut g, name, x, &[64, 64, 1], Act::Tanh, 1.0).unwrap());
+    let loss = g.mul(two[0], two[1]).unwrap();
+    let options = Options::threads(2);
+    let mut params = g.params(0).unwrap();
+    let mut plan = Plan::training(&g, loss, 256, &options).unwrap();
+    assert!(plan.to_string().contains("2 branches"), "{plan}");
+    let mut optimizer = Optimizer::new(Method::default(), &params, None, options.backend).unwrap().on(&options.pool);
+    let mut step = || _ = plan.learn(&mut params, 256, &feeds[..1], &mut optimizer, 3e-3, 1.0);
+    (0..3).for_each(|_| step());
+    let before = allocations();
+    (0..40).for_each(|_| step());
+    assert_eq!(allocations() - before, 0, "branches");
 }

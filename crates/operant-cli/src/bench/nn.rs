@@ -202,9 +202,14 @@ pub(super) struct Bench {
     data: Vec<Data>,
 }
 
-/// Plans of a network for some threads, and what they train.
+/// Plans of a network for some threads.
 pub(super) struct Plans {
     pub(super) forward: Plan,
+    pub(super) learner: Learner,
+}
+
+/// A plan that trains, and what it trains.
+pub(super) struct Learner {
     pub(super) training: Plan,
     pub(super) params: Params,
     optimizer: Optimizer,
@@ -240,9 +245,13 @@ impl Bench {
     }
 
     pub(super) fn plans(&self, options: &Options) -> operant::Result<Plans> {
+        let forward = Plan::inference(&self.task.graph, &self.task.outputs, self.batch, options)?;
+        Ok(Plans { forward, learner: self.learner(options)? })
+    }
+
+    pub(super) fn learner(&self, options: &Options) -> operant::Result<Learner> {
         let (graph, params) = (&self.task.graph, self.task.graph.params(0)?);
-        Ok(Plans {
-            forward: Plan::inference(graph, &self.task.outputs, self.batch, options)?,
+        Ok(Learner {
             training: Plan::training(graph, self.task.loss, self.batch, options)?,
             optimizer: Optimizer::new(Method::default(), &params, None, options.backend)?.on(&options.pool),
             params,
@@ -252,9 +261,11 @@ impl Bench {
 
 impl Plans {
     pub(super) fn forward(&mut self, batch: usize, feeds: &[Feed]) {
-        self.forward.forward(&self.params, batch, feeds);
+        self.forward.forward(&self.learner.params, batch, feeds);
     }
+}
 
+impl Learner {
     /// Forward, backward and the optimiser's step.
     pub(super) fn train(&mut self, batch: usize, feeds: &[Feed]) {
         self.training.learn(&mut self.params, batch, feeds, &mut self.optimizer, 1e-4, 1.0);
@@ -337,10 +348,10 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     };
     let feeds = bench.feeds();
     let mut plans = bench.plans(&options(threads))?;
-    let flops = plans.training.flops_per_row() as f64 * batch as f64;
+    let flops = plans.learner.training.flops_per_row() as f64 * batch as f64;
     let forward = measure(args.seconds, flops, threads, || plans.forward(batch, &feeds));
-    let train = measure(args.seconds, 3.0 * flops, threads, || plans.train(batch, &feeds));
-    let Plans { forward: forward_plan, training: mut plan, mut params, .. } = plans;
+    let train = measure(args.seconds, 3.0 * flops, threads, || plans.learner.train(batch, &feeds));
+    let Plans { forward: forward_plan, learner: Learner { training: mut plan, mut params, .. } } = plans;
     plan.set_timed(true);
     let start = Instant::now();
     while start.elapsed().as_secs_f64() < args.seconds.min(0.5) {

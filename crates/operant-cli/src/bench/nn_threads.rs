@@ -4,7 +4,7 @@
 //! each, and the best turn of each counts. Beside it each thread trains a copy of the network that is its own: what cores do not give
 //! two threads that never meet, because other guests use them or because both together are slower than one, no network can have.
 
-use super::nn::{Args, Bench, Plans};
+use super::nn::{Args, Bench, Learner, Plans};
 use crate::output::{Failure, grouped, print};
 use operant::device::{self, CpuPool};
 use operant::nn::{Feed, Options};
@@ -22,9 +22,9 @@ struct Threads<'a> {
     /// Microseconds of a forward pass, and of a training step.
     forward: Vec<f64>,
     train: Vec<f64>,
-    /// A copy for each thread.
-    copies: Vec<Plans>,
-    /// Microseconds in which they make one training step together.
+    /// A copy of the network for each thread, if there are several.
+    copies: Vec<Learner>,
+    /// Microseconds in which all copies together make one training step.
     apart: Vec<f64>,
 }
 
@@ -46,10 +46,11 @@ impl Threads<'_> {
 
     fn measure(&mut self, batch: usize, feeds: &[Feed]) {
         self.forward.push(turn(|| self.plans.forward(batch, feeds)));
-        self.train.push(turn(|| self.plans.train(batch, feeds)));
-        let mut copies: Vec<(&mut Plans, f64)> = self.copies.iter_mut().map(|plans| (plans, 0.0)).collect();
-        self.options.pool.for_each_mut(&mut copies, |_, (plans, time)| *time = turn(|| plans.train(batch, feeds)));
-        self.apart.push(1.0 / copies.iter().map(|(_, time)| 1.0 / time).sum::<f64>());
+        self.train.push(turn(|| self.plans.learner.train(batch, feeds)));
+        let mut copies: Vec<(&mut Learner, f64)> = self.copies.iter_mut().map(|learner| (learner, 0.0)).collect();
+        self.options.pool.for_each_mut(&mut copies, |_, (learner, time)| *time = turn(|| learner.train(batch, feeds)));
+        let own = self.train.last().copied().filter(|_| copies.is_empty());
+        self.apart.push(own.unwrap_or_else(|| 1.0 / copies.iter().map(|(_, time)| 1.0 / time).sum::<f64>()));
     }
 }
 
@@ -71,7 +72,8 @@ pub(super) fn run(args: &Args, bench: &Bench, options: &[Options]) -> Result<(),
     for options in options {
         let plans = bench.plans(options)?;
         let alone = Options { pool: Arc::new(CpuPool::new(1)), ..options.clone() };
-        let copies = (0..options.pool.threads()).map(|_| bench.plans(&alone)).collect::<operant::Result<_>>()?;
+        let count = if options.pool.threads() > 1 { options.pool.threads() } else { 0 };
+        let copies = (0..count).map(|_| bench.learner(&alone)).collect::<operant::Result<_>>()?;
         all.push(Threads { options, plans, forward: vec![], train: vec![], copies, apart: vec![] });
     }
     let start = Instant::now();
@@ -81,7 +83,7 @@ pub(super) fn run(args: &Args, bench: &Bench, options: &[Options]) -> Result<(),
         rounds += 1;
     }
     let first = &all[0];
-    let plan = &first.plans.training;
+    let plan = &first.plans.learner.training;
     let (precision, note) = plan.precision();
     if args.json {
         let runs: Vec<_> = all
@@ -117,7 +119,7 @@ pub(super) fn run(args: &Args, bench: &Bench, options: &[Options]) -> Result<(),
         "{}  {} parameters, batch {}, {}, {}, {rounds} rounds in turn; the best of each, and how many times as fast as {} thread{} \
          (in the middle of all rounds)\nmachine            {}\n",
         args.net_name(),
-        grouped(first.plans.params.count() as f64),
+        grouped(first.plans.learner.params.count() as f64),
         grouped(batch as f64),
         precision.name(),
         plan.backend().name(),

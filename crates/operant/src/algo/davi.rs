@@ -8,7 +8,7 @@
 
 mod solve_test;
 
-use super::update::update;
+use super::train_and_step::train_and_step;
 use super::{Algorithm, Build, EncoderName, Entry, MemoryName, Parts, Phase, Policy, Report, part};
 use crate::config::{self, Table};
 use crate::env::puzzle::{Puzzle, View, Walk};
@@ -440,7 +440,7 @@ impl<P: Puzzle> Davi<P> {
         let shown = self.file.net.shown;
         let feeds = [Feed::Ints(&self.entries[..rows * shown]), Feed::Real(&self.targets[..rows])];
         let stepped = (&mut self.params, &mut self.optimizer);
-        let (outcome, step) = update(&mut self.learner, stepped, (rows, &feeds), (learning_rate, 1.0), report);
+        let (outcome, step) = train_and_step(&mut self.learner, stepped, (rows, &feeds), (learning_rate, 1.0), report);
         if !outcome.finite || !step.finite {
             let what = METRICS[if outcome.finite { Reported::GradNorm } else { Reported::Loss } as usize].name;
             report.diverged = Some(format!("{what} is not finite"));

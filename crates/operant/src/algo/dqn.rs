@@ -15,7 +15,7 @@ use super::curriculum::{self, Curriculum};
 use super::gradients::GradientStatistics;
 use super::policy::{Head, OBS_LIMIT, Policy};
 use super::saved::{damaged, load_running, load_scale, to_bits};
-use super::update::update;
+use super::train_and_step::train_and_step;
 use super::{Algorithm, Build, Ended, Entry, Parts, Phase, Report, part};
 use crate::config::{self, Table};
 use crate::data::{Experience, Replay, ReplayShape, Running, SampleDraws, Samples};
@@ -472,7 +472,7 @@ impl Dqn {
         let steps = self.vector_steps * self.chosen.len() as u64;
         let learning_rate = self.settings.learning_rate(steps, self.total_steps, self.updates);
         let stepped = (&mut self.params, &mut self.optimizer);
-        let (outcome, step) = update(&mut self.learner, stepped, (size, feeds), (learning_rate, scale), report);
+        let (outcome, step) = train_and_step(&mut self.learner, stepped, (size, feeds), (learning_rate, scale), report);
         if let Some(gradients) = &mut self.gradients {
             gradients.after_step(&self.params, self.learner.gradients(), scale, step.finite);
         }

@@ -17,7 +17,7 @@ pub mod ppo;
 mod saved;
 mod scratch;
 pub mod td;
-mod update;
+mod train_and_step;
 
 pub use curiosity::Curiosity;
 pub use curriculum::Settings as CurriculumSettings;

@@ -18,7 +18,7 @@ use super::policy::{Actor, Head, OBS_LIMIT, Policy};
 use super::popart::PopArt;
 use super::saved::{damaged, from_bits, load_running, load_scale, to_bits};
 use super::scratch::Scratch;
-use super::update::update;
+use super::train_and_step::train_and_step;
 use super::{Algorithm, Build, Ended, Entry, Parts, Phase, Report, part};
 use crate::config::{self, Table};
 use crate::data::{ActionColumn, Batch, Order, ReturnScale, Rollout, Running, Shape};
@@ -603,7 +603,8 @@ impl Ppo {
         let (outcome, step, slopes) = match warmup {
             None => {
                 let stepped = (&mut self.params, &mut self.optimizer);
-                let (outcome, step) = update(&mut self.learner, stepped, (rows, feeds), (learning_rate, scale), report);
+                let (outcome, step) =
+                    train_and_step(&mut self.learner, stepped, (rows, feeds), (learning_rate, scale), report);
                 (outcome, step, self.learner.gradients())
             }
             Some(warmup) => {

@@ -5,7 +5,7 @@
 //! target: the value of the next one, mixed with λ of what came after (R. Sutton, 1988), seen from the other side. Targets go through a small
 //! replay; a moving average of the weights plays. Games are played in groups of a fixed size, so the number of threads changes nothing.
 
-use super::update::update;
+use super::train_and_step::train_and_step;
 use super::{Algorithm, Build, Ended, Entry, Parts, Phase, Policy, Report, part};
 use crate::config::{self, Table};
 use crate::device::CpuPool;
@@ -341,7 +341,7 @@ impl Learner {
             report.spans.end(Phase::Gather as usize, begun);
             let feeds = [Feed::Real(&self.inputs), Feed::Real(&self.targets)];
             let stepped = (&mut self.params, &mut self.optimizer);
-            let (result, step) = update(&mut self.plan, stepped, (rows, &feeds), (learning_rate, 1.0), report);
+            let (result, step) = train_and_step(&mut self.plan, stepped, (rows, &feeds), (learning_rate, 1.0), report);
             let begun = report.spans.begin();
             // Short at first: the average of a few steps is not yet a good one.
             let share = (1.0 + self.updates as f64) / (10.0 + self.updates as f64);

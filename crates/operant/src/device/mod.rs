@@ -18,10 +18,12 @@ pub use machine::{
     available_bytes, check_room, cpu_seconds, describe, resident_bytes, survive_file_size_limit, threads_available,
 };
 pub use mapped::MappedNumbers;
-pub use parts::{InTurn, Part, TwoPasses, run_both};
+pub use parts::Part;
+pub(crate) use parts::{InTurn, Turns, TwoPasses};
 pub use pool::{CpuPool, Pass, thread_number};
 use prefetch::Later;
 pub use prefetch::{prefetch, prefetch_to_write, read_later};
+pub(crate) use prefetch::{prefetch_all_to_write, prefetch_from};
 pub use spans::{Span, Spans, Total};
 
 use crate::error::{Error, Result};

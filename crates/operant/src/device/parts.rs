@@ -31,12 +31,21 @@ impl<I: Send> Part<I> {
         self.ranges[0].clone()
     }
 
-    /// How many shares of neighbours to cut items into: one for each thread, more if a thread that is late should leave some to
-    /// others.
-    pub fn shares(items: &[Self], pool: &CpuPool) -> usize {
+    /// Where to cut items into shares of about as many elements: one for each thread of a pool if there is one, more if a thread that is
+    /// late should leave some to others.
+    pub(crate) fn cuts(items: &[Self], pool: Option<&CpuPool>) -> Vec<usize> {
+        let threads = pool.map_or(1, CpuPool::threads);
         let elements: usize = items.iter().map(|part| part.ranges[0].len()).sum();
-        let of_thread = if elements > pool.threads() * WHOLE_SHARE { 8 } else { 1 };
-        (of_thread * pool.threads()).min(items.len()).max(1)
+        let of_thread = if threads > 1 && elements > threads * WHOLE_SHARE { 8 } else { 1 };
+        let shares = (of_thread * threads).min(items.len()).max(1);
+        // Elements before each item.
+        let before = items.iter().scan(0, |sum, part| Some(std::mem::replace(sum, *sum + part.ranges[0].len())));
+        let before: Vec<usize> = before.chain([elements]).collect();
+        let nearest = |share: usize| {
+            let wanted = share * elements / shares;
+            (0..=items.len()).min_by_key(|&item| before[item].abs_diff(wanted)).unwrap_or(0)
+        };
+        (0..=shares).map(|share| if share == shares { items.len() } else { nearest(share) }).collect()
     }
 
     /// Runs `f` once for every item with its parts of the slices, on the threads of a pool if there is one. Panics if ranges do not
@@ -60,13 +69,86 @@ impl<I: Send> Part<I> {
     }
 }
 
-/// Work in two passes on some slices, for which another slice is given: the first pass reads what is given, the second reads it again and
-/// changes the slices. Both are in shares of neighbours, one for each thread or more.
-pub trait TwoPasses<T>: Sync {
+/// What is done with parts of slices in two passes: the first makes something of each item's part of gradients, which is kept; the second
+/// changes its parts of three other slices by what all that comes to.
+pub(crate) trait InTurn: Sync {
+    /// What else an item has.
+    type Item: Send + Sync;
+    /// What the first pass makes of an item.
+    type Found: Copy + Send + Sync;
+    /// What all that comes to.
+    type Value;
+
+    /// Looks at an item's gradients.
+    fn first(&self, item: &Self::Item, gradients: &[f32]) -> Self::Found;
+
+    /// Cheap, and the same every time: each share asks for it, which is faster than to hand its result over.
+    fn between(&self, found: &[Self::Found]) -> Self::Value;
+
+    /// Changes an item's parts: the last is of the item's second range.
+    fn then(&self, item: &Self::Item, gradients: &[f32], parts: ([&mut [f32]; 2], &mut [f32]), value: &Self::Value);
+}
+
+/// [`InTurn`] on slices, in shares of neighbours.
+pub(crate) struct Turns<'a, W: InTurn> {
+    items: &'a [Part<W::Item>],
+    /// Where shares begin among the items, and where the last ends.
+    cuts: &'a [usize],
+    found: AtomicPtr<W::Found>,
+    slices: Slices<'a, f32, f32, 2>,
+    len: usize,
+    work: W,
+}
+
+impl<'a, W: InTurn> Turns<'a, W> {
+    /// Panics if ranges of the items do not follow each other within the slices, or cuts among the items, or if there are fewer places in
+    /// `found` than items.
+    pub(crate) fn new(
+        (items, cuts): (&'a [Part<W::Item>], &'a [usize]),
+        found: &'a mut [W::Found],
+        slices: ([&'a mut [f32]; 2], &'a mut [f32]),
+        work: W,
+    ) -> Self {
+        let whole = cuts.first() == Some(&0) && cuts.last() == Some(&items.len()) && cuts.is_sorted();
+        assert!(found.len() >= items.len() && cuts.len() > 1 && whole, "{} items cut at {cuts:?}", items.len());
+        let len = slices.0[0].len().min(slices.0[1].len());
+        let slices = Slices::new(items, slices);
+        Self { items, cuts, found: AtomicPtr::new(found.as_mut_ptr()), slices, len, work }
+    }
+
+    /// Runs both passes, on the threads of a pool if there is one. Panics if there are not as many gradients as the slices have elements.
+    pub(crate) fn run_on(self, pool: Option<&CpuPool>, gradients: &[f32]) -> W::Value {
+        assert!(gradients.len() == self.len, "{} gradients of {} elements", gradients.len(), self.len);
+        let each = |pass: &Pass, share: usize| {
+            // SAFETY: the length was checked, the slice is borrowed, and a pass begins when the one before has ended.
+            unsafe { self.run(pass.number, share, gradients.as_ptr()) };
+        };
+        match pool {
+            Some(pool) => pool.in_passes(self.shares(), 2, each),
+            None => (0..2).map(Pass::alone).for_each(|pass| (0..self.shares()).for_each(|share| each(&pass, share))),
+        }
+        self.value()
+    }
+
+    /// What was kept comes to; what was there before, if the first pass has not run.
+    pub(crate) fn value(self) -> W::Value {
+        // SAFETY: there is a place for each item, and nobody else has this.
+        self.work.between(unsafe { std::slice::from_raw_parts(self.found.load(Relaxed), self.items.len()) })
+    }
+}
+
+/// [`Turns`] for whoever runs its passes when it has the gradients.
+///
+/// # Safety
+/// Ranges of shares follow each other within the slices, whose length is told as it is.
+pub(crate) unsafe trait TwoPasses<T>: Sync {
     /// How many shares there are.
     fn shares(&self) -> usize;
 
-    /// The elements of a share: of the given slice, and of each of the others.
+    /// Elements of each slice.
+    fn len(&self) -> usize;
+
+    /// The elements of a share.
     fn range(&self, share: usize) -> Range<usize>;
 
     /// The first of the slices.
@@ -78,123 +160,51 @@ pub trait TwoPasses<T>: Sync {
     /// Runs a share in the first pass (0) or the second (1).
     ///
     /// # Safety
-    /// `given` points to as many elements as the slices have, and nobody writes those of the share meanwhile. Each share runs once in each
-    /// pass, and all are through the first before one begins the second.
-    unsafe fn run(&self, pass: usize, share: usize, given: *const T);
+    /// `gradients` points to as many as the slices have elements, and nobody writes those of the share meanwhile. Each share runs once in
+    /// each pass, and all are through the first before one begins the second.
+    unsafe fn run(&self, pass: usize, share: usize, gradients: *const T);
 }
 
-/// Runs both passes, on the threads of a pool if there is one. Panics if less is given than the slices have.
-pub fn run_both<T: Sync>(work: &dyn TwoPasses<T>, pool: Option<&CpuPool>, given: &[T]) {
-    // SAFETY: no second pass has begun.
-    assert!(given.len() >= unsafe { work.unchanged() }.len(), "a slice of {} elements is too short", given.len());
-    let each = |pass: &Pass, share: usize| {
-        // SAFETY: the length was checked, the slice is borrowed, and a pass begins when the one before has ended.
-        unsafe { work.run(pass.number, share, given.as_ptr()) };
-    };
-    match pool {
-        Some(pool) => pool.in_passes(work.shares(), 2, each),
-        None => (0..2).map(Pass::alone).for_each(|pass| (0..work.shares()).for_each(|share| each(&pass, share))),
-    }
-}
-
-/// Work by items: `first` makes something of an item's part of what is given, which is kept; `then` changes its parts of the slices by
-/// what `between` makes of all that was kept. `between` is cheap and gives the same every time: it is called for each share, which is
-/// faster than to hand its result over.
-pub struct InTurn<'a, I, T, M, F, const N: usize, First, Between, Then> {
-    items: &'a [Part<I>],
-    shares: usize,
-    found: AtomicPtr<F>,
-    slices: Slices<'a, T, M, N>,
-    /// Of each slice, at least.
-    len: usize,
-    first: First,
-    between: Between,
-    then: Then,
-}
-
-impl<'a, I, T, M, F, V, const N: usize, First, Between, Then> InTurn<'a, I, T, M, F, N, First, Between, Then>
-where
-    I: Send + Sync,
-    T: Send + Sync,
-    M: Send,
-    F: Send + Sync,
-    First: Fn(&I, &[T]) -> F + Sync,
-    Between: Fn(&[F]) -> V + Sync,
-    Then: Fn(&I, &[T], [&mut [T]; N], &mut [M], &V) + Sync,
-{
-    /// Panics if ranges of the items do not follow each other within the slices, if there are fewer places in `found` than items, or
-    /// fewer items than shares where there is more than one.
-    pub fn new(
-        (items, found): (&'a [Part<I>], &'a mut [F]),
-        shares: usize,
-        slices: ([&'a mut [T]; N], &'a mut [M]),
-        (first, between, then): (First, Between, Then),
-    ) -> Self {
-        assert!(found.len() >= items.len() && shares <= items.len().max(1), "{shares} shares of {} items", items.len());
-        let len = slices.0.iter().map(|slice| slice.len()).min().unwrap_or(0);
-        let slices = Slices::new(items, slices);
-        Self { items, shares, found: AtomicPtr::new(found.as_mut_ptr()), slices, len, first, between, then }
-    }
-
-    fn items_of(&self, share: usize) -> Range<usize> {
-        share * self.items.len() / self.shares..(share + 1) * self.items.len() / self.shares
-    }
-
-    /// What `between` makes of what the first pass kept; of what was there before, if it has not run.
-    pub fn value(self) -> V {
-        // SAFETY: there is a place for each item, and nobody else has this.
-        (self.between)(unsafe { std::slice::from_raw_parts(self.found.load(Relaxed), self.items.len()) })
-    }
-}
-
-impl<'a, I, T, M, F, V, const N: usize, First, Between, Then> TwoPasses<T>
-    for InTurn<'a, I, T, M, F, N, First, Between, Then>
-where
-    I: Send + Sync,
-    T: Send + Sync,
-    M: Send,
-    F: Send + Sync,
-    First: Fn(&I, &[T]) -> F + Sync,
-    Between: Fn(&[F]) -> V + Sync,
-    Then: Fn(&I, &[T], [&mut [T]; N], &mut [M], &V) + Sync,
-{
+// SAFETY: `new` checked that ranges and cuts follow each other.
+unsafe impl<W: InTurn> TwoPasses<f32> for Turns<'_, W> {
     fn shares(&self) -> usize {
-        self.shares
+        self.cuts.len() - 1
+    }
+
+    fn len(&self) -> usize {
+        self.len
     }
 
     fn range(&self, share: usize) -> Range<usize> {
-        let items = &self.items[self.items_of(share)];
-        match (items.first(), items.last()) {
-            (Some(first), Some(last)) => first.ranges[0].start..last.ranges[0].end,
-            _ => 0..0,
-        }
+        let start = |item: usize| self.items.get(item).map_or(self.len, |part| part.ranges[0].start);
+        start(self.cuts[share])..start(self.cuts[share + 1])
     }
 
-    unsafe fn unchanged(&self) -> &[T] {
+    unsafe fn unchanged(&self) -> &[f32] {
         // SAFETY: borrowed for as long as this is, and whoever calls does not keep it until the second pass.
         unsafe { std::slice::from_raw_parts(self.slices.first[0].load(Relaxed), self.len) }
     }
 
-    unsafe fn run(&self, pass: usize, share: usize, given: *const T) {
-        let items = self.items_of(share);
+    unsafe fn run(&self, pass: usize, share: usize, gradients: *const f32) {
+        let items = self.cuts[share]..self.cuts[share + 1];
         // SAFETY: as long as the slices, in which the ranges lie, and whoever calls has it to read.
-        let given = |part: &Part<I>| unsafe {
-            std::slice::from_raw_parts(given.add(part.ranges[0].start), part.ranges[0].len())
+        let gradients = |part: &Part<W::Item>| unsafe {
+            std::slice::from_raw_parts(gradients.add(part.ranges[0].start), part.ranges[0].len())
         };
         let found = self.found.load(Relaxed);
         if pass == 0 {
             for (i, part) in items.clone().zip(&self.items[items]) {
                 // SAFETY: shares are apart from each other and have places for all items; none is read before the next pass.
-                unsafe { found.add(i).write((self.first)(&part.item, given(part))) };
+                unsafe { found.add(i).write(self.work.first(&part.item, gradients(part))) };
             }
             return;
         }
         // SAFETY: there is a place for each item, and none is written any more.
-        let value = (self.between)(unsafe { std::slice::from_raw_parts(found, self.items.len()) });
+        let value = self.work.between(unsafe { std::slice::from_raw_parts(found, self.items.len()) });
         for part in &self.items[items] {
             // SAFETY: every item's are taken once.
-            let (own, more) = unsafe { self.slices.of(part) };
-            (self.then)(&part.item, given(part), own, more, &value);
+            let parts = unsafe { self.slices.of(part) };
+            self.work.then(&part.item, gradients(part), parts, &value);
         }
     }
 }
@@ -259,29 +269,70 @@ mod tests {
             assert_eq!(a, [1, 1, 1, 3, 3, 3, 3, 3, 3, 3]);
             assert_eq!((&b[..10], &b[10..], lens), (&a[..], &[0, 0][..], [3, 0, 7]));
         }
-        for pool in [None, Some(CpuPool::new(1)), Some(CpuPool::new(3))] {
-            for shares in 1..4 {
-                let (mut a, mut b, mut found) = ([1; 10], [0; 12], [0; 4]);
-                let work = InTurn::new(
-                    (&items, &mut found),
-                    shares,
-                    ([&mut a[..]], &mut b[..]),
-                    (
-                        |item: &usize, given: &[usize]| item + given.len(),
-                        |found: &[usize]| found.iter().sum::<usize>(),
-                        |item: &usize, given: &[usize], [a]: [&mut [usize]; 1], b: &mut [usize], total: &usize| {
-                            assert_eq!((a.len(), b.len()), (given.len(), 1));
-                            a.iter_mut().zip(given).for_each(|(a, x)| *a += total + item + x);
-                        },
-                    ),
-                );
-                run_both(&work, pool.as_ref(), &[0, 0, 1, 0, 0, 0, 0, 0, 0, 2]);
-                assert_eq!(work.value(), 13);
-                assert_eq!(a, [14, 14, 15, 16, 16, 16, 16, 16, 16, 18]);
-            }
-        }
         let mut overlap = [Part::new([0..2, 0..0], ()), Part::new([1..3, 0..0], ())];
         let run = || Part::for_each(&mut overlap, None, ([&mut [0; 3][..]], &mut [0; 0]), |_, _, _, _| ());
         assert!(catch_unwind(std::panic::AssertUnwindSafe(run)).is_err());
+    }
+
+    /// Adds all gradients and the item's number to each element.
+    struct Totals;
+
+    impl InTurn for Totals {
+        type Item = f32;
+        type Found = f32;
+        type Value = f32;
+
+        fn first(&self, item: &f32, gradients: &[f32]) -> f32 {
+            item + gradients.iter().sum::<f32>()
+        }
+
+        fn between(&self, found: &[f32]) -> f32 {
+            found.iter().sum()
+        }
+
+        fn then(&self, item: &f32, gradients: &[f32], (slices, more): ([&mut [f32]; 2], &mut [f32]), total: &f32) {
+            assert_eq!((slices[1].len(), more.len()), (gradients.len(), 1));
+            slices[0].iter_mut().zip(gradients).for_each(|(x, gradient)| *x += total + item + gradient);
+            more[0] += item;
+        }
+    }
+
+    #[test]
+    fn the_second_pass_knows_all_of_the_first() {
+        let ends = [0, 3, 3, 10];
+        let items: Vec<Part<f32>> = (0..3).map(|i| Part::new([ends[i]..ends[i + 1], i..i + 1], i as f32)).collect();
+        let gradients = [0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 2.0];
+        for pool in [None, Some(CpuPool::new(1)), Some(CpuPool::new(3))] {
+            for cuts in [&[0, 3][..], &[0, 1, 3], &[0, 2, 2, 3]] {
+                let (mut x, mut y, mut more, mut found) = ([1.0; 10], [0.0; 10], [0.0; 3], [0.0; 4]);
+                let slices = ([&mut x[..], &mut y[..]], &mut more[..]);
+                let turns = Turns::new((&items, cuts), &mut found, slices, Totals);
+                let ranges: Vec<_> = (0..turns.shares()).map(|share| turns.range(share)).collect();
+                assert!(ranges[0].start == 0 && ranges.last().unwrap().end == 10, "{ranges:?}");
+                assert!(ranges.windows(2).all(|two| two[0].end == two[1].start), "{ranges:?}");
+                assert_eq!(turns.run_on(pool.as_ref(), &gradients), 6.0);
+                assert_eq!(x, [7.0, 7.0, 8.0, 9.0, 9.0, 9.0, 9.0, 9.0, 9.0, 11.0]);
+                assert_eq!((y, more), ([0.0; 10], [0.0, 1.0, 2.0]));
+            }
+        }
+    }
+
+    #[test]
+    fn shares_have_about_as_many_elements() {
+        let cuts = |lens: &[usize], threads: usize| {
+            let mut end = 0;
+            let items = lens.iter().map(|len| {
+                end += len;
+                Part::new([end - len..end, 0..0], ())
+            });
+            let items: Vec<Part<()>> = items.collect();
+            Part::cuts(&items, (threads > 0).then(|| CpuPool::new(threads)).as_ref())
+        };
+        assert_eq!(cuts(&[5, 5, 5, 5], 0), [0, 4]);
+        assert_eq!(cuts(&[1, 1, 1, 1, 1, 15], 2), [0, 5, 6]);
+        assert_eq!(cuts(&[10, 1, 1, 1, 1], 2), [0, 1, 5]);
+        assert_eq!(cuts(&[4, 4, 4], 4), [0, 1, 2, 3]);
+        assert_eq!(cuts(&[], 2), [0, 0]);
+        assert_eq!(cuts(&[4096; 64], 2).len(), 17, "many shares of a large vector");
     }
 }

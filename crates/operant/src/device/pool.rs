@@ -129,13 +129,13 @@ struct Front {
     passes: AtomicUsize,
 }
 
-/// The passes of a section: each begins when all items are through the one before.
+/// The passes of a section: each begins when all items are through the one before, or let others go on.
 #[repr(align(128))]
 #[derive(Default)]
 struct Passes {
     /// Items that are through or let others go on, those of all passes but the last together.
     done: AtomicUsize,
-    /// The first pass in which something panicked; none follows it.
+    /// The first pass in which something panicked; none follows it but one that may have begun already.
     failed: AtomicUsize,
 }
 
@@ -569,6 +569,26 @@ mod tests {
                 assert_eq!(own, vec![5; threads], "{threads} threads, round {round}");
             }
         }
+    }
+
+    #[test]
+    fn others_go_on_while_an_item_is_not_through() {
+        let pool = CpuPool::new(2);
+        let all_here = std::sync::Barrier::new(2);
+        let ahead = AtomicBool::new(false);
+        pool.for_each_in_passes(&mut [(); 2], 3, |pass, i, ()| match (pass.number, i) {
+            (0, _) => _ = all_here.wait(),
+            (1, 0) => {
+                pass.others_may_go_on();
+                let start = Instant::now();
+                while !ahead.load(Relaxed) {
+                    assert!(start.elapsed() < Duration::from_secs(60), "the other item waits for this one");
+                    thread::yield_now();
+                }
+            }
+            (2, 1) => ahead.store(true, Relaxed),
+            _ => {}
+        });
     }
 
     #[test]

@@ -60,7 +60,7 @@ pub fn prefetch<T>(slice: &[T]) {
 
 /// Asks for so many bytes from an address on; waits for nothing. Nothing is read, so anything may be there.
 #[inline(always)]
-pub(super) fn prefetch_from(at: *const (), bytes: usize) {
+pub(crate) fn prefetch_from(at: *const (), bytes: usize) {
     #[cfg(target_arch = "x86_64")]
     for offset in (0..bytes).step_by(LINE) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
@@ -69,6 +69,11 @@ pub(super) fn prefetch_from(at: *const (), bytes: usize) {
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = (at, bytes, LINE);
+}
+
+/// The same for what will be written.
+pub(crate) fn prefetch_all_to_write(at: *const (), bytes: usize) {
+    (0..bytes).step_by(LINE).for_each(|offset| prefetch_to_write(at.cast::<u8>().wrapping_add(offset)));
 }
 
 /// Asks the CPU for a cache line that will be written, which other cores then give up; waits for nothing. Nothing is read, so the

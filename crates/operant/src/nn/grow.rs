@@ -347,9 +347,7 @@ impl Grown {
     /// One step of the optimiser on a minibatch: its loss before the step, and whether loss and gradient were finite. Tokens are
     /// whole numbers among `images`.
     pub fn train(&mut self, images: &[f32], targets: &[i32]) -> (f32, bool) {
-        let rows = targets.len() / self.topology.targets();
-        let first = samples(&self.topology.host, images, &mut self.tokens);
-        let feeds = Feeds::new(first, &self.topology, &self.alphas, Some(targets));
+        let (rows, feeds) = minibatch(&self.topology, &self.alphas, &mut self.tokens, (images, targets));
         let (optimizer, learning_rate) = (&mut self.optimizer, self.training.learning_rate);
         let (outcome, report) = self.trainer.learn(&mut self.params, rows, feeds.all(), optimizer, learning_rate, 1.0);
         (outcome.loss, outcome.finite && report.finite)
@@ -357,9 +355,7 @@ impl Grown {
 
     /// Loss and gradients of a minibatch, without a step.
     pub fn gradients(&mut self, images: &[f32], targets: &[i32]) -> super::Outcome {
-        let rows = targets.len() / self.topology.targets();
-        let first = samples(&self.topology.host, images, &mut self.tokens);
-        let feeds = Feeds::new(first, &self.topology, &self.alphas, Some(targets));
+        let (rows, feeds) = minibatch(&self.topology, &self.alphas, &mut self.tokens, (images, targets));
         self.trainer.train(&self.params, rows, feeds.all(), 1.0, Gradients::Replace)
     }
 
@@ -447,6 +443,17 @@ fn samples<'a>(host: &Host, images: &'a [f32], tokens: &'a mut Vec<i32>) -> Feed
     tokens.clear();
     tokens.extend(images.iter().map(|token| *token as i32));
     Feed::Ints(tokens)
+}
+
+/// Rows of a minibatch, and what a plan is fed with.
+fn minibatch<'a>(
+    topology: &Topology,
+    alphas: &'a [f32],
+    tokens: &'a mut Vec<i32>,
+    (images, targets): (&'a [f32], &'a [i32]),
+) -> (usize, Feeds<'a>) {
+    let samples = samples(&topology.host, images, tokens);
+    (targets.len() / topology.targets(), Feeds::new(samples, topology, alphas, Some(targets)))
 }
 
 /// Most inputs of a plan: images, targets and ten α.

@@ -17,9 +17,9 @@ pub use loss_scale::LossScale;
 pub use method::{Method, MuonScale};
 pub use schedule::Schedule;
 
-use super::params::{ParamSpec, Params};
+use super::params::{ALIGN, ParamSpec, Params};
 use super::saved::{self, Loaded, Metadata, Tensor};
-use crate::device::{Aligned, CpuPool, InTurn, Part, TwoPasses, run_both};
+use crate::device::{Aligned, CpuPool, InTurn, Part, Turns};
 use crate::error::{Error, Result};
 use crate::lanes::Backend;
 use kernels::{Adam, AdamConstants, Sgd, SgdConstants, SumOfSquares};
@@ -27,10 +27,12 @@ use muon::{Matrix, MuonConstants, Scratch};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Elements of a chunk, at least and at most: enough to be worth handing it to a thread.
+/// Elements of a chunk, at least and at most, or somewhat more: enough to be worth handing it to a thread.
 const CHUNK: (usize, usize) = (512, 4096);
-/// Alike neighbours become a multiple of this many chunks, so that threads have equal shares.
+/// Large enough vectors become at least so many chunks, so that threads have equal shares.
 const CHUNKS: usize = 16;
+/// How far from the middle, as a share of all, chunks may end with a tensor there.
+const MIDDLE: usize = 16;
 
 /// What a step found.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,7 +45,7 @@ pub struct StepReport {
 
 /// How elements are stepped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stepped {
+pub(super) enum Stepped {
     /// One by one.
     Plain,
     /// One by one, with decay.
@@ -66,8 +68,8 @@ pub struct Optimizer {
     matrices: Vec<Matrix>,
     scratch: Scratch,
     pool: Option<Arc<CpuPool>>,
-    /// That chunks are cut into for its threads.
-    shares: usize,
+    /// Where chunks are cut into shares for its threads.
+    cuts: Vec<usize>,
     steps: u64,
     /// Momentum or mean of gradients, laid out as the parameters.
     first: Aligned<f32>,
@@ -107,22 +109,23 @@ impl Optimizer {
         let elements: usize = runs.iter().map(|(run, _)| run.len()).sum();
         let count = elements.div_ceil(CHUNK.1).next_multiple_of(CHUNKS).max(1);
         let chunk = elements.div_ceil(count).next_multiple_of(64).max(CHUNK.0);
-        let ends: Vec<usize> = params.specs().iter().map(|spec| spec.padded_range().end).collect();
-        // The last end of a tensor that is near: parts of a network that threads have to themselves end there too, with a bias.
-        let near = |cut: usize| ends.iter().copied().rfind(|end| end.abs_diff(cut) <= chunk / 8).unwrap_or(cut);
-        let mut chunks = Vec::new();
-        for (run, stepped) in runs {
-            let mut start = run.start;
-            for cut in run.clone().step_by(chunk) {
-                let end = near(cut + chunk).min(run.end);
-                if start == end {
-                    continue;
-                }
-                let second = if has_second { start..end } else { 0..0 };
-                chunks.push(Part::new([start..end, second], stepped));
-                start = end;
-            }
-        }
+        // Two threads that have a part of the network each, as an actor and a critic, step it too: the first ends near the middle, with the
+        // last tensor that does.
+        let ends = params.specs().iter().rev().map(|spec| spec.padded_range().end);
+        let len = params.len();
+        let middle = ends.into_iter().find(|end| (2 * end).abs_diff(len) <= 2 * len / MIDDLE).unwrap_or(len / 2);
+        let halves = |run: Range<usize>| [run.start..run.end.min(middle), run.start.max(middle)..run.end];
+        let pieces = runs.into_iter().flat_map(|(run, stepped)| halves(run).map(|half| (half, stepped)));
+        let chunks = pieces.filter(|(piece, _)| !piece.is_empty()).flat_map(|(piece, stepped)| {
+            let count = ((piece.len() + chunk / 2) / chunk).max(1);
+            let chunk = piece.len().div_ceil(count).next_multiple_of(ALIGN);
+            piece.clone().step_by(chunk).map(move |start| {
+                let range = start..piece.end.min(start + chunk);
+                let second = if has_second { range.clone() } else { 0..0 };
+                Part::new([range, second], stepped)
+            })
+        });
+        let chunks: Vec<_> = chunks.collect();
         Ok(Self {
             method,
             max_grad_norm,
@@ -130,10 +133,10 @@ impl Optimizer {
             specs: params.specs().to_vec(),
             scratch: Scratch::new(&matrices),
             squares: Aligned::zeros(chunks.len()),
+            cuts: Part::cuts(&chunks, None),
             chunks,
             matrices,
             pool: None,
-            shares: 1,
             steps: 0,
             first: Aligned::zeros(params.len()),
             second: Aligned::zeros(if has_second { params.len() } else { 0 }),
@@ -142,7 +145,7 @@ impl Optimizer {
 
     /// With the threads of a pool, which share the work where there is enough of it.
     pub fn on(self, pool: &Arc<CpuPool>) -> Self {
-        Self { pool: Some(Arc::clone(pool)), shares: Part::shares(&self.chunks, pool), ..self }
+        Self { pool: Some(Arc::clone(pool)), cuts: Part::cuts(&self.chunks, Some(pool)), ..self }
     }
 
     /// The rule.
@@ -183,72 +186,39 @@ impl Optimizer {
     ) -> StepReport {
         assert!(grads.len() == self.first.len(), "an optimiser steps the parameters it was made for");
         let pool = self.pool.clone();
-        let run = |work: &dyn TwoPasses<f32>| run_both(work, pool.as_deref(), grads);
+        let run = |turns: Turns<Step>| turns.run_on(pool.as_deref(), grads);
         let (report, grad_scale) = self.step_in_turn(params, learning_rate, loss_scale, run);
-        if report.finite {
+        if report.finite && !self.matrices.is_empty() {
             self.step_matrices(params.values_mut(), grads, f64::from(learning_rate), grad_scale);
         }
         report
     }
 
-    /// Whether threads of this pool have a share each of all that a step does, if there are so many.
+    /// Whether so many threads of this pool have a share each of all that a step does.
     pub(super) fn is_shared_by(&self, pool: &Arc<CpuPool>, threads: usize) -> bool {
         let same = self.pool.as_ref().map_or(pool.threads() == 1, |own| Arc::ptr_eq(own, pool));
-        same && self.matrices.is_empty() && self.shares == threads
+        same && self.matrices.is_empty() && self.cuts.len() == threads + 1
     }
 
-    /// A step but for Muon's matrices, done by `run` with gradients that are its own: the parameters' values are the first of the
-    /// slices. Gives what gradients were multiplied by, too. Panics as [`Optimizer::step_scaled`] does.
+    /// A step but for Muon's matrices: `run` has both passes run with gradients of its own, and gives what they come to. Gives also what
+    /// gradients were multiplied by. Panics as [`Optimizer::step_scaled`] does.
     pub(super) fn step_in_turn(
         &mut self,
         params: &mut Params,
         learning_rate: f32,
         loss_scale: f32,
-        run: impl FnOnce(&dyn TwoPasses<f32>),
+        run: impl FnOnce(Turns<Step>) -> (StepReport, f32),
     ) -> (StepReport, f32) {
         assert!(params.len() == self.first.len(), "an optimiser steps the parameters it was made for");
         assert!(learning_rate.is_finite(), "a learning rate of {learning_rate}: wanted a finite number");
-        let (shares, backend, max_grad_norm) = (self.shares, self.backend, self.max_grad_norm);
-        let rule = Rule::new(self.method, f64::from(learning_rate), self.steps + 1);
-        let work = InTurn::new(
-            (&self.chunks, &mut self.squares),
-            shares,
-            ([params.values_mut(), &mut self.first[..]], &mut self.second[..]),
-            (
-                |_: &Stepped, grads: &[f32]| sum_of_squares(backend, grads),
-                |squares: &[f64]| {
-                    let grad_norm = (squares.iter().sum::<f64>().sqrt() / f64::from(loss_scale)) as f32;
-                    // torch.nn.utils.clip_grad_norm_.
-                    let clip = max_grad_norm.map_or(1.0, |max| (max / (grad_norm + 1e-6)).min(1.0));
-                    (StepReport { grad_norm, finite: grad_norm.is_finite() }, clip / loss_scale)
-                },
-                |stepped: &Stepped,
-                 grads: &[f32],
-                 [values, first]: [&mut [f32]; 2],
-                 second: &mut [f32],
-                 found: &(StepReport, f32)| {
-                    let (report, grad_scale) = *found;
-                    let rule = match stepped {
-                        _ if !report.finite => return,
-                        Stepped::Plain => rule.without_decay(),
-                        Stepped::Decaying => rule,
-                        Stepped::Together => return,
-                    };
-                    match rule {
-                        Rule::Sgd(constants) => {
-                            let constants = SgdConstants { grad_scale, ..constants };
-                            backend.run(Sgd { values, grads, momentum: first, constants });
-                        }
-                        Rule::Adam(constants) => {
-                            let constants = AdamConstants { grad_scale, ..constants };
-                            backend.run(Adam { values, grads, mean: first, square: second, constants });
-                        }
-                    }
-                },
-            ),
-        );
-        run(&work);
-        let found = work.value();
+        let step = Step {
+            rule: Rule::new(self.method, f64::from(learning_rate), self.steps + 1),
+            backend: self.backend,
+            max_grad_norm: self.max_grad_norm,
+            loss_scale,
+        };
+        let slices = ([params.values_mut(), &mut self.first[..]], &mut self.second[..]);
+        let found = run(Turns::new((&self.chunks, &self.cuts), &mut self.squares, slices, step));
         self.steps += u64::from(found.0.finite);
         found
     }
@@ -313,6 +283,58 @@ impl Optimizer {
             };
             kinds.iter().map(move |&(kind, is_second)| (format!("{kind}.{}", spec.name), spec, is_second))
         })
+    }
+}
+
+/// What chunks are stepped by.
+#[derive(Clone, Copy)]
+pub(super) struct Step {
+    rule: Rule,
+    backend: Backend,
+    max_grad_norm: Option<f32>,
+    loss_scale: f32,
+}
+
+impl InTurn for Step {
+    type Item = Stepped;
+    type Found = f64;
+    /// And what gradients are multiplied by.
+    type Value = (StepReport, f32);
+
+    fn first(&self, _: &Stepped, gradients: &[f32]) -> f64 {
+        sum_of_squares(self.backend, gradients)
+    }
+
+    fn between(&self, squares: &[f64]) -> (StepReport, f32) {
+        let grad_norm = (squares.iter().sum::<f64>().sqrt() / f64::from(self.loss_scale)) as f32;
+        // torch.nn.utils.clip_grad_norm_.
+        let clip = self.max_grad_norm.map_or(1.0, |max| (max / (grad_norm + 1e-6)).min(1.0));
+        (StepReport { grad_norm, finite: grad_norm.is_finite() }, clip / self.loss_scale)
+    }
+
+    fn then(
+        &self,
+        stepped: &Stepped,
+        grads: &[f32],
+        ([values, first], second): ([&mut [f32]; 2], &mut [f32]),
+        &(report, grad_scale): &(StepReport, f32),
+    ) {
+        let rule = match stepped {
+            _ if !report.finite => return,
+            Stepped::Plain => self.rule.without_decay(),
+            Stepped::Decaying => self.rule,
+            Stepped::Together => return,
+        };
+        match rule {
+            Rule::Sgd(constants) => {
+                let constants = SgdConstants { grad_scale, ..constants };
+                self.backend.run(Sgd { values, grads, momentum: first, constants });
+            }
+            Rule::Adam(constants) => {
+                let constants = AdamConstants { grad_scale, ..constants };
+                self.backend.run(Adam { values, grads, mean: first, square: second, constants });
+            }
+        }
     }
 }
 

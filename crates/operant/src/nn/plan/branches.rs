@@ -3,7 +3,9 @@
 //! thread packs only what it reads, if weights are packed in turn.
 //!
 //! Invariant: what steps of one branch write on the way there, or on the way back, those of the other neither read nor write, and
-//! no sum is of both. Steps between see the memory of their thread's rows alone.
+//! no sum is of both. Steps between see the memory of their thread's rows alone. Threads may be a pass apart: one between
+//! and one on the way there are then on different halves of the rows, and so are one on the way back and one between, but for steps back
+//! of different branches.
 
 use super::build::{Buffer, Place, Recipe, Step, Work};
 use super::memory::ALIGN;
@@ -16,8 +18,9 @@ pub(super) struct Branch {
     pub(super) forward: [Vec<usize>; 2],
     /// Up to the first that multiplies; behind it.
     pub(super) backward: [Vec<usize>; 2],
-    /// What it makes for the steps between.
+    /// What its last steps there make for the steps between, and what those make for its first on the way back.
     pub(super) handed: Vec<Buffer>,
+    pub(super) returned: Vec<Buffer>,
     /// Sums that it begins, and adds up for all groups.
     pub(super) sums: Vec<Range<usize>>,
     /// Those among them that none of its steps begins.
@@ -29,8 +32,13 @@ pub(super) struct Branch {
 pub(super) struct Branches {
     pub(super) two: [Branch; 2],
     pub(super) joint: Range<usize>,
-    /// What comes from the other thread: what branches have made for the steps between, and those for the first on the way back.
-    pub(super) coming: [Vec<Buffer>; 2],
+}
+
+impl Branches {
+    /// Whether all these sums are of a thread's branch.
+    pub(super) fn has_sums(&self, thread: usize, range: &Range<usize>) -> bool {
+        self.two[thread].sums.iter().any(|sums| sums.start <= range.start && range.end <= sums.end)
+    }
 }
 
 /// Most steps that are looked at: the time to do so is their square.
@@ -92,7 +100,7 @@ impl Recipe {
             let first = backward.iter().position(multiplies).map_or(0, |first| first + 1);
             let [forward, backward] =
                 [forward.split_at(last), backward.split_at(first)].map(|(a, b)| [a.to_vec(), b.to_vec()]);
-            Branch { forward, backward, handed: Vec::new(), sums, cleared }
+            Branch { forward, backward, handed: vec![], returned: vec![], sums, cleared }
         });
         let passed = |from: &[usize], to: &[usize]| -> Vec<Buffer> {
             let read: Vec<Buffer> = to.iter().flat_map(|&step| self.steps[step].reads()).collect();
@@ -100,13 +108,11 @@ impl Recipe {
             written.filter(|buffer| read.contains(buffer)).collect()
         };
         let between: Vec<usize> = joint.clone().collect();
-        two.iter_mut().for_each(|branch| branch.handed = passed(&branch.forward[1], &between));
-        let all = |of: fn(&Branch) -> &Vec<usize>| two.iter().flat_map(of).copied().collect::<Vec<_>>();
-        let coming = [
-            two.each_ref().map(|branch| branch.handed.clone()).concat(),
-            passed(&between, &all(|branch| &branch.backward[0])),
-        ];
-        Some(Branches { two, joint, coming })
+        for branch in &mut two {
+            branch.handed = passed(&branch.forward[1], &between);
+            branch.returned = passed(&between, &branch.backward[0]);
+        }
+        Some(Branches { two, joint })
     }
 
     /// Node and work of a step that multiplies.

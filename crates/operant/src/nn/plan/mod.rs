@@ -257,14 +257,8 @@ impl<R: Real> Plan<R> {
     ) {
         self.check_feeds(rows, feeds);
         let recipe = Arc::clone(&self.recipe);
-        if let Weights::Still(values) = weights {
-            assert!(
-                values.len() >= recipe.params_len,
-                "{} parameter values, wanted {}",
-                values.len(),
-                recipe.params_len
-            );
-        }
+        let len = weights.len();
+        assert!(len >= recipe.params_len, "{len} parameter values, wanted {}", recipe.params_len);
         let keep = if gradients == Gradients::Add { recipe.grads_len } else { 0 };
         self.rows = rows;
         self.runs = self.runs.wrapping_add(1);
@@ -470,8 +464,9 @@ impl Plan<f32> {
             return (outcome, optimizer.step_scaled(params, self.gradients(), learning_rate, loss_scale));
         }
         let packs = Packed::Own { version: params.version() };
-        let (report, _) = optimizer.step_in_turn(params, learning_rate, loss_scale, |work| {
-            self.execute(Weights::Stepped(work), packs, rows, feeds, loss_scale, Gradients::Replace);
+        let (report, _) = optimizer.step_in_turn(params, learning_rate, loss_scale, |turns| {
+            self.execute(Weights::Stepped(&turns), packs, rows, feeds, loss_scale, Gradients::Replace);
+            turns.value()
         });
         (self.outcome(), report)
     }
@@ -572,7 +567,9 @@ impl Plan<f32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::TwoPasses;
     use crate::lanes::Backend;
+    use crate::nn::{Act, Method, nets};
 
     /// Long rows by the room of a tile, short ones at least as many as tiles of AMX take turns for.
     #[test]
@@ -582,5 +579,41 @@ mod tests {
             [128, SHORT_ROW_BYTES / 4, SHORT_ROW_BYTES / 4 + 1, 1 << 20].map(|per_row| tile_rows(per_row, 4, compute))
         });
         assert_eq!((rows, on_amx), ([192, 48, 47, 1], [576, 192, 47, 1]));
+    }
+
+    #[test]
+    fn threads_step_what_they_have_trained() {
+        // Whether training and the step are one section, and whether each thread steps a network of its own there.
+        let found = |actions: usize, rows: usize, pools: [usize; 2], method: Method| {
+            let mut g = Graph::new();
+            let x = g.input("x", [6]);
+            let two = [("actor", actions), ("critic", 1)]
+                .map(|(name, outputs)| nets::mlp(&mut g, name, x, &[64, 64, outputs], Act::Tanh, 1.0).unwrap());
+            let sum = g.sum(two[0], 1).unwrap();
+            let loss = g.mul(sum, two[1]).unwrap();
+            let options = Options::threads(pools[0]);
+            let mut params = g.params(0).unwrap();
+            let plan = Plan::training(&g, loss, 256, &options).unwrap();
+            let pool = if pools[0] == pools[1] { options.pool.clone() } else { Arc::new(CpuPool::new(pools[1])) };
+            let mut optimizer = Optimizer::new(method, &params, None, options.backend).unwrap().on(&pool);
+            let branches = plan.recipe.branches.as_ref().unwrap();
+            let mut apart = true;
+            let once = plan.can_step(&params, rows, &optimizer);
+            optimizer.step_in_turn(&mut params, 0.1, 1.0, |turns| {
+                apart = turns.shares() == 2 && (0..2).all(|thread| branches.has_sums(thread, &turns.range(thread)));
+                turns.value()
+            });
+            (once, apart)
+        };
+        let adam = Method::default();
+        for actions in [1, 2, 3, 4, 6, 9, 18] {
+            assert_eq!(found(actions, 256, [2, 2], adam), (true, true), "{actions} actions");
+        }
+        assert_eq!(found(40, 256, [2, 2], adam), (true, false), "the actor has more than half");
+        assert_eq!(found(2, 256, [1, 1], adam), (true, false));
+        assert_eq!(found(2, 5, [2, 2], adam).0, false, "few rows have one thread");
+        assert_eq!(found(2, 256, [2, 1], adam).0, false, "another pool");
+        assert_eq!(found(2, 256, [2, 2], Method::MUON).0, false, "matrices are stepped whole");
+        assert_eq!(found(2, 300, [2, 2], adam).0, false, "more rows than planned");
     }
 }

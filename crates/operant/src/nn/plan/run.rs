@@ -12,7 +12,7 @@ use super::build::{Body, Buffer, Place, Recipe, Slot, Step, Work};
 use super::cut::{Cut, MAX_GROUPS, Shares};
 use super::weights::Packs;
 use crate::device::gemm::amx;
-use crate::device::{Aligned, CpuPool, Pass, Spans, TwoPasses, prefetch, prefetch_to_write};
+use crate::device::{Aligned, CpuPool, Pass, Spans, TwoPasses, prefetch_all_to_write, prefetch_from};
 
 /// What an input is fed with.
 #[derive(Clone, Copy, Debug)]
@@ -77,6 +77,15 @@ pub(super) enum Weights<'a, R> {
     Stepped(&'a dyn TwoPasses<R>),
 }
 
+impl<R> Weights<'_, R> {
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Still(values) => values.len(),
+            Self::Stepped(turns) => turns.len(),
+        }
+    }
+}
+
 /// Where packed weights are.
 #[derive(Clone, Copy)]
 pub(super) enum Packed<'a, R> {
@@ -125,7 +134,8 @@ impl<'a, R: Real> Run<'a, R> {
             Weights::Still(_) => None,
             Weights::Stepped(work) => Some(work),
         };
-        assert!(stepping.is_none_or(|work| work.shares() == threads && recipe.stages == 1 && keep == 0));
+        let fits = |work: &dyn TwoPasses<R>| work.shares() == threads && work.len() <= recipe.grads_len;
+        assert!(stepping.is_none_or(|work| fits(work) && recipe.stages == 1 && keep == 0));
         // Later stages add to sums of earlier ones, so with several all stay apart to the end.
         let shares = Shares { groups: cut.groups, shares: if recipe.stages == 1 { threads } else { cut.groups } };
         let all = Sums { first: Shared(sums.as_mut_ptr()), others: Shared(group_sums.as_mut_ptr()), len };
@@ -242,11 +252,7 @@ impl<'a, R: Real> Run<'a, R> {
             *place = (from, to, from - cut.rows(group / half * half, self.rows).0);
         }
         // Whether each thread steps weights of its branch alone, so that it need not wait for the other's sums to look at its own.
-        let inside = |work: &dyn TwoPasses<R>, thread: usize| {
-            let share = work.range(thread);
-            branches.two[thread].sums.iter().any(|sums| sums.start <= share.start && share.end <= sums.end)
-        };
-        let apart = stepping.is_some_and(|work| (0..2).all(|thread| inside(work, thread)));
+        let apart = stepping.is_some_and(|work| (0..2).all(|thread| branches.has_sums(thread, &work.range(thread))));
         let step = |pass: usize, thread: usize| {
             if let Some(work) = stepping {
                 // SAFETY: this share's gradients have been added up, and in the second pass nothing reads weights any more; passes
@@ -254,10 +260,10 @@ impl<'a, R: Real> Run<'a, R> {
                 unsafe { work.run(pass, thread, all.first.at(0)) };
             }
         };
-        let passes = match (stepping, apart) {
-            (None, _) => 3,
-            (Some(_), true) => 4,
-            (Some(_), false) => 5,
+        let passes = match stepping {
+            None => 3,
+            Some(_) if apart => 4,
+            Some(_) => 5,
         };
         let each = |pass: &Pass, thread: usize, worker: &mut Worker<R>| {
             let branch = &branches.two[thread];
@@ -267,29 +273,23 @@ impl<'a, R: Real> Run<'a, R> {
                 number => return step(number + 2 - passes, thread),
             }
             let _tiles = self.compute.tiles().then(amx::hold);
-            // SAFETY: sums of a branch are its thread's in a pass, those of others the first's, and groups have numbers of their own.
+            // SAFETY: groups have numbers of their own, and sums of a branch are its thread's, those of others the first's once the steps
+            // between have been through all halves: they add to them before they let it go on.
             let part = |group: usize, range: &std::ops::Range<usize>| unsafe { all.part(group, range.clone()) };
-            let run = |i: usize, which: usize, worker: &mut Worker<R>| {
-                for group in which * half..(which + 1) * half {
-                    let (from, to, row) = rows[group];
-                    let (tile, own) = (Tile { at: tiles[which], row }, all.at(group));
-                    let memory = Memory { tile, full, sums: all.first, own, begins: true };
-                    self.timed_step(i, memory, worker, from, to - from);
+            let at = |which: usize, group: usize| {
+                let (from, to, row) = rows[group];
+                let (tile, own) = (Tile { at: tiles[which], row }, all.at(group));
+                At {
+                    run: self,
+                    memory: Memory { tile, full, sums: all.first, own, begins: true },
+                    first_row: from,
+                    rows: to - from,
                 }
             };
-            // Lines that lie in the other core's cache come all at once.
-            let fetch = |buffers: &[Buffer], which: usize, to_write: bool| {
-                for group in which * half..(which + 1) * half {
-                    let (from, to, row) = rows[group];
-                    let (tile, own) = (Tile { at: tiles[which], row }, all.at(group));
-                    let memory = Memory { tile, full, sums: all.first, own, begins: true };
-                    let at = At { run: self, memory, first_row: from, rows: to - from };
-                    for x in buffers.iter().map(|&buffer| at.reals::<1>(&[Some(buffer)])[0]) {
-                        match to_write {
-                            true => x.chunks(64 / size_of::<R>()).for_each(|line| prefetch_to_write(line.as_ptr())),
-                            false => prefetch(x),
-                        }
-                    }
+            let groups = |which: usize| which * half..(which + 1) * half;
+            let run = |i: usize, which: usize, worker: &mut Worker<R>| {
+                for At { memory, first_row, rows, .. } in groups(which).map(|group| at(which, group)) {
+                    self.timed_step(i, memory, worker, first_row, rows);
                 }
             };
             // Step by step, each with what it reads packed before.
@@ -299,34 +299,48 @@ impl<'a, R: Real> Run<'a, R> {
                     halves.iter().for_each(|&which| run(i, which, worker));
                 }
             };
-            // One half of steps of which no two read packed weights, perhaps the second half.
-            let run_half = |steps: &[usize], which: usize, packs: bool, worker: &mut Worker<R>| {
-                steps.iter().filter(|_| packs).for_each(|&i| self.pack_for(i, worker));
+            // Steps of which one reads packed weights: they stay for the other half.
+            let pack_one_of =
+                |steps: &[usize], worker: &mut Worker<R>| steps.iter().for_each(|&i| self.pack_for(i, worker));
+            let run_half = |steps: &[usize], which: usize, worker: &mut Worker<R>| {
                 steps.iter().for_each(|&i| run(i, which, worker));
             };
+            // Asks for lines that lie in the other core's cache all at once. No reference is made: it may be at work there.
+            let lines = |buffers: &[Buffer], which: usize, ask: fn(*const (), usize)| {
+                for at in groups(which).map(|group| at(which, group)) {
+                    for (from, len) in buffers.iter().map(|&buffer| at.locate(self.recipe.slots[buffer], false)) {
+                        ask(from.cast_const().cast(), len * size_of::<R>());
+                    }
+                }
+            };
             let (own, other) = (thread, 1 - thread);
-            let Branch { forward, backward, .. } = branch;
+            let Branch { forward, backward, handed, returned, .. } = branch;
+            let theirs = &branches.two[other];
             match pass.number {
                 0 => {
                     for group in 0..cut.groups {
                         branch.cleared.iter().for_each(|range| part(group, range).fill(R::default()));
                     }
-                    fetch(&branch.handed, other, true);
+                    lines(handed, other, prefetch_all_to_write);
                     run_each(&forward[0], &[other, own], worker);
-                    run_half(&forward[1], other, true, worker);
+                    pack_one_of(&forward[1], worker);
+                    run_half(&forward[1], other, worker);
                     pass.others_may_go_on();
-                    fetch(&branches.coming[1], own, true);
-                    run_half(&forward[1], own, false, worker);
+                    run_half(&forward[1], own, worker);
                 }
                 1 => {
-                    fetch(&branches.coming[0], own, false);
-                    branches.joint.clone().for_each(|i| run_each(&[i], &[own], worker));
+                    lines(&theirs.handed, own, prefetch_from);
+                    [returned, &theirs.returned]
+                        .into_iter()
+                        .for_each(|buffers| lines(buffers, own, prefetch_all_to_write));
+                    branches.joint.clone().for_each(|i| run(i, own, worker));
                     pass.others_may_go_on();
-                    run_half(&backward[0], own, true, worker);
+                    pack_one_of(&backward[0], worker);
+                    run_half(&backward[0], own, worker);
                 }
                 _ => {
-                    fetch(&branches.coming[1], other, false);
-                    run_half(&backward[0], other, false, worker);
+                    lines(returned, other, prefetch_from);
+                    run_half(&backward[0], other, worker);
                     run_each(&backward[1], &[own, other], worker);
                     // As if each group were of another thread: in pairs, then pairs of pairs.
                     Shares { groups: cut.groups, shares: cut.groups }.end_all(|to, from| {

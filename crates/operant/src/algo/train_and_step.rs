@@ -1,11 +1,11 @@
-//! One update of a network by a minibatch.
+//! One step of a network by a minibatch, as learners make it.
 
 use super::{Phase, Report};
 use crate::nn::{Feed, Gradients, Optimizer, Outcome, Params, Plan, StepReport};
 
 /// Trains on rows and steps at a learning rate, with gradients of a loss that was multiplied by a scale. While times are noted, one
 /// after the other, so that profiles tell them apart: the same bits.
-pub(super) fn update(
+pub(super) fn train_and_step(
     plan: &mut Plan,
     (params, optimizer): (&mut Params, &mut Optimizer),
     (rows, feeds): (usize, &[Feed]),
