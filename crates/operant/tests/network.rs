@@ -171,7 +171,7 @@ fn bits_do_not_depend_on_branches() {
 fn learning_has_the_bits_of_training_and_stepping() {
     const MOST: usize = 1100;
     // Of the first, threads step what they have; of the second, also what the other has.
-    let branched = [2, 40].map(|actions| {
+    let branched = [2, 24].map(|actions| {
         let mut g = Graph::new();
         let x = g.input("x", [INPUTS]);
         let target = g.input("target", [OUTPUTS]);

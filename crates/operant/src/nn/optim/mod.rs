@@ -31,7 +31,8 @@ use std::sync::Arc;
 const CHUNK: (usize, usize) = (512, 4096);
 /// Large enough vectors become at least so many chunks, so that threads have equal shares.
 const CHUNKS: usize = 16;
-/// How far from the middle, as a share of all, chunks may end with a tensor there.
+/// How far from the middle, as a share of all, a network may end that a thread steps alone: what another thread steps beside it then takes
+/// no longer than waiting for each other would.
 const MIDDLE: usize = 16;
 
 /// What a step found.
@@ -70,6 +71,8 @@ pub struct Optimizer {
     pool: Option<Arc<CpuPool>>,
     /// Where chunks are cut into shares for its threads.
     cuts: Vec<usize>,
+    /// The first chunk of the second of two networks.
+    middle: Option<usize>,
     steps: u64,
     /// Momentum or mean of gradients, laid out as the parameters.
     first: Aligned<f32>,
@@ -109,12 +112,10 @@ impl Optimizer {
         let elements: usize = runs.iter().map(|(run, _)| run.len()).sum();
         let count = elements.div_ceil(CHUNK.1).next_multiple_of(CHUNKS).max(1);
         let chunk = elements.div_ceil(count).next_multiple_of(64).max(CHUNK.0);
-        // Two threads that have a part of the network each, as an actor and a critic, step it too: the first ends near the middle, with the
-        // last tensor that does.
-        let ends = params.specs().iter().rev().map(|spec| spec.padded_range().end);
-        let len = params.len();
-        let middle = ends.into_iter().find(|end| (2 * end).abs_diff(len) <= 2 * len / MIDDLE).unwrap_or(len / 2);
-        let halves = |run: Range<usize>| [run.start..run.end.min(middle), run.start.max(middle)..run.end];
+        let (len, middle) = (params.len(), networks_meet(params.specs(), params.len()));
+        // A multiple of ALIGN, as chunks are.
+        let cut = middle.unwrap_or((len / 2).next_multiple_of(ALIGN));
+        let halves = |run: Range<usize>| [run.start..run.end.min(cut), run.start.max(cut)..run.end];
         let pieces = runs.into_iter().flat_map(|(run, stepped)| halves(run).map(|half| (half, stepped)));
         let chunks = pieces.filter(|(piece, _)| !piece.is_empty()).flat_map(|(piece, stepped)| {
             let count = ((piece.len() + chunk / 2) / chunk).max(1);
@@ -134,6 +135,7 @@ impl Optimizer {
             scratch: Scratch::new(&matrices),
             squares: Aligned::zeros(chunks.len()),
             cuts: Part::cuts(&chunks, None),
+            middle: middle.and_then(|middle| chunks.iter().position(|chunk| chunk.range().start == middle)),
             chunks,
             matrices,
             pool: None,
@@ -145,7 +147,11 @@ impl Optimizer {
 
     /// With the threads of a pool, which share the work where there is enough of it.
     pub fn on(self, pool: &Arc<CpuPool>) -> Self {
-        Self { pool: Some(Arc::clone(pool)), cuts: Part::cuts(&self.chunks, Some(pool)), ..self }
+        let mut cuts = Part::cuts(&self.chunks, Some(pool));
+        if let ([_, between, _], Some(middle)) = (&mut cuts[..], self.middle) {
+            *between = middle;
+        }
+        Self { pool: Some(Arc::clone(pool)), cuts, ..self }
     }
 
     /// The rule.
@@ -286,6 +292,15 @@ impl Optimizer {
     }
 }
 
+/// Where the second of two networks begins, such as an actor and a critic, which two threads have one each of when they train: near the
+/// middle, where the first word of names changes.
+fn networks_meet(specs: &[ParamSpec], len: usize) -> Option<usize> {
+    let network = |i: usize| specs[i].name.split('.').next();
+    let others = (1..specs.len()).filter(|&i| network(i) != network(i - 1)).map(|i| specs[i].offset);
+    let nearest = others.min_by_key(|start| (2 * start).abs_diff(len))?;
+    ((2 * nearest).abs_diff(len) <= 2 * len / MIDDLE).then_some(nearest)
+}
+
 /// What chunks are stepped by.
 #[derive(Clone, Copy)]
 pub(super) struct Step {
@@ -405,4 +420,48 @@ fn power(base: f64, mut exponent: u64) -> f64 {
         exponent >>= 1;
     }
     result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nn::Init;
+
+    /// An optimiser of tensors of these lengths, of which every third is not trained.
+    fn optimizer(lens: &[usize], method: Method) -> (Optimizer, Params) {
+        let specs = lens.iter().enumerate().map(|(i, &len)| ParamSpec {
+            trainable: i % 3 != 2,
+            decay: i % 2 == 0,
+            ..ParamSpec::new(format!("{}.{i}", 2 * i / lens.len()), &[len], Init::Zeros)
+        });
+        let params = Params::new(specs.collect()).unwrap();
+        (Optimizer::new(method, &params, None, Backend::fast()).unwrap(), params)
+    }
+
+    #[test]
+    fn chunks_are_whole_groups_of_all_that_is_trained() {
+        let adamw = Method::AdamW { beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 0.01 };
+        let lens = [&[1][..], &[3, 5000, 17], &[100_000, 7, 9, 31, 3000], &[9000; 14], &[40; 200], &[77, 800_000, 5]];
+        for (lens, method) in lens.into_iter().flat_map(|lens| [(lens, Method::default()), (lens, adamw)]) {
+            let (optimizer, params) = optimizer(lens, method);
+            let mut stepped = vec![0; params.len()];
+            for chunk in &optimizer.chunks {
+                let range = chunk.range();
+                assert!(
+                    range.start % ALIGN == 0 && range.end % ALIGN == 0 && !range.is_empty(),
+                    "{range:?} of {lens:?}"
+                );
+                assert!(range.len() <= 3 * CHUNK.1 / 2, "{range:?} of {lens:?}");
+                stepped[range].iter_mut().for_each(|times| *times += 1);
+            }
+            for spec in params.specs() {
+                let times = i32::from(spec.trainable);
+                assert!(stepped[spec.padded_range()].iter().all(|&got| got == times), "{} of {lens:?}", spec.name);
+            }
+            for threads in 1..5 {
+                let cuts = optimizer.clone().on(&Arc::new(CpuPool::new(threads))).cuts;
+                assert!(cuts.is_sorted() && cuts[0] == 0 && cuts.last() == Some(&optimizer.chunks.len()), "{cuts:?}");
+            }
+        }
+    }
 }

@@ -609,7 +609,7 @@ mod tests {
         for actions in [1, 2, 3, 4, 6, 9, 18] {
             assert_eq!(found(actions, 256, [2, 2], adam), (true, true), "{actions} actions");
         }
-        assert_eq!(found(40, 256, [2, 2], adam), (true, false), "the actor has more than half");
+        assert_eq!(found(24, 256, [2, 2], adam), (true, false), "the actor has much more than half");
         assert_eq!(found(2, 256, [1, 1], adam), (true, false));
         assert_eq!(found(2, 5, [2, 2], adam).0, false, "few rows have one thread");
         assert_eq!(found(2, 256, [2, 1], adam).0, false, "another pool");
