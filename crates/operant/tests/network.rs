@@ -570,6 +570,25 @@ fn inference_plans_do_not_train() {
 }
 
 #[test]
+#[should_panic(expected = "runs with shared weights: `Plan::forward_shared`")]
+fn forks_run_with_shared_weights() {
+    let task = task(16);
+    let params = task.graph.params(0).unwrap();
+    let plan = Plan::inference(&task.graph, &[task.output], 8, &Options::default()).unwrap();
+    let data = data(8);
+    plan.fork(&plan.share(&params)).forward(&params, 8, &[Feed::Real(&data[0]), Feed::Real(&data[1])][..1]);
+}
+
+#[test]
+#[should_panic(expected = "a loss scale of -1")]
+fn optimisers_refuse_loss_scales_that_turn_gradients_round() {
+    let mut params = task(16).graph.params(0).unwrap();
+    let mut optimizer = Optimizer::new(Method::default(), &params, Some(1.0), Backend::fast()).unwrap();
+    let gradients = vec![0.1; params.len()];
+    optimizer.step_scaled(&mut params, &gradients, 1e-3, -1.0);
+}
+
+#[test]
 #[should_panic(expected = "a learning rate of NaN")]
 fn optimisers_refuse_learning_rates_that_are_no_numbers() {
     let mut params = task(32).graph.params(0).unwrap();

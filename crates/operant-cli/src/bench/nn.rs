@@ -48,7 +48,7 @@ pub(super) struct Args {
     pub(super) seconds: f64,
     /// Show the plan: every step with its shapes, places and bytes.
     #[arg(long)]
-    plan: bool,
+    pub(super) plan: bool,
     /// Print one JSON object.
     #[arg(long)]
     pub(super) json: bool,

@@ -10,6 +10,7 @@ use operant::device::{self, CpuPool};
 use operant::nn::{Feed, Options};
 use serde_json::json;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// How long one number of threads runs before the next has its turn.
@@ -47,10 +48,20 @@ impl Threads<'_> {
     fn measure(&mut self, batch: usize, feeds: &[Feed]) {
         self.forward.push(turn(|| self.plans.forward(batch, feeds)));
         self.train.push(turn(|| self.plans.learner.train(batch, feeds)));
-        let mut copies: Vec<(&mut Learner, f64)> = self.copies.iter_mut().map(|learner| (learner, 0.0)).collect();
-        self.options.pool.for_each_mut(&mut copies, |_, (learner, time)| *time = turn(|| learner.train(batch, feeds)));
-        let own = self.train.last().copied().filter(|_| copies.is_empty());
-        self.apart.push(own.unwrap_or_else(|| 1.0 / copies.iter().map(|(_, time)| 1.0 / time).sum::<f64>()));
+        if self.copies.is_empty() {
+            return self.apart.push(self.train[self.train.len() - 1]);
+        }
+        let start = Instant::now();
+        let steps = AtomicU32::new(0);
+        self.options.pool.for_each_mut(&mut self.copies, |_, learner| {
+            let (begun, mut calls) = (Instant::now(), 0);
+            while calls == 0 || begun.elapsed() < TURN {
+                learner.train(batch, feeds);
+                calls += 1;
+            }
+            steps.fetch_add(calls, Relaxed);
+        });
+        self.apart.push(start.elapsed().as_secs_f64() * 1e6 / f64::from(steps.into_inner()));
     }
 }
 
@@ -67,6 +78,9 @@ fn middle(first: &[f64], other: &[f64]) -> f64 {
 }
 
 pub(super) fn run(args: &Args, bench: &Bench, options: &[Options]) -> Result<(), Failure> {
+    if args.plan {
+        return Err(Failure::Usage("--plan with several numbers of threads: wanted one, as in --threads 2".into()));
+    }
     let (batch, feeds) = (bench.batch, bench.feeds());
     let mut all = Vec::new();
     for options in options {

@@ -182,7 +182,8 @@ impl Optimizer {
         self.step_scaled(params, grads, learning_rate, 1.0)
     }
 
-    /// [`Optimizer::step`] with gradients of a loss that was multiplied by `loss_scale`; panics as that does.
+    /// [`Optimizer::step`] with gradients of a loss that was multiplied by `loss_scale`; panics as that does, and if the scale is not a
+    /// finite number above 0.
     pub fn step_scaled(
         &mut self,
         params: &mut Params,
@@ -200,6 +201,14 @@ impl Optimizer {
         report
     }
 
+    /// Panics where a step does.
+    pub(super) fn check_step(&self, params: &Params, learning_rate: f32, loss_scale: f32) {
+        assert!(params.len() == self.first.len(), "an optimiser steps the parameters it was made for");
+        assert!(learning_rate.is_finite(), "a learning rate of {learning_rate}: wanted a finite number");
+        let scales = loss_scale.is_finite() && loss_scale > 0.0;
+        assert!(scales, "a loss scale of {loss_scale}: wanted a finite number above 0");
+    }
+
     /// Whether so many threads of this pool have a share each of all that a step does.
     pub(super) fn is_shared_by(&self, pool: &Arc<CpuPool>, threads: usize) -> bool {
         let same = self.pool.as_ref().map_or(pool.threads() == 1, |own| Arc::ptr_eq(own, pool));
@@ -215,8 +224,7 @@ impl Optimizer {
         loss_scale: f32,
         run: impl FnOnce(Turns<Step>) -> (StepReport, f32),
     ) -> (StepReport, f32) {
-        assert!(params.len() == self.first.len(), "an optimiser steps the parameters it was made for");
-        assert!(learning_rate.is_finite(), "a learning rate of {learning_rate}: wanted a finite number");
+        self.check_step(params, learning_rate, loss_scale);
         let step = Step {
             rule: Rule::new(self.method, f64::from(learning_rate), self.steps + 1),
             backend: self.backend,

@@ -238,7 +238,8 @@ impl<R: Real> Plan<R> {
                 Feed::Real(x) => (x.len(), false),
                 Feed::Ints(x) => (x.len(), true),
             };
-            assert!(ints == (*kind == Kind::Ints), "input {name}: wanted {kind:?}");
+            let wanted = if *kind == Kind::Ints { "whole numbers, Feed::Ints" } else { "real numbers, Feed::Real" };
+            assert!(ints == (*kind == Kind::Ints), "input {name}: wanted {wanted}");
             let rows = if *kind == Kind::Whole { 1 } else { rows };
             assert!(got >= rows * len, "input {name}: {got} numbers, wanted {rows} rows of {len}");
         }
@@ -282,6 +283,7 @@ impl<R: Real> Plan<R> {
     /// Calls `f` with packed weights: those of all workers, packed again if they are of another version, or the word that each
     /// worker packs its own.
     fn with_packs<T>(&mut self, (values, version): (&[R], u64), f: impl FnOnce(&mut Self, Packed<R>) -> T) -> T {
+        assert!(self.shared.is_none(), "a plan made by `fork` runs with shared weights: `Plan::forward_shared`");
         if self.packs.is_empty() {
             return f(self, Packed::Own { version });
         }
@@ -449,7 +451,9 @@ impl Plan<f32> {
     }
 
     /// [Trains](Self::train) with new gradients, and has an optimiser [step](Optimizer::step_scaled) the parameters against them: the same
-    /// bits as both calls, with less waiting for each other where few rows are shared by threads. Panics as both do.
+    /// bits as both calls, with less waiting for each other where few rows are shared by threads. Only the report says whether it
+    /// stepped: a finite loss may have a gradient that is not, and the reverse. 0 rows have gradients of 0, of which momentum makes a
+    /// step too. Panics as both do, before anything is run.
     pub fn learn(
         &mut self,
         params: &mut Params,
@@ -459,6 +463,7 @@ impl Plan<f32> {
         learning_rate: f32,
         loss_scale: f32,
     ) -> (Outcome, StepReport) {
+        optimizer.check_step(params, learning_rate, loss_scale);
         if !self.can_step(params, rows, optimizer) {
             let outcome = self.train(params, rows, feeds, loss_scale, Gradients::Replace);
             return (outcome, optimizer.step_scaled(params, self.gradients(), learning_rate, loss_scale));

@@ -115,7 +115,7 @@ impl<R: Real> fmt::Display for Plan<R> {
             };
             let list = |buffers: Vec<usize>| buffers.into_iter().map(&buffer).collect::<Vec<_>>().join(", ");
             let (from, to) = (list(step.reads().collect()), list(step.writes().collect()));
-            writeln!(f, "{} {:<22} {:<28} {flops:>9} FLOP  {from} → {to}", step.stage, what, step.name)?;
+            writeln!(f, "{} {:<25} {:<28} {flops:>9} FLOP  {from} → {to}", step.stage, what, step.name)?;
         }
         Ok(())
     }
