@@ -170,13 +170,13 @@ fn bits_do_not_depend_on_branches() {
 #[test]
 fn learning_has_the_bits_of_training_and_stepping() {
     const MOST: usize = 1100;
-    // Of the first, threads step what they have; of the second, also what the other has.
-    let branched = [2, 24].map(|actions| {
+    // Of the first, threads step what they have; of the second, which is one network by its names, also what the other has.
+    let branched = [["actor", "critic"], ["net.actor", "net.critic"]].map(|names| {
         let mut g = Graph::new();
         let x = g.input("x", [INPUTS]);
         let target = g.input("target", [OUTPUTS]);
-        let actor = nets::mlp(&mut g, "actor", x, &[64, 64, actions], Act::Tanh, 1.0).unwrap();
-        let critic = nets::mlp(&mut g, "critic", x, &[64, 64, OUTPUTS], Act::Tanh, 1.0).unwrap();
+        let actor = nets::mlp(&mut g, names[0], x, &[64, 64, 2], Act::Tanh, 1.0).unwrap();
+        let critic = nets::mlp(&mut g, names[1], x, &[64, 64, OUTPUTS], Act::Tanh, 1.0).unwrap();
         let error = g.mse_loss(critic, target).unwrap();
         let sum = g.sum(actor, 1).unwrap();
         let other = g.mul(error, sum).unwrap();

@@ -589,10 +589,10 @@ mod tests {
     #[test]
     fn threads_step_what_they_have_trained() {
         // Whether training and the step are one section, and whether each thread steps a network of its own there.
-        let found = |actions: usize, rows: usize, pools: [usize; 2], method: Method| {
+        let found_of = |names: [&str; 2], actions: usize, rows: usize, pools: [usize; 2], method: Method| {
             let mut g = Graph::new();
             let x = g.input("x", [6]);
-            let two = [("actor", actions), ("critic", 1)]
+            let two = [(names[0], actions), (names[1], 1)]
                 .map(|(name, outputs)| nets::mlp(&mut g, name, x, &[64, 64, outputs], Act::Tanh, 1.0).unwrap());
             let sum = g.sum(two[0], 1).unwrap();
             let loss = g.mul(sum, two[1]).unwrap();
@@ -610,11 +610,16 @@ mod tests {
             });
             (once, apart)
         };
+        let found = |actions, rows, pools, method| found_of(["actor", "critic"], actions, rows, pools, method);
         let adam = Method::default();
         for actions in [1, 2, 3, 4, 6, 9, 18] {
             assert_eq!(found(actions, 256, [2, 2], adam), (true, true), "{actions} actions");
         }
-        assert_eq!(found(24, 256, [2, 2], adam), (true, false), "the actor has much more than half");
+        assert_eq!(
+            found_of(["net.actor", "net.critic"], 4, 256, [2, 2], adam),
+            (true, false),
+            "one network by its names"
+        );
         assert_eq!(found(2, 256, [1, 1], adam), (true, false));
         assert_eq!(found(2, 5, [2, 2], adam).0, false, "few rows have one thread");
         assert_eq!(found(2, 256, [2, 1], adam).0, false, "another pool");
