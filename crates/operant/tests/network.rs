@@ -174,9 +174,9 @@ fn learning_has_the_bits_of_training_and_stepping() {
     let branched = [["actor", "critic"], ["net.actor", "net.critic"]].map(|names| {
         let mut g = Graph::new();
         let x = g.input("x", [INPUTS]);
-        let target = g.input("target", [OUTPUTS]);
+        let target = g.input("target", [3]);
         let actor = nets::mlp(&mut g, names[0], x, &[64, 64, 2], Act::Tanh, 1.0).unwrap();
-        let critic = nets::mlp(&mut g, names[1], x, &[64, 64, OUTPUTS], Act::Tanh, 1.0).unwrap();
+        let critic = nets::mlp(&mut g, names[1], x, &[64, 64, 3], Act::Tanh, 1.0).unwrap();
         let error = g.mse_loss(critic, target).unwrap();
         let sum = g.sum(actor, 1).unwrap();
         let other = g.mul(error, sum).unwrap();
@@ -188,12 +188,9 @@ fn learning_has_the_bits_of_training_and_stepping() {
     let wide = task(640);
     let data = [normals(MOST * INPUTS, 1), normals(MOST * OUTPUTS, 2)];
     let methods = [Method::default(), Method::SGD, Method::MUON];
-    for (graph, loss, most) in [
-        (&first.0, first.1, MOST),
-        (&second.0, second.1, MOST),
-        (&narrow.graph, narrow.loss, MOST),
-        (&wide.graph, wide.loss, 300),
-    ] {
+    let two = [(&first.0, first.1, MOST, true), (&second.0, second.1, MOST, true)];
+    let one = [(&narrow.graph, narrow.loss, MOST, false), (&wide.graph, wide.loss, 300, false)];
+    for (graph, loss, most, branches) in two.into_iter().chain(one) {
         for (precision, threads) in
             [(Precision::F32, 1), (Precision::F32, 2), (Precision::F32, 3), (Precision::F32, 4), (Precision::Bf16, 2)]
         {
@@ -207,6 +204,7 @@ fn learning_has_the_bits_of_training_and_stepping() {
                     let optimizer = Optimizer::new(method, &params, limit, options.backend).unwrap().on(&options.pool);
                     (at_once, params, plan, optimizer)
                 });
+                assert_eq!(ways[0].2.to_string().contains("2 branches"), branches, "{}", ways[0].2);
                 let mut bad = data[0].clone();
                 bad[7] = f32::NAN;
                 for (step, rows) in [256, 5, 300, 256, 64, 512, 256, most].into_iter().enumerate() {

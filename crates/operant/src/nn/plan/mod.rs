@@ -612,7 +612,7 @@ mod tests {
         };
         let found = |actions, rows, pools, method| found_of(["actor", "critic"], actions, rows, pools, method);
         let adam = Method::default();
-        for actions in [1, 2, 3, 4, 6, 9, 18] {
+        for actions in 1..5 {
             assert_eq!(found(actions, 256, [2, 2], adam), (true, true), "{actions} actions");
         }
         assert_eq!(
