@@ -143,8 +143,8 @@ struct Shared {
     front: Front,
     lanes: Box<[Lane]>,
     passes: Passes,
-    /// The lowest index that panicked, with its payload.
-    panic: Mutex<Option<(usize, Box<dyn std::any::Any + Send>)>>,
+    /// The first pass in which something panicked, the lowest index there, and its payload.
+    panic: Mutex<Option<((usize, usize), Box<dyn std::any::Any + Send>)>>,
     spin: Duration,
     /// Workers that have begun.
     started: AtomicUsize,
@@ -172,14 +172,15 @@ impl Shared {
         items == self.lanes.len() && joined(self.front.gate.load(Relaxed)) + 1 == items as u64
     }
 
-    /// Calls a job; keeps its panic, the one of the lowest index. Does not unwind.
+    /// Calls a job; keeps its panic, the one of the lowest index in the first pass. Does not unwind.
     fn call(&self, job: Job, pass: &Pass, index: usize) {
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| job(pass, index))) {
             let mut first = self.panic.lock().unwrap_or_else(PoisonError::into_inner);
+            let at = (pass.number, index);
             // Forgets the loser: dropping it might unwind, which this thread must not.
             std::mem::forget(match &*first {
-                Some((lower, _)) if *lower < index => Some((index, payload)),
-                _ => first.replace((index, payload)),
+                Some((lower, _)) if *lower < at => Some((at, payload)),
+                _ => first.replace((at, payload)),
             });
             self.passes.failed.fetch_min(pass.number, Release);
         }
@@ -365,7 +366,8 @@ impl CpuPool {
 
     /// Runs `f(pass, index, item)` once for every item in every pass, as [`for_each_mut`](Self::for_each_mut) does in its one. A pass
     /// begins when all items are through the one before, or [let others go on](Pass::others_may_go_on): half a microsecond instead
-    /// of one or two between sections. After a panic no pass follows, but one that was let go on may have begun.
+    /// of one or two between sections. After a panic no pass follows, but one that was let go on may have begun; the caller gets the
+    /// panic of the first pass that has one.
     pub fn for_each_in_passes<T: Send>(&self, items: &mut [T], passes: usize, f: impl Fn(&Pass, usize, &mut T) + Sync) {
         let shared = AtomicPtr::new(items.as_mut_ptr());
         self.in_passes(items.len(), passes, |pass, i| {
@@ -625,6 +627,35 @@ mod tests {
             assert_eq!(*payload.downcast::<&str>().unwrap(), "item");
             assert_eq!(last.into_inner(), bad_pass);
             on_every_thread(&pool, &mut [0; 3], |_| ());
+        }
+    }
+
+    #[test]
+    fn of_two_panics_the_first_passs_reaches_the_caller() {
+        let pool = CpuPool::new(2);
+        for _ in 0..20 {
+            let (both, followed) = (std::sync::Barrier::new(2), AtomicBool::new(false));
+            let run = || {
+                pool.for_each_in_passes(&mut [0; 2], 2, |pass, i, _| match (pass.number, i) {
+                    (0, 0) => drop(both.wait()),
+                    (0, _) => {
+                        both.wait();
+                        pass.others_may_go_on();
+                        while !followed.load(Relaxed) {
+                            thread::yield_now();
+                        }
+                        // Longer than the other's panic takes.
+                        thread::sleep(Duration::from_millis(2));
+                        panic!("cause");
+                    }
+                    _ => {
+                        followed.store(true, Relaxed);
+                        panic!("consequence");
+                    }
+                });
+            };
+            let payload = catch_unwind(AssertUnwindSafe(run)).unwrap_err();
+            assert_eq!(*payload.downcast::<&str>().unwrap(), "cause");
         }
     }
 
