@@ -77,6 +77,22 @@ fn bench_nn_measures_every_network() {
 }
 
 #[test]
+fn bench_nn_compares_numbers_of_threads() {
+    let words = "bench nn --net mlp --batch 256 --threads 1,2 --seconds 0.02".split(' ').collect::<Vec<_>>();
+    let report = json(&[&words[..], &["--json"]].concat());
+    let runs = report["runs"].as_array().unwrap();
+    assert_eq!(runs.iter().map(|run| run["threads"].as_u64()).collect::<Vec<_>>(), [Some(1), Some(2)]);
+    for pass in ["forward", "train", "apart"] {
+        assert_eq!(runs[0][format!("{pass}_ratio")], 1.0, "{report}");
+        for key in ["us", "ratio", "ratio_median"].map(|key| format!("{pass}_{key}")) {
+            assert!(runs.iter().all(|run| run[&key].as_f64().unwrap() > 0.0), "{key} in {report}");
+        }
+    }
+    let shown = text(&operant(&words));
+    assert!(shown.contains("a copy for each thread") && shown.contains("rounds in turn"), "{shown}");
+}
+
+#[test]
 fn bench_reports_its_conditions() {
     let report = json(&[
         "bench",
@@ -129,7 +145,7 @@ fn every_env_can_be_listed_and_measured() {
 
 #[test]
 fn mistakes_get_a_message_and_exit_code_2() {
-    let cases: [(&[&str], &str); 19] = [
+    let cases: [(&[&str], &str); 20] = [
         (&["bench", "env", "cartpol"], "unknown env \"cartpol\"; did you mean \"cartpole\"? (operant list)"),
         (&["list", "Pendlum-v1"], "did you mean \"Pendulum-v1\"?"),
         (&["bench", "env", "cartpole", "--num-envs", "0"], "num_envs = 0: wanted 1..="),
@@ -155,6 +171,7 @@ fn mistakes_get_a_message_and_exit_code_2() {
         (&["bench", "nn", "--tile-rows", "0"], "--tile-rows 0: wanted at least 1"),
         (&["bench", "nn", "--backend", "avx3"], "unknown instruction set"),
         (&["bench", "nn", "--threads", "0"], "--threads 0: wanted 1..=1024"),
+        (&["bench", "nn", "--threads", "1,2", "--plan"], "--plan with several numbers of threads: wanted one"),
     ];
     for (arguments, wanted) in cases {
         let (code, message) = failure(arguments);
