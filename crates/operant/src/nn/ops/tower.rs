@@ -136,7 +136,7 @@ impl Tower {
                 let shape = product(block, n, k, stride);
                 R::product(c.compute, &shape, left, c.packed.get(2 * l), Start::Bias(bias), z);
                 if l + 1 < last {
-                    keep::<R, L, WORDS, RELU>(z, kept);
+                    keep::<R, L, WORDS, false, RELU>(z, kept);
                     continue;
                 }
                 let (weight, bias) = (c.x[1 + 2 * last], c.x[2 + 2 * last]);

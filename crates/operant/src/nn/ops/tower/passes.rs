@@ -2,6 +2,7 @@
 
 use crate::lanes::{Float, Int, Lanes, Vectors, select};
 use crate::nn::real::Real;
+use std::array;
 
 /// Elements of a row of n numbers as they are kept.
 #[inline(always)]
@@ -71,20 +72,25 @@ fn few_inputs<R: Real, L: Vectors<R>, const ROWS: usize, const WORDS: bool, cons
     bias: &[R],
     kept: &mut [R],
 ) {
-    let (n, len) = (bias.len(), kept_len::<WORDS>(bias.len()));
+    let (n, len, pair) = (bias.len(), kept_len::<WORDS>(bias.len()), 2 * L::LANES);
     let k = x.len() / ROWS;
-    for at in (0..n).step_by(2 * L::LANES) {
-        let mut sums = [read_kept::<R, L, false>(bias, at); ROWS];
+    let x: [&[R]; ROWS] = array::from_fn(|row| &x[row * k..][..k]);
+    let mut kept = kept.chunks_exact_mut(len);
+    let mut kept: [_; ROWS] =
+        array::from_fn(|_| kept.next().unwrap_or_default().chunks_exact_mut(kept_len::<WORDS>(pair)));
+    for (i, bias) in bias.chunks_exact(pair).enumerate() {
+        let mut sums = [read_kept::<R, L, false>(bias, 0); ROWS];
         for q in 0..k {
-            let weights = read_kept::<R, L, false>(&weights[q * n..], at);
-            for (row, sums) in sums.iter_mut().enumerate() {
-                let x = L::splat(x[row * k + q]);
+            let weights = read_kept::<R, L, false>(&weights[q * n + i * pair..][..pair], 0);
+            for (x, sums) in x.iter().zip(&mut sums) {
+                let x = L::splat(x[q]);
                 *sums = [x.mul_add(weights[0], sums[0]), x.mul_add(weights[1], sums[1])];
             }
         }
-        for (row, [a, b]) in sums.into_iter().enumerate() {
+        for (kept, [a, b]) in kept.iter_mut().zip(sums) {
+            let Some(kept) = kept.next() else { return };
             let pair = [activate::<L, WORDS, RELU>(a), activate::<L, WORDS, RELU>(b)];
-            write_kept::<R, L, WORDS>(pair, &mut kept[row * len..], at);
+            write_kept::<R, L, WORDS>(pair, kept, 0);
         }
     }
 }
@@ -101,17 +107,28 @@ fn activate<L: Lanes, const WORDS: bool, const RELU: bool>(x: L::F) -> L::F {
     }
 }
 
-/// Keeps the activation of `z`: as words in `kept`, else in place.
+/// Keeps the activation of `z`: as words in `kept`, else in place; with `BOTH` in place too.
 #[inline(always)]
-pub(super) fn keep<R: Real, L: Vectors<R>, const WORDS: bool, const RELU: bool>(z: &mut [R], kept: &mut [R]) {
-    for at in (0..z.len()).step_by(2 * L::LANES) {
-        let [a, b] = read_kept::<R, L, false>(z, at);
+pub(super) fn keep<R: Real, L: Vectors<R>, const WORDS: bool, const BOTH: bool, const RELU: bool>(
+    z: &mut [R],
+    kept: &mut [R],
+) {
+    let mut kept = kept.chunks_exact_mut(L::LANES);
+    for z in z.chunks_exact_mut(2 * L::LANES) {
+        let [a, b] = read_kept::<R, L, false>(z, 0);
         let pair = [activate::<L, WORDS, RELU>(a), activate::<L, WORDS, RELU>(b)];
-        write_kept::<R, L, WORDS>(pair, if WORDS { &mut *kept } else { &mut *z }, at);
+        if WORDS {
+            let Some(kept) = kept.next() else { return };
+            write_kept::<R, L, true>(pair, kept, 0);
+        }
+        if BOTH || !WORDS {
+            write_kept::<R, L, false>(pair, z, 0);
+        }
     }
 }
 
-/// [`keep`], and a last layer of `C` outputs: `y = W·act(z) + b`.
+/// [`keep`], and a last layer of `C` outputs: `y = W·act(z) + b`. Activations and products take turns of a few rows: the constants of one
+/// and the sums of the other do not fit in the registers together.
 #[inline(always)]
 pub(super) fn last_layer<R: Real, L: Vectors<R>, const C: usize, const WORDS: bool, const RELU: bool>(
     z: &mut [R],
@@ -120,61 +137,73 @@ pub(super) fn last_layer<R: Real, L: Vectors<R>, const C: usize, const WORDS: bo
     bias: &[R],
     y: &mut [R],
 ) {
+    /// Rows of a turn.
+    const TURN: usize = 8;
     let n = weight.len() / C;
     let (rows, len) = (y.len() / C, kept_len::<WORDS>(n));
-    // Rows that have four outputs.
-    let most = if C < 3 { 4 / C } else { 1 };
-    let whole = rows / most * most;
-    let kept_of = |row: usize, rows: usize| if WORDS { row * len..(row + rows) * len } else { 0..0 };
-    for row in (0..whole).step_by(most) {
-        let (z, kept) = (&mut z[row * n..][..most * n], &mut kept[kept_of(row, most)]);
-        let y = &mut y[row * C..][..most * C];
+    let bias: [R; C] = array::from_fn(|c| bias[c]);
+    for first in (0..rows).step_by(TURN) {
+        let turn = TURN.min(rows - first);
+        let z = &mut z[first * n..][..turn * n];
+        let y = &mut y[first * C..][..turn * C];
+        keep::<R, L, WORDS, true, RELU>(z, if WORDS { &mut kept[first * len..][..turn * len] } else { &mut [] });
         match C {
-            1 => last_layer_rows::<R, L, C, 4, WORDS, RELU>(z, kept, weight, bias, y),
-            2 => last_layer_rows::<R, L, C, 2, WORDS, RELU>(z, kept, weight, bias, y),
-            _ => last_layer_rows::<R, L, C, 1, WORDS, RELU>(z, kept, weight, bias, y),
+            _ if turn < TURN => products::<R, L, C, 1>(z, weight, &bias, y),
+            1 => products::<R, L, C, 8>(z, weight, &bias, y),
+            2 => products::<R, L, C, 4>(z, weight, &bias, y),
+            _ => products::<R, L, C, 2>(z, weight, &bias, y),
         }
-    }
-    for row in whole..rows {
-        let (z, kept) = (&mut z[row * n..][..n], &mut kept[kept_of(row, 1)]);
-        last_layer_rows::<R, L, C, 1, WORDS, RELU>(z, kept, weight, bias, &mut y[row * C..][..C]);
     }
 }
 
-/// [`last_layer`] for so many rows, with four outputs in all at most.
+/// `y = W·x + b` for `C` outputs, so many rows at once: eight sums at most.
 #[inline(always)]
-fn last_layer_rows<R: Real, L: Vectors<R>, const C: usize, const ROWS: usize, const WORDS: bool, const RELU: bool>(
-    z: &mut [R],
-    kept: &mut [R],
+fn products<R: Real, L: Vectors<R>, const C: usize, const ROWS: usize>(
+    x: &[R],
     weight: &[R],
-    bias: &[R],
+    bias: &[R; C],
     y: &mut [R],
 ) {
     let n = weight.len() / C;
+    for (x, y) in x.chunks_exact(ROWS * n).zip(y.chunks_exact_mut(ROWS * C)) {
+        products_of_rows::<R, L, C, ROWS>(x, weight, bias, y);
+    }
+}
+
+/// [`products`] of so many rows.
+#[inline(always)]
+fn products_of_rows<R: Real, L: Vectors<R>, const C: usize, const ROWS: usize>(
+    x: &[R],
+    weight: &[R],
+    bias: &[R; C],
+    y: &mut [R],
+) {
+    let (n, pair) = (weight.len() / C, 2 * L::LANES);
     let mut sums = [[L::F::from(0.0); C]; ROWS];
-    for at in (0..n).step_by(2 * L::LANES) {
+    let mut rows: [_; ROWS] = array::from_fn(|row| x[row * n..][..n].chunks_exact(pair));
+    let mut columns: [_; C] = array::from_fn(|c| weight[c * n..][..n].chunks_exact(pair));
+    'all: loop {
         let mut weights = [[L::F::from(0.0); 2]; C];
-        for (c, weights) in weights.iter_mut().enumerate() {
-            *weights = read_kept::<R, L, false>(&weight[c * n..], at);
+        for (weights, column) in weights.iter_mut().zip(&mut columns) {
+            let Some(column) = column.next() else { break 'all };
+            *weights = read_kept::<R, L, false>(column, 0);
         }
-        for (row, sums) in sums.iter_mut().enumerate() {
-            let [a, b] = read_kept::<R, L, false>(&z[row * n..], at);
-            let pair = [activate::<L, WORDS, RELU>(a), activate::<L, WORDS, RELU>(b)];
-            let to = if WORDS { &mut kept[row * (n / 2)..] } else { &mut z[row * n..] };
-            write_kept::<R, L, WORDS>(pair, to, at);
+        for (row, sums) in rows.iter_mut().zip(&mut sums) {
+            let Some(row) = row.next() else { break 'all };
+            let x = read_kept::<R, L, false>(row, 0);
             for (weights, sum) in weights.iter().zip(sums) {
-                *sum = pair[1].mul_add(weights[1], pair[0].mul_add(weights[0], *sum));
+                *sum = x[1].mul_add(weights[1], x[0].mul_add(weights[0], *sum));
             }
         }
     }
-    let mut four = [L::F::from(0.0); 4];
-    for (row, sums) in sums.into_iter().enumerate() {
-        four[row * C..][..C].copy_from_slice(&sums);
+    let mut fours = [[L::F::from(0.0); 4]; 2];
+    for i in 0..ROWS * C {
+        fours[i / 4][i % 4] = sums[i / C][i % C];
     }
-    let four = L::four_sums(four);
-    for row in 0..ROWS {
-        for c in 0..C {
-            y[row * C + c] = bias[c] + four[row * C + c];
+    for (i, (y, four)) in y.chunks_mut(4).zip(fours).enumerate() {
+        let four = L::four_sums(four);
+        for (j, y) in y.iter_mut().enumerate() {
+            *y = bias[(4 * i + j) % C] + four[j];
         }
     }
 }
