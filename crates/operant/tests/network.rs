@@ -166,7 +166,15 @@ fn bits_do_not_depend_on_branches() {
     }
 }
 
-/// Training and the optimiser's step in one section of the pool, and as two calls.
+/// How a network trains and steps.
+enum Way {
+    TwoCalls,
+    /// In one section of the pool.
+    AtOnce,
+    /// The same while the pool is at work, so that one thread does all: what is of the other comes after all that is of the first.
+    AtOnceAlone,
+}
+
 #[test]
 fn learning_has_the_bits_of_training_and_stepping() {
     const MOST: usize = 1100;
@@ -191,18 +199,18 @@ fn learning_has_the_bits_of_training_and_stepping() {
     let two = [(&first.0, first.1, MOST, true), (&second.0, second.1, MOST, true)];
     let one = [(&narrow.graph, narrow.loss, MOST, false), (&wide.graph, wide.loss, 300, false)];
     for (graph, loss, most, branches) in two.into_iter().chain(one) {
-        for (precision, threads) in
-            [(Precision::F32, 1), (Precision::F32, 2), (Precision::F32, 3), (Precision::F32, 4), (Precision::Bf16, 2)]
-        {
+        let two_bytes = [Precision::Bf16, Precision::F16].map(|precision| (precision, 2));
+        for (precision, threads) in [1, 2, 3, 4].map(|threads| (Precision::F32, threads)).into_iter().chain(two_bytes) {
             // Muon's products take long for wide layers.
             let methods = methods.iter().filter(|&&method| method != Method::MUON || most == MOST);
             for (&method, limit) in methods.flat_map(|method| [(method, None), (method, Some(0.01))]) {
                 let options = Options { precision, ..Options::threads(threads) };
-                let mut ways = [true, false].map(|at_once| {
+                let mut ways = [Way::TwoCalls, Way::AtOnce, Way::AtOnceAlone].map(|way| {
                     let params = graph.params(3).unwrap();
                     let plan = Plan::training(graph, loss, most, &options).unwrap();
                     let optimizer = Optimizer::new(method, &params, limit, options.backend).unwrap().on(&options.pool);
-                    (at_once, params, plan, optimizer)
+                    let policy = Plan::inference(graph, &[loss], 5, &options).unwrap();
+                    (way, params, plan, optimizer, policy)
                 });
                 assert_eq!(ways[0].2.to_string().contains("2 branches"), branches, "{}", ways[0].2);
                 let mut bad = data[0].clone();
@@ -212,25 +220,40 @@ fn learning_has_the_bits_of_training_and_stepping() {
                     // A gradient that is no number moves nothing.
                     let inputs = if step == 3 { &bad } else { &data[0] };
                     let feeds = [Feed::Real(inputs), Feed::Real(&data[1])];
-                    let found = ways.each_mut().map(|(at_once, params, plan, optimizer)| {
+                    let found = ways.each_mut().map(|(way, params, plan, optimizer, policy)| {
                         let before = params.clone();
-                        let (outcome, report) = if *at_once {
-                            plan.learn(params, rows, &feeds, optimizer, 1e-2, 2.0)
-                        } else {
-                            let outcome = plan.train(params, rows, &feeds, 2.0, Gradients::Replace);
-                            (outcome, optimizer.step_scaled(params, plan.gradients(), 1e-2, 2.0))
+                        let (outcome, report) = match way {
+                            Way::TwoCalls => {
+                                let outcome = plan.train(params, rows, &feeds, 2.0, Gradients::Replace);
+                                (outcome, optimizer.step_scaled(params, plan.gradients(), 1e-2, 2.0))
+                            }
+                            Way::AtOnce => plan.learn(params, rows, &feeds, optimizer, 1e-2, 2.0),
+                            Way::AtOnceAlone => {
+                                let mut found =
+                                    [(Some((&mut *plan, &mut *params, &mut *optimizer)), None), (None, None)];
+                                options.pool.for_each_mut(&mut found, |_, (own, found)| {
+                                    *found = own.as_mut().map(|(plan, params, optimizer)| {
+                                        plan.learn(params, rows, &feeds, optimizer, 1e-2, 2.0)
+                                    });
+                                });
+                                found[0].1.unwrap()
+                            }
                         };
+                        // Another plan sees the new weights.
+                        policy.forward(params, 5, &[Feed::Real(&data[0]), Feed::Real(&data[1])]);
                         assert_eq!(
                             (outcome.finite, report.finite, before != *params),
                             (step != 3, step != 3, step != 3)
                         );
                         let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
-                        let numbers = bits(&[outcome.loss, report.grad_norm]);
-                        (numbers, bits(plan.gradients()), bits(params.values()), optimizer.to_bytes())
+                        let numbers = [outcome.loss, report.grad_norm];
+                        let all = [&numbers, plan.gradients(), params.values(), policy.output(loss)].map(bits);
+                        (all, optimizer.to_bytes())
                     });
                     let what =
                         format!("step {step}, {rows} rows, {precision:?}, {threads} threads, {method:?}, {limit:?}");
                     assert!(found[0] == found[1], "{what}");
+                    assert!(found[0] == found[2], "{what}, alone");
                 }
             }
         }

@@ -19,7 +19,7 @@ pub use machine::{
 };
 pub use mapped::MappedNumbers;
 pub use parts::Part;
-pub(crate) use parts::{InTurn, Turns, TwoPasses};
+pub(crate) use parts::{PartPasses, PartWork, TwoPasses};
 pub use pool::{CpuPool, Pass, thread_number};
 use prefetch::Later;
 pub use prefetch::{prefetch, prefetch_to_write, read_later};

@@ -71,7 +71,7 @@ impl<I: Send> Part<I> {
 
 /// What is done with parts of slices in two passes: the first makes something of each item's part of gradients, which is kept; the second
 /// changes its parts of three other slices by what all that comes to.
-pub(crate) trait InTurn: Sync {
+pub(crate) trait PartWork: Sync {
     /// What else an item has.
     type Item: Send + Sync;
     /// What the first pass makes of an item.
@@ -89,8 +89,8 @@ pub(crate) trait InTurn: Sync {
     fn then(&self, item: &Self::Item, gradients: &[f32], parts: ([&mut [f32]; 2], &mut [f32]), value: &Self::Value);
 }
 
-/// [`InTurn`] on slices, in shares of neighbours.
-pub(crate) struct Turns<'a, W: InTurn> {
+/// [`PartWork`] on slices, in shares of neighbours.
+pub(crate) struct PartPasses<'a, W: PartWork> {
     items: &'a [Part<W::Item>],
     /// Where shares begin among the items, and where the last ends.
     cuts: &'a [usize],
@@ -100,7 +100,7 @@ pub(crate) struct Turns<'a, W: InTurn> {
     work: W,
 }
 
-impl<'a, W: InTurn> Turns<'a, W> {
+impl<'a, W: PartWork> PartPasses<'a, W> {
     /// Panics if ranges of the items do not follow each other within the slices, or cuts among the items, or if there are fewer places in
     /// `found` than items.
     pub(crate) fn new(
@@ -137,7 +137,7 @@ impl<'a, W: InTurn> Turns<'a, W> {
     }
 }
 
-/// [`Turns`] for whoever runs its passes when it has the gradients.
+/// [`PartPasses`] for whoever runs its passes when it has the gradients.
 ///
 /// # Safety
 /// Ranges of shares follow each other within the slices, whose length is told as it is.
@@ -166,7 +166,7 @@ pub(crate) unsafe trait TwoPasses<T>: Sync {
 }
 
 // SAFETY: `new` checked that ranges and cuts follow each other.
-unsafe impl<W: InTurn> TwoPasses<f32> for Turns<'_, W> {
+unsafe impl<W: PartWork> TwoPasses<f32> for PartPasses<'_, W> {
     fn shares(&self) -> usize {
         self.cuts.len() - 1
     }
@@ -277,7 +277,7 @@ mod tests {
     /// Adds all gradients and the item's number to each element.
     struct Totals;
 
-    impl InTurn for Totals {
+    impl PartWork for Totals {
         type Item = f32;
         type Found = f32;
         type Value = f32;
@@ -306,11 +306,11 @@ mod tests {
             for cuts in [&[0, 3][..], &[0, 1, 3], &[0, 2, 2, 3]] {
                 let (mut x, mut y, mut more, mut found) = ([1.0; 10], [0.0; 10], [0.0; 3], [0.0; 4]);
                 let slices = ([&mut x[..], &mut y[..]], &mut more[..]);
-                let turns = Turns::new((&items, cuts), &mut found, slices, Totals);
-                let ranges: Vec<_> = (0..turns.shares()).map(|share| turns.range(share)).collect();
+                let passes = PartPasses::new((&items, cuts), &mut found, slices, Totals);
+                let ranges: Vec<_> = (0..passes.shares()).map(|share| passes.range(share)).collect();
                 assert!(ranges[0].start == 0 && ranges.last().unwrap().end == 10, "{ranges:?}");
                 assert!(ranges.windows(2).all(|two| two[0].end == two[1].start), "{ranges:?}");
-                assert_eq!(turns.run_on(pool.as_ref(), &gradients), 6.0);
+                assert_eq!(passes.run_on(pool.as_ref(), &gradients), 6.0);
                 assert_eq!(x, [7.0, 7.0, 8.0, 9.0, 9.0, 9.0, 9.0, 9.0, 9.0, 11.0]);
                 assert_eq!((y, more), ([0.0; 10], [0.0, 1.0, 2.0]));
             }

@@ -19,7 +19,7 @@ pub use schedule::Schedule;
 
 use super::params::{ALIGN, ParamSpec, Params};
 use super::saved::{self, Loaded, Metadata, Tensor};
-use crate::device::{Aligned, CpuPool, InTurn, Part, Turns};
+use crate::device::{Aligned, CpuPool, Part, PartPasses, PartWork};
 use crate::error::{Error, Result};
 use crate::lanes::Backend;
 use kernels::{Adam, AdamConstants, Sgd, SgdConstants, SumOfSquares};
@@ -31,8 +31,8 @@ use std::sync::Arc;
 const CHUNK: (usize, usize) = (512, 4096);
 /// Large enough vectors become at least so many chunks, so that threads have equal shares.
 const CHUNKS: usize = 16;
-/// How far from the middle, as a share of all, a network may end that a thread steps alone: what another thread steps beside it then takes
-/// no longer than waiting for each other would.
+/// A network that a thread steps alone may end as far from the middle as one part in so many: what another thread steps beside it
+/// then takes no longer than waiting for each other would.
 const MIDDLE: usize = 16;
 
 /// What a step found.
@@ -46,7 +46,7 @@ pub struct StepReport {
 
 /// How elements are stepped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stepped {
+pub(super) enum Treatment {
     /// One by one.
     Plain,
     /// One by one, with decay.
@@ -63,7 +63,7 @@ pub struct Optimizer {
     backend: Backend,
     specs: Vec<ParamSpec>,
     /// Neighbouring tensors that are stepped alike, padding included, or a part of them.
-    chunks: Vec<Part<Stepped>>,
+    chunks: Vec<Part<Treatment>>,
     /// Of each chunk's gradients. Apart from the chunks, so that two threads that write their own do not wait for each other.
     squares: Aligned<f64>,
     matrices: Vec<Matrix>,
@@ -90,40 +90,40 @@ impl Optimizer {
             )));
         }
         let is_muon = matches!(method, Method::Muon { .. });
-        let mut runs: Vec<(Range<usize>, Stepped)> = Vec::new();
+        let mut runs: Vec<(Range<usize>, Treatment)> = Vec::new();
         let mut matrices = Vec::new();
         for spec in params.specs().iter().filter(|spec| spec.trainable) {
-            let stepped = if is_muon && takes_muon(spec) {
+            let treatment = if is_muon && takes_muon(spec) {
                 let rows = spec.shape[0];
                 matrices.push(Matrix { offset: spec.offset, rows, columns: spec.count() / rows });
-                Stepped::Together
+                Treatment::Together
             } else if spec.decay && method.decays() {
-                Stepped::Decaying
+                Treatment::Decaying
             } else {
-                Stepped::Plain
+                Treatment::Plain
             };
             let range = spec.padded_range();
-            match runs.last_mut().filter(|(last, same)| *same == stepped && last.end == range.start) {
+            match runs.last_mut().filter(|(last, same)| *same == treatment && last.end == range.start) {
                 Some((last, _)) => last.end = range.end,
-                None => runs.push((range, stepped)),
+                None => runs.push((range, treatment)),
             }
         }
         let has_second = !matches!(method, Method::Sgd { .. });
         let elements: usize = runs.iter().map(|(run, _)| run.len()).sum();
         let count = elements.div_ceil(CHUNK.1).next_multiple_of(CHUNKS).max(1);
         let chunk = elements.div_ceil(count).next_multiple_of(64).max(CHUNK.0);
-        let (len, middle) = (params.len(), networks_meet(params.specs(), params.len()));
+        let (len, middle) = (params.len(), networks_meet(params.specs()));
         // A multiple of ALIGN, as chunks are.
         let cut = middle.unwrap_or((len / 2).next_multiple_of(ALIGN));
         let halves = |run: Range<usize>| [run.start..run.end.min(cut), run.start.max(cut)..run.end];
-        let pieces = runs.into_iter().flat_map(|(run, stepped)| halves(run).map(|half| (half, stepped)));
-        let chunks = pieces.filter(|(piece, _)| !piece.is_empty()).flat_map(|(piece, stepped)| {
+        let pieces = runs.into_iter().flat_map(|(run, treatment)| halves(run).map(|half| (half, treatment)));
+        let chunks = pieces.filter(|(piece, _)| !piece.is_empty()).flat_map(|(piece, treatment)| {
             let count = ((piece.len() + chunk / 2) / chunk).max(1);
             let chunk = piece.len().div_ceil(count).next_multiple_of(ALIGN);
             piece.clone().step_by(chunk).map(move |start| {
                 let range = start..piece.end.min(start + chunk);
                 let second = if has_second { range.clone() } else { 0..0 };
-                Part::new([range, second], stepped)
+                Part::new([range, second], treatment)
             })
         });
         let chunks: Vec<_> = chunks.collect();
@@ -135,7 +135,7 @@ impl Optimizer {
             scratch: Scratch::new(&matrices),
             squares: Aligned::zeros(chunks.len()),
             cuts: Part::cuts(&chunks, None),
-            middle: middle.and_then(|middle| chunks.iter().position(|chunk| chunk.range().start == middle)),
+            middle: middle.and_then(|middle| chunks.iter().position(|chunk| chunk.range().start >= middle)),
             chunks,
             matrices,
             pool: None,
@@ -193,8 +193,8 @@ impl Optimizer {
     ) -> StepReport {
         assert!(grads.len() == self.first.len(), "an optimiser steps the parameters it was made for");
         let pool = self.pool.clone();
-        let run = |turns: Turns<Step>| turns.run_on(pool.as_deref(), grads);
-        let (report, grad_scale) = self.step_in_turn(params, learning_rate, loss_scale, run);
+        let run = |passes: PartPasses<Step>| passes.run_on(pool.as_deref(), grads);
+        let (report, grad_scale) = self.step_in_passes(params, learning_rate, loss_scale, run);
         if report.finite && !self.matrices.is_empty() {
             self.step_matrices(params.values_mut(), grads, f64::from(learning_rate), grad_scale);
         }
@@ -217,12 +217,12 @@ impl Optimizer {
 
     /// A step but for Muon's matrices: `run` has both passes run with gradients of its own, and gives what they come to. Gives also what
     /// gradients were multiplied by. Panics as [`Optimizer::step_scaled`] does.
-    pub(super) fn step_in_turn(
+    pub(super) fn step_in_passes(
         &mut self,
         params: &mut Params,
         learning_rate: f32,
         loss_scale: f32,
-        run: impl FnOnce(Turns<Step>) -> (StepReport, f32),
+        run: impl FnOnce(PartPasses<Step>) -> (StepReport, f32),
     ) -> (StepReport, f32) {
         self.check_step(params, learning_rate, loss_scale);
         let step = Step {
@@ -232,7 +232,7 @@ impl Optimizer {
             loss_scale,
         };
         let slices = ([params.values_mut(), &mut self.first[..]], &mut self.second[..]);
-        let found = run(Turns::new((&self.chunks, &self.cuts), &mut self.squares, slices, step));
+        let found = run(PartPasses::new((&self.chunks, &self.cuts), &mut self.squares, slices, step));
         self.steps += u64::from(found.0.finite);
         found
     }
@@ -301,12 +301,16 @@ impl Optimizer {
 }
 
 /// Where the second of two networks begins, such as an actor and a critic, which two threads have one each of when they train: near the
-/// middle, where the first word of names changes.
-fn networks_meet(specs: &[ParamSpec], len: usize) -> Option<usize> {
+/// middle of all that is trained, where the first word of names changes.
+fn networks_meet(specs: &[ParamSpec]) -> Option<usize> {
     let network = |i: usize| specs[i].name.split('.').next();
-    let others = (1..specs.len()).filter(|&i| network(i) != network(i - 1)).map(|i| specs[i].offset);
-    let nearest = others.min_by_key(|start| (2 * start).abs_diff(len))?;
-    ((2 * nearest).abs_diff(len) <= 2 * len / MIDDLE).then_some(nearest)
+    let trained = |specs: &[ParamSpec]| -> usize {
+        specs.iter().filter(|spec| spec.trainable).map(|spec| spec.padded_range().len()).sum()
+    };
+    let all = trained(specs);
+    let off = |&i: &usize| (2 * trained(&specs[..i])).abs_diff(all);
+    let nearest = (1..specs.len()).filter(|&i| network(i) != network(i - 1)).min_by_key(off)?;
+    (off(&nearest) <= 2 * all / MIDDLE).then(|| specs[nearest].offset)
 }
 
 /// What chunks are stepped by.
@@ -318,13 +322,13 @@ pub(super) struct Step {
     loss_scale: f32,
 }
 
-impl InTurn for Step {
-    type Item = Stepped;
+impl PartWork for Step {
+    type Item = Treatment;
     type Found = f64;
     /// And what gradients are multiplied by.
     type Value = (StepReport, f32);
 
-    fn first(&self, _: &Stepped, gradients: &[f32]) -> f64 {
+    fn first(&self, _: &Treatment, gradients: &[f32]) -> f64 {
         sum_of_squares(self.backend, gradients)
     }
 
@@ -337,16 +341,16 @@ impl InTurn for Step {
 
     fn then(
         &self,
-        stepped: &Stepped,
+        treatment: &Treatment,
         grads: &[f32],
         ([values, first], second): ([&mut [f32]; 2], &mut [f32]),
         &(report, grad_scale): &(StepReport, f32),
     ) {
-        let rule = match stepped {
+        let rule = match treatment {
             _ if !report.finite => return,
-            Stepped::Plain => self.rule.without_decay(),
-            Stepped::Decaying => self.rule,
-            Stepped::Together => return,
+            Treatment::Plain => self.rule.without_decay(),
+            Treatment::Decaying => self.rule,
+            Treatment::Together => return,
         };
         match rule {
             Rule::Sgd(constants) => {
@@ -449,7 +453,16 @@ mod tests {
     #[test]
     fn chunks_are_whole_groups_of_all_that_is_trained() {
         let adamw = Method::AdamW { beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 0.01 };
-        let lens = [&[1][..], &[3, 5000, 17], &[100_000, 7, 9, 31, 3000], &[9000; 14], &[40; 200], &[77, 800_000, 5]];
+        // Of the last, the middle of what is trained is not that of all.
+        let lens = [
+            &[1][..],
+            &[3, 5000, 17],
+            &[100_000, 7, 9, 31, 3000],
+            &[9000; 14],
+            &[40; 200],
+            &[77, 800_000, 5],
+            &[100, 100, 60_000, 30_000, 30_000, 100],
+        ];
         for (lens, method) in lens.into_iter().flat_map(|lens| [(lens, Method::default()), (lens, adamw)]) {
             let (optimizer, params) = optimizer(lens, method);
             let mut stepped = vec![0; params.len()];
@@ -469,6 +482,12 @@ mod tests {
             for threads in 1..5 {
                 let cuts = optimizer.clone().on(&Arc::new(CpuPool::new(threads))).cuts;
                 assert!(cuts.is_sorted() && cuts[0] == 0 && cuts.last() == Some(&optimizer.chunks.len()), "{cuts:?}");
+                let elements =
+                    |chunks: &[Part<Treatment>]| chunks.iter().map(|chunk| chunk.range().len()).sum::<usize>();
+                let all = elements(&optimizer.chunks);
+                let most = cuts.windows(2).map(|two| elements(&optimizer.chunks[two[0]..two[1]])).max().unwrap();
+                let longest = optimizer.chunks.iter().map(|chunk| chunk.range().len()).max().unwrap();
+                assert!(most <= all / threads + all / MIDDLE + longest, "{most} of {all} in {cuts:?} of {lens:?}");
             }
         }
     }

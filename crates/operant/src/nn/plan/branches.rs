@@ -90,8 +90,10 @@ impl Recipe {
         if first.iter().any(|range| common(range, &second).next().is_some()) {
             return None;
         }
-        let sums = [others(&second, self.sums_len), second];
-        let mut sums = sums.into_iter();
+        // What neither writes, such as gradients that steps between make, is of the thread whose share of the parameters it lies in.
+        let begins = second.first().map_or(self.sums_len, |range| range.start);
+        let second: Vec<_> = common(&(begins..self.sums_len), &others(&first, self.sums_len)).collect();
+        let mut sums = [others(&second, self.sums_len), second].into_iter();
         let mut two: [Branch; 2] = ways.map(|(backward, forward)| {
             let sums = sums.next().unwrap_or_default();
             let cleared = self.cleared.iter().flat_map(|range| common(range, &sums)).collect();

@@ -443,7 +443,7 @@ impl Plan<f32> {
         loss_scale: f32,
         gradients: Gradients,
     ) -> Outcome {
-        assert!(self.recipe.training, "a plan without a loss cannot train: build it with `Plan::training`");
+        self.check_training();
         self.with_packs((params.values(), params.version()), |plan, packs| {
             plan.execute(Weights::Still(params.values()), packs, rows, feeds, loss_scale, gradients);
         });
@@ -463,17 +463,28 @@ impl Plan<f32> {
         learning_rate: f32,
         loss_scale: f32,
     ) -> (Outcome, StepReport) {
+        self.check_training();
         optimizer.check_step(params, learning_rate, loss_scale);
+        let (own, all) = (self.recipe.grads_len, params.len());
+        assert!(
+            own == all,
+            "gradients of {own} numbers, padding included, for parameters of {all}: wanted the graph's own"
+        );
         if !self.can_step(params, rows, optimizer) {
             let outcome = self.train(params, rows, feeds, loss_scale, Gradients::Replace);
             return (outcome, optimizer.step_scaled(params, self.gradients(), learning_rate, loss_scale));
         }
         let packs = Packed::Own { version: params.version() };
-        let (report, _) = optimizer.step_in_turn(params, learning_rate, loss_scale, |turns| {
-            self.execute(Weights::Stepped(&turns), packs, rows, feeds, loss_scale, Gradients::Replace);
-            turns.value()
+        let (report, _) = optimizer.step_in_passes(params, learning_rate, loss_scale, |passes| {
+            self.execute(Weights::Stepped(&passes), packs, rows, feeds, loss_scale, Gradients::Replace);
+            passes.value()
         });
         (self.outcome(), report)
+    }
+
+    /// Panics if the plan has no gradients.
+    fn check_training(&self) {
+        assert!(self.recipe.training, "a plan without a loss cannot train: build it with `Plan::training`");
     }
 
     /// Whether the threads of a run can step all parameters right after it.
@@ -574,7 +585,7 @@ mod tests {
     use super::*;
     use crate::device::TwoPasses;
     use crate::lanes::Backend;
-    use crate::nn::{Act, Method, nets};
+    use crate::nn::{Act, Init, Method, nets};
 
     /// Long rows by the room of a tile, short ones at least as many as tiles of AMX take turns for.
     #[test]
@@ -595,7 +606,10 @@ mod tests {
             let two = [(names[0], actions), (names[1], 1)]
                 .map(|(name, outputs)| nets::mlp(&mut g, name, x, &[64, 64, outputs], Act::Tanh, 1.0).unwrap());
             let sum = g.sum(two[0], 1).unwrap();
-            let loss = g.mul(sum, two[1]).unwrap();
+            let product = g.mul(sum, two[1]).unwrap();
+            // Behind both networks and of neither, as standard deviations of actions are.
+            let log_std = g.param("log_std", [1], Init::Zeros);
+            let loss = g.mul(product, log_std).unwrap();
             let options = Options::threads(pools[0]);
             let mut params = g.params(0).unwrap();
             let plan = Plan::training(&g, loss, 256, &options).unwrap();
@@ -604,9 +618,9 @@ mod tests {
             let branches = plan.recipe.branches.as_ref().unwrap();
             let mut apart = true;
             let once = plan.can_step(&params, rows, &optimizer);
-            optimizer.step_in_turn(&mut params, 0.1, 1.0, |turns| {
-                apart = turns.shares() == 2 && (0..2).all(|thread| branches.has_sums(thread, &turns.range(thread)));
-                turns.value()
+            optimizer.step_in_passes(&mut params, 0.1, 1.0, |passes| {
+                apart = passes.shares() == 2 && (0..2).all(|thread| branches.has_sums(thread, &passes.range(thread)));
+                passes.value()
             });
             (once, apart)
         };

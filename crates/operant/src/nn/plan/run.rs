@@ -174,7 +174,7 @@ impl<'a, R: Real> Run<'a, R> {
             let end = first + recipe.steps[first..].iter().take_while(|step| step.stage == stage).count();
             let steps = first..end;
             first = end;
-            let pass = |thread: usize, worker: &mut Worker<R>| {
+            let compute = |thread: usize, worker: &mut Worker<R>| {
                 if stage == 0 {
                     self.pack(worker, recipe.training && cut.tiles_of(threads) == 1);
                 }
@@ -205,15 +205,15 @@ impl<'a, R: Real> Run<'a, R> {
                 None if stage + 1 == recipe.stages && parts > 0 => 2,
                 None => 1,
             };
-            let each = |number: &Pass, thread: usize, worker: &mut Worker<R>| {
-                match number.number {
-                    0 => return pass(thread, worker),
+            let each = |pass: &Pass, thread: usize, worker: &mut Worker<R>| {
+                match pass.number {
+                    0 => return compute(thread, worker),
                     1 => add_up(thread),
                     _ => {}
                 }
                 if let Some(work) = stepping {
                     // SAFETY: this share's gradients have been added up, and nothing reads weights any more; passes follow each other.
-                    unsafe { work.run(number.number - 1, thread, all.first.at(0)) };
+                    unsafe { work.run(pass.number - 1, thread, all.first.at(0)) };
                 }
             };
             pool.for_each_in_passes(&mut workers[..threads], passes, each);
@@ -270,6 +270,7 @@ impl<'a, R: Real> Run<'a, R> {
             match pass.number {
                 0 => self.pack(worker, true),
                 1 | 2 => {}
+                // The optimiser's: both, or the second alone if its first is the end of the pass before.
                 number => return step(number + 2 - passes, thread),
             }
             let _tiles = self.compute.tiles().then(amx::hold);
