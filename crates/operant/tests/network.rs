@@ -655,3 +655,33 @@ fn pools_are_shared() {
     let (b, _) = train(&options, 500, 2);
     assert_eq!(a, b);
 }
+
+#[test]
+fn a_damaged_description_is_refused_before_anything_is_made_of_it() {
+    let architecture = nets::Architecture::Dueling { inputs: 6, hidden: vec![8], stream: 4, actions: 3 };
+    let params = architecture.build().unwrap().graph.params(0).unwrap();
+    let from = |text: &str| {
+        let notes = Metadata::from([("operant.architecture".to_owned(), text.to_owned())]);
+        nets::Architecture::from_bytes(&params.to_bytes(&notes)).map(|(found, ..)| found)
+    };
+    let whole = architecture.to_json();
+    assert_eq!(from(&whole).unwrap(), architecture);
+    let changed = |from: &str, to: &str| whole.replacen(from, to, 1);
+    for (text, wanted) in [
+        (String::new(), "EOF"),
+        (whole[..whole.len() - 1].to_owned(), "EOF"),
+        (changed("\"actions\":3", "\"actions\":0"), "actions = 0: wanted 1..=16777216"),
+        (changed("\"actions\":3", "\"actions\":18446744073709551615"), "actions = 18446744073709551615: wanted"),
+        (changed("[8]", "[8,99999999]"), "hidden = 99999999: wanted"),
+        (changed("[8]", "[16777216,16777216]"), "fewer than 2³² elements"),
+        (changed("\"actions\":3", "\"actions\":4"), "advantage.2.weight has shape [3, 4], wanted [4, 4]"),
+        (
+            r#"{"kind":"residual","inputs":6,"width":8,"blocks":999999999,"policy":1,"value_hidden":1,"value":1}"#
+                .to_owned(),
+            "blocks = 999999999: wanted 0..=4096",
+        ),
+    ] {
+        let message = from(&text).unwrap_err().to_string();
+        assert!(message.contains(wanted), "{text}: {message}");
+    }
+}

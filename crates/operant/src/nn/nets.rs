@@ -11,6 +11,7 @@ use super::recurrent::Memory;
 use super::saved::{self, Metadata};
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::path::Path;
 
 impl Graph {
@@ -152,6 +153,37 @@ pub struct Net {
 
 /// Key of the description in a checkpoint.
 const KEY: &str = "operant.architecture";
+/// Largest size in a description. Products of a few of them do not overflow; the parameters that they make are held to the file.
+const MOST: u64 = 1 << 24;
+/// Most of what building adds layers for, one by one.
+const MOST_PARTS: u64 = 4096;
+
+/// A number of a description with which building it would overflow, or not end.
+fn unfit(name: &str, value: &Value) -> Option<String> {
+    match value {
+        Value::Object(fields) => fields.iter().find_map(|(name, value)| unfit(name, value)),
+        Value::Array(sizes) => sizes.iter().find_map(|size| unfit(name, size)),
+        Value::Number(size) => {
+            let wanted = match name {
+                "blocks" => 0..=MOST_PARTS,
+                "channels" => 1..=MOST_PARTS,
+                _ => 1..=MOST,
+            };
+            let fits = size.as_u64().is_some_and(|size| wanted.contains(&size));
+            (!fits).then(|| format!("{name} = {size}: wanted {wanted:?}"))
+        }
+        _ => None,
+    }
+}
+
+/// The beginning of a text that may be anything.
+fn excerpt(text: &str) -> String {
+    const CHARS: usize = 200;
+    match text.char_indices().nth(CHARS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
 
 impl Architecture {
     /// The graph of one step.
@@ -221,7 +253,13 @@ impl Architecture {
 
     /// Reads a description.
     pub fn from_json(text: &str) -> Result<Self> {
-        serde_json::from_str(text).map_err(|error| Error::Invalid(format!("network {text}: {error}")))
+        Self::parse(text).map_err(|reason| Error::Invalid(format!("network {}: {reason}", excerpt(text))))
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let described: Self = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        let value = serde_json::to_value(&described).expect("numbers and names are JSON");
+        unfit("", &value).map_or(Ok(described), Err)
     }
 
     /// Writes parameters with this description: a safetensors file that [`Architecture::load`] and PyTorch read.
@@ -242,13 +280,20 @@ impl Architecture {
     /// Reads the bytes of such a file; also gives its metadata.
     pub fn from_bytes(bytes: &[u8]) -> Result<(Self, Net, Params, Metadata)> {
         let metadata = saved::metadata(bytes)?;
+        let next = "build the network and load its parameters by name instead";
         let text = metadata.get(KEY).ok_or_else(|| {
-            let next = "build the network and load its parameters by name instead";
-            Error::Saved(format!("file does not say which network it holds (no \"{KEY}\"); {next}"))
+            let notes: Vec<&String> = metadata.keys().collect();
+            let wanted = format!("wanted \"{KEY}\" among its notes, got {notes:?}");
+            Error::Saved(format!("file does not say which network it holds: {wanted}; {next}"))
         })?;
-        let architecture = Self::from_json(text)?;
-        let net = architecture.build()?;
-        let mut params = net.graph.params(0)?;
+        let unfit = |reason: String| {
+            let wanted = "wanted the JSON that was written when it was saved; save it again, or";
+            Error::Saved(format!("\"{KEY}\" describes no network: got {}: {reason}; {wanted} {next}", excerpt(text)))
+        };
+        let architecture = Self::parse(text).map_err(unfit)?;
+        let net = architecture.build().map_err(|error| unfit(error.to_string()))?;
+        // Without first values: all of them come from the file.
+        let mut params = Params::new(net.graph.params.clone()).map_err(|error| unfit(error.to_string()))?;
         params.from_bytes(bytes)?;
         Ok((architecture, net, params, metadata))
     }

@@ -53,7 +53,9 @@ fn with_ordered_metadata(bytes: &[u8], metadata: &Metadata) -> Vec<u8> {
 }
 
 fn damaged(error: safetensors::SafeTensorError) -> Error {
-    Error::Saved(format!("saved tensors can't be read: {error}; wanted safetensors bytes"))
+    Error::Saved(format!(
+        "saved tensors can't be read: {error}; wanted a whole safetensors file: copy it again, or save it anew"
+    ))
 }
 
 /// The text that was saved beside the tensors.
