@@ -81,8 +81,9 @@ const VERBS: &[Verb] = &[
     },
     Verb {
         name: "golden",
-        words: "",
-        does: "regenerate the golden data from Gymnasium and say which files changed",
+        words: "[nn]",
+        does: "regenerate the golden data from Gymnasium, or of networks (nn) from PyTorch in .venv-peers, and say which files \
+               changed",
         run: golden::run,
     },
     Verb { name: "help", words: "", does: "show this list", run: help },

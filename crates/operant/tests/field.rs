@@ -446,6 +446,26 @@ fn noise_has_its_law() {
     assert!(alike > 0.75, "neighbours agree in {alike}; independent ones in 0.625");
 }
 
+#[test]
+fn keyed_dropout_keeps_the_mean_and_drops_its_share() {
+    let (n, rows) = (1024, 40);
+    for p in [0.25f32, 0.9] {
+        let mut g = Graph::new();
+        let (x, keys) = (g.input("x", [n]), g.input_ints("keys", [4]));
+        let y = g.keyed_dropout(x, keys, p, 3).unwrap();
+        let params = g.params(0).unwrap();
+        let mut plan = Plan::inference(&g, &[y], rows, &Options::default()).unwrap();
+        let keys: Vec<i32> = (0..rows as i32).flat_map(|m| [5, 6, m, 7]).collect();
+        let ones = vec![1.0; rows * n];
+        plan.forward(&params, rows, &[Feed::Real(&ones), Feed::Ints(&keys)]);
+        let kept = 1.0 / (1.0 - p);
+        assert!(plan.output(y).iter().all(|&y| y == 0.0 || (y / kept - 1.0).abs() < 1e-4));
+        // Four standard errors of the share of 40,960 numbers.
+        let zeros = plan.output(y).iter().filter(|&&y| y == 0.0).count() as f32 / (rows * n) as f32;
+        assert!((zeros - p).abs() < 4.0 * (p * (1.0 - p) / (rows * n) as f32).sqrt(), "{zeros}, wanted {p}");
+    }
+}
+
 /// Power by wave number, averaged over planes `[n, n]`, as a share of all.
 fn spectrum(planes: impl Iterator<Item = Vec<f64>>, n: usize) -> Vec<f64> {
     let mut sum = vec![0.0; n * n];

@@ -3,7 +3,7 @@
 mod torch;
 
 use operant::Result;
-use operant::nn::ops::{PpoCoefficients, PpoTargets};
+use operant::nn::ops::{Blend, Graft, PpoCoefficients, PpoTargets, Valve};
 use operant::nn::{Graph, Init, Node};
 use torch::Golden;
 
@@ -21,7 +21,67 @@ fn build(case: &str, g: &mut Graph, x: &[Node]) -> Result<Vec<Node>> {
         factors: None,
     };
     let ppo = PpoCoefficients::default();
+    let heads = [3, 4, 2];
     match case {
+        "linear" => one(g.linear("layer", x[0], 5)),
+        "linear_wide" => one(g.linear_with("layer", x[0], 17, Init::Zeros, None)),
+        "tower" => {
+            let h = g.linear("layer.0", x[0], 32)?;
+            let h = g.tanh(h)?;
+            let h = g.linear("layer.2", h, 32)?;
+            let h = g.tanh(h)?;
+            one(g.linear("layer.4", h, 3))
+        }
+        "add" => one(g.add(x[0], x[1])),
+        "sub" => one(g.sub(x[0], x[1])),
+        "mul" => one(g.mul(x[0], x[1])),
+        "add_relu" => {
+            let sum = g.add(x[0], x[1])?;
+            one(g.relu(sum))
+        }
+        "scale" => one(g.scale(x[0], -0.75)),
+        "relu" => one(g.relu(x[0])),
+        "tanh" => one(g.tanh(x[0])),
+        "sigmoid" => one(g.sigmoid(x[0])),
+        "gelu" => one(g.gelu(x[0])),
+        "silu" => one(g.silu(x[0])),
+        "sum" => one(g.sum(x[0], 1)),
+        "sum_axes" => one(g.sum(x[0], 2)),
+        "sum_all" => one(g.sum(x[0], 9)),
+        "mean" => one(g.mean(x[0], 1)),
+        "mean_axes" => one(g.mean(x[0], 2)),
+        "mean_all" => one(g.mean(x[0], 9)),
+        "max" => one(g.max(x[0], 1)),
+        "max_axes" => one(g.max(x[0], 2)),
+        "max_all" => one(g.max(x[0], 9)),
+        "detach" => {
+            let still = g.detach(x[0])?;
+            one(g.mul(still, x[1]))
+        }
+        "embedding_sum" | "embedding_sum_real" => one(g.embedding_sum("emb", x[0], 5, 18)),
+        "probability_floor" => one(g.probability_floor(x[0], &heads, &[0.05, 0.0, 0.9], Some(x[1]))),
+        "entropy_floor" => one(g.entropy_floor(x[0], &heads, &[0.7, 0.0, 0.9], Some(x[1]))),
+        "blend_add" | "blend_silent_add" => {
+            let alpha = g.buffer("alpha", [1], Init::Zeros);
+            one(g.blend(Blend::Add, x[0], x[1], None, alpha))
+        }
+        "blend_multiply" | "blend_silent_multiply" => {
+            let alpha = g.buffer("alpha", [1], Init::Zeros);
+            one(g.blend(Blend::Multiply, x[0], x[1], Some(x[2]), alpha))
+        }
+        "blend_gate" | "blend_silent_gate" => {
+            let alpha = g.buffer("alpha", [1], Init::Zeros);
+            one(g.blend(Blend::Gate, x[0], x[1], Some(x[2]), alpha))
+        }
+        "graft_pooled" => {
+            let control = g.buffer("control", [2], Init::Zeros);
+            one(g.apply("", Graft { pooled: true, lazy: false }, &[x[0], x[1], x[2], control, x[3], x[4]]))
+        }
+        "valve_open" | "valve_closed" => {
+            let open = g.buffer("open", [1], Init::Zeros);
+            let through = g.apply("", Valve, &[x[0], open])?;
+            one(g.mul(through, x[0]))
+        }
         "bias" => one(g.bias("layer", x[0], Init::Zeros)),
         "expand" => {
             let token = g.param("token", [2, 3], Init::Zeros);

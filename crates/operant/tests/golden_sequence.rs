@@ -37,6 +37,21 @@ fn recurrent_layers() {
 }
 
 #[test]
+fn single_steps() {
+    let golden = Golden::open("sequence.safetensors");
+    golden.check("lstm_cell", TOLERANCE, |g, x| {
+        let memory = Memory { h0: &x[1..2], c0: &x[2..3], resets: None };
+        let found = g.lstm("rnn", x[0], 17, 1, &memory)?;
+        Ok(vec![found.y, found.h[0], found.c[0]])
+    });
+    golden.check("gru_cell", TOLERANCE, |g, x| {
+        let memory = Memory { h0: &x[1..2], c0: &[], resets: None };
+        let found = g.gru("rnn", x[0], 17, 1, &memory)?;
+        Ok(vec![found.y, found.h[0]])
+    });
+}
+
+#[test]
 fn minimal_gru() {
     let golden = Golden::open("sequence.safetensors");
     for (case, positive) in [("min_gru_False", false), ("min_gru_True", true)] {
@@ -110,5 +125,5 @@ fn narrow_precisions_stay_near_f32() {
 /// Every case in the file is checked by a test above.
 #[test]
 fn no_case_is_forgotten() {
-    assert_eq!(Golden::open("sequence.safetensors").cases().len(), 6 + 2 + 4 + 3);
+    assert_eq!(Golden::open("sequence.safetensors").cases().len(), 6 + 2 + 2 + 4 + 3);
 }

@@ -1,7 +1,11 @@
-//! Every op in the list passes the checks, and every file of ops is in the list.
+//! Every op in the list passes the checks and is held to PyTorch where it has the like, and every file of ops is in the list.
+
+mod torch;
 
 use operant::nn::ops::OPS;
 use std::collections::BTreeSet;
+use torch::Golden;
+use torch::covered::{COVERED, Held};
 
 #[test]
 fn every_op_passes_its_checks() {
@@ -26,4 +30,18 @@ fn every_file_of_ops_is_in_the_list() {
         .collect();
     let listed: BTreeSet<String> = OPS.iter().map(|entry| entry.file.to_owned()).collect();
     assert_eq!(files, listed);
+}
+
+/// That a case runs the op which it is said to hold, [`Golden::check`] sees to.
+#[test]
+fn every_op_has_a_golden_case_or_a_reason() {
+    let ops: Vec<&str> = OPS.iter().map(|entry| entry.name).collect();
+    let listed: BTreeSet<&str> = COVERED.iter().map(|(op, _)| *op).collect();
+    assert_eq!((listed.len(), listed), (COVERED.len(), ops.into_iter().collect()));
+    for (op, held) in COVERED {
+        if let Held::Golden(file, case) = held {
+            let cases = Golden::open(file).cases();
+            assert!(cases.iter().any(|found| found == case), "{op}: no case {case} in {file}");
+        }
+    }
 }

@@ -1,6 +1,6 @@
 """Outputs and gradients of PyTorch for tests/golden_dense.rs.
 
-Run with a Python that has torch, numpy and safetensors; writes dense.safetensors beside this file. The format is that of
+`cargo xtask golden nn` runs it; writes dense.safetensors beside this file. The format is that of
 tests/torch/mod.rs. Inputs are f32 numbers; the reference computes with them in f64.
 """
 
@@ -287,10 +287,137 @@ def ppo_losses():
     )
 
 
+def basics():
+    """What layers are made of, each op alone."""
+
+    def linear(x, layer_weight, layer_bias=None):
+        return F.linear(x, layer_weight, layer_bias)
+
+    case("linear", linear, [normal(3, 7)], {"layer.weight": normal(7, rows=5), "layer.bias": normal(rows=5)})
+    case("linear_wide", linear, [normal(20)], {"layer.weight": normal(20, rows=17)})
+
+    def tower(x, **layers):
+        for i in (0, 2):
+            x = linear(x, layers[f"layer_{i}_weight"], layers[f"layer_{i}_bias"]).tanh()
+        return linear(x, layers["layer_4_weight"], layers["layer_4_bias"])
+
+    layers = {}
+    for i, (inputs, outputs) in zip((0, 2, 4), [(7, 32), (32, 32), (32, 3)]):
+        layers[f"layer.{i}.weight"] = normal(inputs, rows=outputs) / inputs**0.5
+        layers[f"layer.{i}.bias"] = normal(rows=outputs)
+    case("tower", tower, [normal(7)], layers)
+    pair = [normal(3, 5), normal(3, 5)]
+    case("add", torch.add, pair)
+    case("sub", torch.sub, pair)
+    case("mul", torch.mul, pair)
+    case("add_relu", lambda a, b: (a + b).relu(), pair)
+    case("scale", lambda x: x * -0.75, [normal(19)])
+    for name, function in {
+        "relu": F.relu,
+        "tanh": torch.tanh,
+        "sigmoid": torch.sigmoid,
+        "gelu": F.gelu,
+        "silu": F.silu,
+    }.items():
+        case(name, function, [normal(19) * 2])
+    for name, function in {"sum": torch.sum, "mean": torch.mean, "max": torch.amax}.items():
+        case(name, lambda x: function(x, (2,)), [normal(2, 20)])
+        case(f"{name}_axes", lambda x: function(x, (2, 3)), [normal(2, 3, 5)])
+        case(f"{name}_all", lambda x: function(x, (1, 2))[:, None], [normal(3, 5)])
+    case("detach", lambda a, b: a.detach() * b, [normal(5), normal(5)], fixed=[0])
+    table = {"emb.weight": normal(18, rows=5), "emb.bias": normal(rows=18)}
+
+    def embedding_sum(i, emb_weight, emb_bias):
+        return F.embedding_bag(i.long(), emb_weight, mode="sum") + emb_bias
+
+    case("embedding_sum", embedding_sum, [below(5, 4)], table)
+    case("embedding_sum_real", embedding_sum, [below(5, 4).float()], table, fixed=[0])
+
+
+def floors():
+    """A policy's least probabilities, and what its entropy lacks, by torch.distributions."""
+    heads, legal = [3, 4, 2], heads_mask([3, 4, 2])
+
+    def per_head(logits, legal):
+        parts = zip(logits.split(heads, -1), legal.split(heads, -1))
+        return [(x, m, m.sum(1, keepdim=True), Categorical(logits=masked_logits(x, m).clamp(min=-1e30))) for x, m in parts]
+
+    def probability_floor(logits, legal):
+        mixed = []
+        for (x, m, n, policy), floor in zip(per_head(logits, legal), [0.05, 0.0, 0.9]):
+            least = torch.clamp(0.5 / n, max=floor)
+            raised = (m > 0) & (least > 0)
+            # The inner choice keeps the logarithm of 0 out of gradients.
+            raised_x = torch.where(raised, (1 - n * least) * policy.probs + least, 1.0).log()
+            mixed.append(torch.where(raised, raised_x, x))
+        return torch.cat(mixed, -1)
+
+    def entropy_floor(logits, legal):
+        lacking = 0.0
+        for (_, _, n, policy), floor in zip(per_head(logits, legal), [0.7, 0.0, 0.9]):
+            lacking = lacking + (floor * n.log() - policy.entropy()[:, None]).clamp(min=0)
+        return lacking
+
+    logits = normal(9) * 1.5
+    case("probability_floor", probability_floor, [logits, legal], fixed=[1])
+    case("entropy_floor", entropy_floor, [logits, legal], fixed=[1])
+
+
+def pass_through(x):
+    """0, with the gradient of x."""
+    return x - x.detach()
+
+
+def growth():
+    """Seeds in hosts: at an alpha of 0 a seed is not heard, and learns as if alpha were 1."""
+    blends = {
+        "add": lambda h, s, x, g, a: h + a * (s - h),
+        "multiply": lambda h, s, x, g, a: h * (1 + a * torch.tanh(s - x)),
+        "gate": lambda h, s, x, g, a: h + a * g * (s - h),
+    }
+    host, seed, before, gate = normal(2, 4, 3), normal(2, 4, 3), normal(2, 4, 3), unit(1)
+    for alpha, name in [(0.3, "blend"), (0.0, "blend_silent")]:
+        numbers = {"alpha": torch.tensor([alpha])}
+
+        def heard(how, h, s, x, g, a):
+            if alpha > 0:
+                return blends[how](h, s, x, g, a)
+            # At alpha 1, without the host's own gradient.
+            return h + pass_through(blends[how](h.detach(), s, x, g, 1.0))
+
+        case(f"{name}_add", lambda h, s, alpha: heard("add", h, s, None, None, alpha.detach()), [host, seed], numbers)
+        case(
+            f"{name}_multiply",
+            lambda h, s, x, alpha: heard("multiply", h, s, x, None, alpha.detach()),
+            [host, seed, before],
+            numbers,
+        )
+        case(
+            f"{name}_gate",
+            lambda h, s, g, alpha: heard("gate", h, s, None, g[..., None, None], alpha.detach()),
+            [host, seed, gate],
+            numbers,
+        )
+    # The second of two seeds by a gate, in the engine's encoding (`Graft::control`).
+    control = {"control": torch.tensor([0.3, (1 + 2 + 4 * 1 + 0.5) / 64])}
+    other = normal(2, 4, 3)
+
+    def graft(h, x, g, first, second, control):
+        y = blends["gate"](h, second, x, g[..., None, None], control.detach()[0])
+        return F.max_pool2d(y.permute(0, 3, 1, 2), 2).permute(0, 2, 3, 1) + 0 * (x + first).sum()
+
+    case("graft_pooled", graft, [host, before, gate, other, seed], control)
+    for name, open_ in [("valve_open", 1.0), ("valve_closed", 0.0)]:
+        case(name, lambda x, open: (x if open > 0 else x.detach()) * x, [normal(5)], {"open": torch.tensor([open_])})
+
+
 if __name__ == "__main__":
     shapes()
     functions()
     losses()
     distributions()
     ppo_losses()
+    basics()
+    floors()
+    growth()
     save_file({key: value.contiguous().clone() for key, value in tensors.items()}, HERE / "dense.safetensors")

@@ -1,6 +1,6 @@
 """Layers of torch.nn on images, for tests/golden_image.rs.
 
-Run with a Python that has torch, numpy and safetensors; writes image.safetensors beside this file. Images are [B, H, W, C]
+`cargo xtask golden nn` runs it; writes image.safetensors beside this file. Images are [B, H, W, C]
 in the file; tests/torch/mod.rs says what the names mean.
 """
 

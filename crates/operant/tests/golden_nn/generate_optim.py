@@ -1,7 +1,7 @@
 """Steps of torch.optim and values of torch.distributions, for tests/optim.rs and tests/dist.rs.
 
-Run with a Python that has torch (2.9 or later), numpy and safetensors; writes optim.safetensors and dist.safetensors beside
-this file. Inputs are f32 numbers; the reference computes with them in f64.
+`cargo xtask golden nn` runs it, with torch 2.9 or later; writes optim.safetensors and dist.safetensors beside this file.
+Inputs are f32 numbers; the reference computes with them in f64.
 """
 
 from pathlib import Path

@@ -1,6 +1,7 @@
-"""Outputs and gradients of torch.nn.LSTM, GRU, MultiheadAttention and of a spectral convolution, for tests/golden_sequence.rs.
+"""Outputs and gradients of torch.nn.LSTM, GRU, their cells, MultiheadAttention and of a spectral convolution, for
+tests/golden_sequence.rs.
 
-Run with a Python that has torch and safetensors; writes sequence.safetensors beside this file. Resets are a loop over steps here;
+`cargo xtask golden nn` runs it; writes sequence.safetensors beside this file. Resets are a loop over steps here;
 images are NHWC in the file.
 """
 
@@ -74,6 +75,18 @@ def recurrent():
                 tensors[key] = tensors[key][0].contiguous()
 
 
+def cells():
+    """One step: torch.nn.LSTMCell and GRUCell, whose parameters have the names of a layer without its number."""
+    rows, features, hidden = 5, 6, 17
+    for name, kind in [("lstm", torch.nn.LSTMCell), ("gru", torch.nn.GRUCell)]:
+        cell = kind(features, hidden)
+        params = {f"rnn.{n}_l0": p for n, p in cell.named_parameters()}
+        x = draw(rows, features).requires_grad_()
+        states = [draw(rows, hidden).requires_grad_() for _ in range(2 if name == "lstm" else 1)]
+        after = list(cell(x, tuple(states))) if name == "lstm" else [cell(x, states[0])]
+        record(f"{name}_cell", [x, *states], [], params, [after[0], *after])
+
+
 def min_gru():
     """The sequential form of Feng et al., with the candidate g of their appendix."""
     rows, steps, features, hidden = 4, 6, 5, 18
@@ -133,4 +146,5 @@ recurrent()
 min_gru()
 attention()
 spectral()
+cells()
 save_file({name: tensor.contiguous().clone() for name, tensor in tensors.items()}, HERE / "sequence.safetensors")

@@ -9,7 +9,7 @@ pub(crate) struct Golden(Vec<u8>);
 impl Golden {
     pub(crate) fn open(name: &str) -> Self {
         let path = format!("{}/tests/golden_nn/{name}.safetensors", env!("CARGO_MANIFEST_DIR"));
-        Self(std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}; run generate_optim.py beside it")))
+        Self(std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}; run `cargo xtask golden nn`")))
     }
 
     /// Values of an f32 or f64 tensor.

@@ -5,12 +5,17 @@
 //! respect to each output), `<case>/dx0` … and `<case>/dp.<name>` (gradients where PyTorch gave one).
 #![allow(dead_code, reason = "each test that includes this file uses a part of it")]
 
+pub(crate) mod covered;
+
+use covered::{Held, VIEW};
 use operant::Result;
+use operant::nn::ops::OPS;
 use operant::nn::{Feed, Gradients, Graph, Kind, Node, Options, Plan, Wanted};
 use safetensors::{Dtype, SafeTensors};
 use std::path::Path;
 
 pub(crate) struct Golden {
+    name: String,
     bytes: Vec<u8>,
 }
 
@@ -23,7 +28,8 @@ impl Golden {
     /// A file in `tests/golden_nn/`.
     pub(crate) fn open(name: &str) -> Self {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden_nn").join(name);
-        Self { bytes: std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display())) }
+        let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        Self { name: name.to_owned(), bytes }
     }
 
     fn tensors(&self) -> SafeTensors<'_> {
@@ -102,6 +108,10 @@ impl Golden {
         }
         let wanted = Wanted { outputs: outputs.clone(), losses: losses.clone(), metrics: Vec::new() };
         let mut plan: Plan = Plan::new(&graph, &wanted, rows, &Options::default()).unwrap();
+        for entry in OPS.iter().filter(|entry| Held::by(entry.name) == Held::Golden(&self.name, case)) {
+            let runs = entry.name == VIEW || plan.steps().any(|step| step.op == entry.label);
+            assert!(runs, "{case}: the list says that it holds {}, which does not run here", entry.name);
+        }
         let feeds: Vec<Feed> = data
             .iter()
             .map(|data| match data {

@@ -11,6 +11,7 @@ macro_rules! ops {
             &[$($(OpEntry {
                 file: stringify!($module),
                 name: stringify!($op),
+                label: <$op as super::op::Op>::NAME,
                 #[cfg(feature = "check")]
                 check: super::check::op::<$op>,
                 #[cfg(feature = "check")]
@@ -28,6 +29,8 @@ pub struct OpEntry {
     pub file: &'static str,
     /// Name of the type.
     pub name: &'static str,
+    /// What steps of a plan and messages call it.
+    pub label: &'static str,
     /// Holds it to its cases.
     #[cfg(feature = "check")]
     pub check: fn() -> Result<(), String>,
