@@ -6,13 +6,15 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import operant
 import pytest
 import torch
 from operant import nn
 from safetensors.torch import load_file, save_file
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "golden"))
+sys.path[:0] = [str(Path(__file__).parent.parent), str(Path(__file__).parent.parent / "golden")]
 import generate
+from test_ppo_images import SIDE, Square
 
 MAKE = {
     "actor_critic": lambda seed: nn.actor_critic(inputs=4, actions=3, hidden=[16, 8], seed=seed),
@@ -50,3 +52,56 @@ def test_torch_parameters_load_back(name: str, tmp_path: Path) -> None:
     save_file(module.state_dict(), tmp_path / "torch.safetensors")
     with pytest.raises(ValueError, match="does not say which network"):
         nn.load(tmp_path / "torch.safetensors")
+
+
+class ImageActorCritic(torch.nn.Module):
+    """What ``operant.PPO`` makes of images: the layers after the encoder read it as ``[H, W, C]``."""
+
+    def __init__(self, channels: int, features: list[int], hidden: list[int], actions: int, bytes_: bool) -> None:
+        super().__init__()
+        layers: list[torch.nn.Module] = []
+        for a, b in zip([channels, *features], features, strict=False):
+            layers += [torch.nn.Conv2d(a, b, 3, stride=2, padding=1), torch.nn.ReLU()]
+        self.encoder = torch.nn.Sequential(*layers)
+        width = (SIDE >> len(features)) ** 2 * features[-1]
+        self.actor = generate.mlp([width, *hidden, actions], torch.nn.Tanh)
+        self.critic = generate.mlp([width, *hidden, 1], torch.nn.Tanh)
+        self.scale = 1 / 255 if bytes_ else 1.0
+
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Images ``[N, C, H, W]``."""
+        h = self.encoder(x * self.scale).permute(0, 2, 3, 1).flatten(1)
+        return {"logits": self.actor(h), "value": self.critic(h)}
+
+
+@pytest.mark.parametrize("layout", ["hwc", "chw"])
+@pytest.mark.parametrize("dtype", ["uint8", "float32"])
+def test_image_networks_load_into_torch_and_back(layout: str, dtype: str, tmp_path: Path) -> None:
+    path = tmp_path / "policy.safetensors"
+    operant.PPO(lambda: Square(layout, dtype), num_envs=4, num_steps=8, minibatch_size=16, seed=3).save(path)
+    net = nn.load(path)
+    described = net.architecture
+    image, features = described["image"]["image"], described["image"]["features"]
+    assert (image["channels_first"], image["bytes"]) == (layout == "chw", dtype == "uint8")
+    module = ImageActorCritic(image["channels"], features, described["hidden"], described["actions"], image["bytes"])
+    module.load_state_dict(load_file(path))
+
+    env = Square(layout, dtype)
+    images = np.stack([env.reset(seed=seed)[0] for seed in range(20)])
+    first = images if layout == "chw" else images.transpose(0, 3, 1, 2)
+
+    def compare() -> None:
+        with torch.no_grad():
+            wanted = module(torch.from_numpy(np.ascontiguousarray(first, dtype=np.float32)))
+        outputs = net(images)
+        assert outputs.keys() == wanted.keys()
+        for key, value in outputs.items():
+            np.testing.assert_allclose(value, wanted[key].numpy(), rtol=1e-4, atol=1e-5)
+
+    compare()
+    # Logits begin near 0: with weights of PyTorch's own size an order of numbers that is wrong shows.
+    for layer in module.modules():
+        if hasattr(layer, "reset_parameters"):
+            layer.reset_parameters()
+    net.load_state_dict(module.state_dict())
+    compare()
