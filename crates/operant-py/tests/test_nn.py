@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import threading
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,7 @@ import numpy as np
 import operant
 import pytest
 from operant import nn
+from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 GOLDEN = Path(__file__).parent / "golden" / "nets.safetensors"
@@ -140,8 +144,39 @@ def test_precisions_agree_within_their_error() -> None:
     obs = np.random.default_rng(2).normal(size=(64, 7)).astype(np.float32)
     exact = NETS["residual"](seed=4)(obs)["logits"]
     for precision, tolerance in (("bf16", 3e-2), ("f16", 4e-3), ("auto", 3e-2)):
-        other = NETS["residual"](seed=4, precision=precision)(obs)["logits"]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            other = NETS["residual"](seed=4, precision=precision)(obs)["logits"]
         assert np.abs(other - exact).max() < tolerance * np.abs(exact).max()
+
+
+def test_a_precision_that_is_not_served_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "net.safetensors"
+    NETS["actor_critic"]().save(path)
+    makers: list[Callable[[str], Any]] = [
+        lambda precision: NETS["actor_critic"](precision=precision),
+        lambda precision: nn.load(path, precision=precision),
+        lambda precision: nn.load_policy(path, precision=precision).network,
+    ]
+    for make in makers:
+        with pytest.warns(RuntimeWarning, match="tf32 was asked for, which only GPUs have: computing in f32") as told:
+            assert make("tf32").precision == "f32"
+        assert [warning.filename for warning in told] == [__file__]
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            assert make("f32").precision == "f32" and make("f16").precision == "f16"
+            make("auto")
+        assert not told
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            served = make("bf16").precision
+        if served == "bf16":
+            assert not told
+        else:
+            assert served == "f32"
+            assert [str(warning.message) for warning in told] == [
+                "bf16 was asked for, but this CPU has no AMX tiles: computing in f32"
+            ]
 
 
 def test_mistakes_are_explained(tmp_path: Path) -> None:
@@ -186,10 +221,102 @@ def test_files_that_miss_tensors_are_listed(tmp_path: Path) -> None:
     tensors = load_file(path)
     del tensors["critic.2.bias"]
     tensors["actor.0.bias"] = np.zeros(5, dtype=np.float32)
-    from safetensors import safe_open
-
     with safe_open(path, "numpy") as file:
         metadata = file.metadata()
     save_file(tensors, path, metadata=metadata)
     with pytest.raises(ValueError, match=r"actor.0.bias has shape \[5\], wanted \[64\].*missing critic.2.bias"):
         nn.load(path)
+
+
+def annotated(path: Path, net: nn.Network, **changes: str | None) -> Path:
+    """A file of the network with other notes; None takes one away."""
+    net.save(path)
+    with safe_open(path, "numpy") as file:
+        notes = dict(file.metadata())
+    for name, text in changes.items():
+        notes.pop(f"operant.{name}", None)
+        if text is not None:
+            notes[f"operant.{name}"] = text
+    save_file(load_file(path), path, metadata=notes)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        (None, "does not say which network it holds: wanted \"operant.architecture\" among its notes, got"),
+        ("", "describes no network: got : EOF"),
+        ("{", "describes no network: got {: EOF"),
+        ("[1, 2]", r"describes no network: got \[1, 2\]"),
+        ("null", "describes no network: got null"),
+        ("☃" * 5000, "describes no network: got ☃{200}…: expected value"),
+        ("[" * 5000, r"describes no network: got \[{200}…"),
+        ({"kind": "transformer"}, "unknown variant `transformer`"),
+        ({"actions": "two"}, "invalid type: string"),
+        ({"actions": -1}, "invalid value: integer `-1`"),
+        ({"actions": 0}, "actions = 0: wanted 1..=16777216"),
+        ({"hidden": [64, 2**63]}, "hidden = 9223372036854775808: wanted 1..=16777216"),
+        ({"colour": "red"}, "unknown field `colour`"),
+        ({"actions": 3}, r"actor.4.weight has shape \[2, 64\], wanted \[3, 64\]"),
+        ({"hidden": []}, "missing actor.0.weight|actor.0.weight has shape"),
+        ({"hidden": [2**24, 2**24]}, "fewer than 2³² elements|takes .* GiB"),
+    ],
+)
+def test_damaged_descriptions_are_explained(changes: Any, problem: str, tmp_path: Path) -> None:
+    net = nn.actor_critic(inputs=4, actions=2)
+    text = json.dumps({**net.architecture, **changes}) if isinstance(changes, dict) else changes
+    path = annotated(tmp_path / "net.safetensors", net, architecture=text, note="kept")
+    for load in (nn.load, nn.load_policy):
+        with pytest.raises(ValueError, match=problem) as error:
+            load(path)
+        message = str(error.value)
+        assert message.startswith(f"{path}: ") and "wanted" in message and "; " in message and len(message) < 2000
+
+
+def test_networks_that_would_not_end_are_refused(tmp_path: Path) -> None:
+    net = nn.residual(inputs=3, policy=2, width=4, blocks=1)
+    text = json.dumps({**net.architecture, "blocks": 10**12})
+    path = annotated(tmp_path / "net.safetensors", net, architecture=text)
+    with pytest.raises(ValueError, match=r"blocks = 1000000000000: wanted 0..=4096"):
+        nn.load(path)
+    with pytest.raises(ValueError, match=r"blocks = 1000000000000: wanted 0..=4096"):
+        nn.residual(inputs=3, policy=2, blocks=10**12)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "7", '{"colours": [2]}', '{"choices": 2}', "[" * 100_000])
+def test_damaged_heads_are_explained(text: str, tmp_path: Path) -> None:
+    net = nn.actor_critic(inputs=4, actions=2)
+    path = annotated(tmp_path / "policy.safetensors", net, head=text)
+    with pytest.raises(ValueError, match="the note 'operant.head' is damaged: got .*, wanted an object with") as error:
+        nn.load_policy(path)
+    assert str(path) in str(error.value) and "save the policy again" in str(error.value)
+    assert len(str(error.value)) < 1000
+    # The network itself is whole.
+    assert nn.load(path).architecture == net.architecture
+
+
+def test_damaged_spaces_are_explained(tmp_path: Path) -> None:
+    net = nn.actor_critic(inputs=4, actions=2)
+    for text in ("", "{}", "[]", "[1, 2]", '[{"kind": "box"}]'):
+        path = annotated(tmp_path / "policy.safetensors", net, spaces=text)
+        with pytest.raises(ValueError, match="the note 'operant.spaces' is damaged: got .*, wanted a list of two objects"):
+            nn.load_policy(path)
+    path = annotated(tmp_path / "policy.safetensors", net, spaces='[{"kind": "box"}, {"kind": "discrete", "start": 3}]')
+    with pytest.raises(ValueError, match="has actions that do not begin with 0"):
+        nn.load_policy(path)
+
+
+def test_damaged_files_are_explained(tmp_path: Path) -> None:
+    path = tmp_path / "net.safetensors"
+    nn.actor_critic(inputs=4, actions=2).save(path)
+    whole = path.read_bytes()
+    huge = (2**62).to_bytes(8, "little") + whole[8:]
+    header = int.from_bytes(whole[:8], "little")
+    garbled = whole[:8] + b"x" * header + whole[8 + header :]
+    numbers = whole.replace(b'"operant.architecture":"{', b'"operant.architecture":7,"x":"{', 1)
+    for bytes_ in (b"", whole[:5], whole[:-1], whole + b"x", huge, garbled, numbers):
+        path.write_bytes(bytes_)
+        for load in (nn.load, nn.load_policy):
+            with pytest.raises(ValueError, match="can't be read: .*; wanted a whole safetensors file: copy it again") as error:
+                load(path)
+            assert str(error.value).startswith(f"{path}: ")

@@ -10,6 +10,13 @@ array([0, 0, 0])
 
 Files are safetensors. ``torch_module.load_state_dict(safetensors.torch.load_file(path))`` takes one into the equivalent
 ``torch.nn`` module, and ``net.load_state_dict`` takes a module's ``state_dict()`` back.
+
+Images are held as ``[N, H, W, C]``: weights of convolutions have PyTorch's layout, but the layer behind the last
+``encoder.<n>`` reads its numbers in that order, as ``x.permute(0, 2, 3, 1).flatten(1)`` gives them in PyTorch, and not
+``x.flatten(1)``. Observations go in as ``architecture["image"]["image"]`` says: ``[H, W, C]``, or ``[C, H, W]`` with
+``channels_first``; with ``bytes`` they are divided by 255.
+
+A precision that this CPU does not have is replaced by one that it has, with a ``RuntimeWarning`` that says why.
 """
 
 from __future__ import annotations
@@ -17,7 +24,8 @@ from __future__ import annotations
 import json
 import operator
 import os
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -127,7 +135,19 @@ def _as_array(value: Any) -> FloatArray:
 def _make(description: dict[str, Any], seed: int, threads: int | None, precision: str) -> Network:
     # NumPy's integers are sizes too.
     text = json.dumps(description, default=operator.index)
-    return Network(_Network(text, seed=seed, threads=threads, precision=precision))
+    return _network(_Network(text, seed=seed, threads=threads, precision=precision), precision)
+
+
+def _load(path: str | os.PathLike[str], threads: int | None, precision: str) -> Network:
+    return _network(_Network.load(os.fspath(path), threads=threads, precision=precision), precision)
+
+
+def _network(engine: _Network, asked: str) -> Network:
+    """Warns the caller of this function's caller's caller, which is the user, where another precision runs."""
+    served, reason = engine.precision()
+    if reason is not None and served != asked:
+        warnings.warn(reason, RuntimeWarning, stacklevel=4)
+    return Network(engine)
 
 
 def actor_critic(
@@ -179,7 +199,7 @@ def residual(
 
 def load(path: str | os.PathLike[str], *, threads: int | None = None, precision: str = "f32") -> Network:
     """The network in a file that ``Network.save`` or a run wrote."""
-    return Network(_Network.load(os.fspath(path), threads=threads, precision=precision))
+    return _load(path, threads, precision)
 
 
 def load_policy(path: str | os.PathLike[str], *, threads: int | None = None, precision: str = "f32") -> Policy:
@@ -188,30 +208,58 @@ def load_policy(path: str | os.PathLike[str], *, threads: int | None = None, pre
     For networks whose first outputs are scores of actions 0, 1, …; policies that are more than that are refused, and
     ``operant.PPO.load`` takes them.
     """
-    network = load(path, threads=threads, precision=precision)
-    if reason := _more_than_scores(_notes(path)):
+    network = _load(path, threads, precision)
+    if reason := _more_than_scores(network.architecture, path):
         raise ValueError(f"the policy in {os.fspath(path)} {reason}; load it with operant.PPO.load")
     return Policy(network)
 
 
 def _notes(path: str | os.PathLike[str]) -> dict[str, str]:
-    """What a safetensors file says of itself."""
+    """What a safetensors file says of itself, of a file that the engine has read."""
     with open(path, "rb") as file:
         header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-    return header.get("__metadata__", {})
+    return header.get("__metadata__") or {}
 
 
-def _more_than_scores(notes: Mapping[str, str]) -> str | None:
+def _is_head(value: Any) -> bool:
+    kinds = {"choices": list, "gaussian": int}
+    return isinstance(value, dict) and len(value) == 1 and all(isinstance(x, kinds.get(key, ())) for key, x in value.items())
+
+
+def _are_spaces(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(isinstance(space, dict) for space in value)
+
+
+def _more_than_scores(architecture: Mapping[str, Any], path: str | os.PathLike[str]) -> str | None:
     """What a saved policy does beside choosing among scores."""
-    head = json.loads(notes.get("operant.head", "{}"))
-    if "gaussian" in head:
+    notes = _notes(path)
+
+    def read(name: str, fits: Callable[[Any], bool], wanted: str) -> Any:
+        text = notes.get(name)
+        if text is None:
+            return None
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            value = None
+        if not fits(value):
+            got = text if len(text) <= 200 else f"{text[:200]}…"
+            raise ValueError(
+                f"{os.fspath(path)}: the note {name!r} is damaged: got {got!r}, wanted {wanted} in JSON; save the policy "
+                "again, or take its network alone with operant.nn.load"
+            )
+        return value
+
+    head = read("operant.head", _is_head, "an object with choices or gaussian") or {}
+    spaces = read("operant.spaces", _are_spaces, "a list of two objects, of observations and of actions")
+    if "gaussian" in head or architecture.get("continuous"):
         return "has real numbers as actions"
     if len(head.get("choices", [])) > 1:
         return "makes several choices at once"
     if "operant.obs_normaliser" in notes:
         return "normalises observations first"
-    if json.loads(notes.get("operant.architecture", "{}")).get("memory"):
+    if architecture.get("memory"):
         return "has a memory"
-    if json.loads(notes.get("operant.spaces", "[{}]"))[-1].get("start"):
+    if spaces is not None and spaces[-1].get("start"):
         return "has actions that do not begin with 0"
     return None
