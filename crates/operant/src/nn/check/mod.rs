@@ -1,5 +1,5 @@
 //! Checks that every op must pass: its gradient against finite differences in f64, its f32 kernels on every instruction
-//! set against f64, and tiles against the whole batch. An op brings its cases; the checks come for free.
+//! set against f64, tiles against the whole batch, and what it says to inputs of other shapes. An op brings its cases; the checks come for free.
 //!
 //! The checks themselves are compiled with the feature `check`, and so is what cases compute.
 
@@ -7,6 +7,8 @@
 pub mod cuda;
 #[cfg(feature = "check")]
 mod run;
+#[cfg(feature = "check")]
+mod shapes;
 
 use super::graph::{Graph, Node};
 use super::op::{Op, Type};
@@ -107,6 +109,8 @@ pub struct Case {
     inputs: Vec<Given>,
     #[cfg(feature = "check")]
     build: Arc<Build>,
+    /// Whether it is the op alone, so that refusals of shapes are its own.
+    alone: bool,
     rows: usize,
     tolerance: f64,
 }
@@ -122,7 +126,7 @@ impl Case {
     /// The op alone.
     pub fn op<O: Op + Clone>(op: O, inputs: impl Into<Vec<Given>>) -> Self {
         let name = format!("{op:?}");
-        Self::build(name, inputs, move |g, x| g.add_op("", op.clone(), x))
+        Self { alone: true, ..Self::build(name, inputs, move |g, x| g.add_op("", op.clone(), x)) }
     }
 
     /// Any graph; all outputs that it gives are looked at.
@@ -139,6 +143,7 @@ impl Case {
             inputs: inputs.into(),
             #[cfg(feature = "check")]
             build: Arc::new(build),
+            alone: false,
             rows: 7,
             tolerance: 2e-5,
         }

@@ -1,6 +1,6 @@
 //! The checks: cases drawn, run in f64 and on every instruction set, and compared.
 
-use super::{Case, Given, Random, Values, rows};
+use super::{Case, Given, Random, Values, rows, shapes};
 use crate::Result;
 use crate::lanes::Backend;
 use crate::lanes::rng::HostRng;
@@ -153,8 +153,8 @@ pub(super) fn close(name: &str, got: &[f64], wanted: &[f64], tolerance: f64) -> 
     Ok(())
 }
 
-/// Holds one case to everything; the message says where it fails.
-pub fn case(case: &Case) -> Result<(), String> {
+/// Holds one case to everything and gives how many gradients other than 0 it compared; the message says where it fails.
+pub fn case(case: &Case) -> Result<usize, String> {
     let fail = |what: &str, error: String| format!("{case:?}: {what}: {error}");
     let setting = Setting::new(case).map_err(|error| fail("building", error.to_string()))?;
     let rows = case.rows;
@@ -177,11 +177,13 @@ pub fn case(case: &Case) -> Result<(), String> {
 
     // Central differences: errors of order ε² and 1e-16/ε meet near 1e-5.
     let epsilon = 1e-5;
-    let compare = |what: String, analytic: f64, numeric: f64| {
+    let mut compared = 0;
+    let mut compare = |what: String, analytic: f64, numeric: f64| {
         let error = (analytic - numeric).abs() / (1.0 + numeric.abs());
         if error.is_nan() || error > 1e-6 {
             return Err(fail("gradient", format!("{what}: {analytic}, by finite differences {numeric}")));
         }
+        compared += usize::from(numeric != 0.0);
         Ok(())
     };
     let mut params = setting.params.clone();
@@ -225,7 +227,7 @@ pub fn case(case: &Case) -> Result<(), String> {
             }
         }
     }
-    Ok(())
+    Ok(compared)
 }
 
 /// At most `count` of a list, evenly spread.
@@ -234,16 +236,25 @@ fn sample(list: &[usize], count: usize) -> Vec<usize> {
     list.iter().step_by(step).copied().collect()
 }
 
-/// Holds an op to all its cases, over several draws of their shapes.
+/// Holds an op to all its cases, over several draws of their shapes, and to refusing others.
 pub fn op<O: Op>() -> Result<(), String> {
+    let (mut compared, mut many, mut refused) = (0, false, 0);
     for seed in 0..3 {
         let cases = O::cases(&mut Random::new(seed));
         if cases.is_empty() {
             return Err(format!("{} has no cases", O::NAME));
         }
         for one in &cases {
-            case(one)?;
+            compared += case(one)?;
+            many |= one.inputs.len() > 1;
+            refused += shapes::refused(one)?;
         }
+    }
+    if compared == 0 {
+        return Err(format!("no case of {} has a gradient", O::NAME));
+    }
+    if many && refused == 0 {
+        return Err(format!("{} takes inputs of any shapes together", O::NAME));
     }
     Ok(())
 }
