@@ -214,7 +214,7 @@ fn a_run_that_diverges_names_its_last_checkpoint() {
     let (code, message) = failure(&words);
     assert_eq!(code, 1, "{message}");
     assert!(
-        message.contains("loss/value is not finite at step")
+        message.contains("loss/value is not finite, first in \"")
             && message.contains("last good checkpoint: step-000000000256"),
         "{message}"
     );

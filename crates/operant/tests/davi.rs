@@ -85,7 +85,7 @@ fn divergence_names_the_metric() {
         });
         let reason = reason.expect("no network stands such steps");
         let named = run.metrics().iter().any(|metric| reason.starts_with(&format!("{} is not finite", metric.name)));
-        assert!(named, "{algo}: {reason}");
+        assert!(named && reason.contains(", first in \""), "{algo}: {reason}");
     }
 }
 

@@ -395,7 +395,7 @@ fn divergence_is_reported() {
         report.begin();
         dqn.iterate(&mut report);
         if let Some(reason) = &report.diverged {
-            assert!(reason.contains("is not finite"), "{reason}");
+            assert!(reason.contains("is not finite, first in \""), "{reason}");
             return;
         }
     }

@@ -354,8 +354,8 @@ impl<G: Game> Algorithm for AlphaZero<G> {
             times.push(table.played);
         }
         let learned = learner.learned();
-        if let Some(reason) = learned.diverged {
-            report.diverged = Some(format!("{reason} is not finite"));
+        if learned.diverged.is_some() {
+            report.diverged.clone_from(&learned.diverged);
         }
         let (from, to) = learned.time;
         let hidden = covered(from, to, &mut times);

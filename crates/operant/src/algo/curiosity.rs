@@ -5,10 +5,11 @@
 //! been. Transitions lie in a rollout as they are read here: row t + 1 of observations is N rows after row t.
 
 use super::policy::Head;
+use super::train_and_step::first_bad_op;
 use crate::data::{ActionColumn, ReturnScale, Rollout};
 use crate::error::{Error, Result};
 use crate::nn::nets::mlp;
-use crate::nn::{Act, Feed, Graph, Method, Node, Optimizer, Options, Params, Plan, Wanted};
+use crate::nn::{Act, Feed, Graph, Method, Node, Optimizer, Options, Params, Plan, Precision, Wanted};
 use serde::{Deserialize, Serialize};
 
 /// Which bonus.
@@ -116,7 +117,9 @@ impl Bonus {
         let (graph, error, loss) = graph(kind, rollout.shape.obs, head)?;
         let params = graph.params(seed ^ 0x6375_7269_6f75_7300)?;
         let wanted = Wanted { outputs: vec![error], losses: vec![(loss, 1.0)], ..Wanted::default() };
-        let plan = Plan::new(&graph, &wanted, rows, options)?;
+        // Its loss is not scaled, as f16 needs.
+        let precision = if options.precision == Precision::F16 { Precision::F32 } else { options.precision };
+        let plan = Plan::new(&graph, &wanted, rows, &Options { precision, ..options.clone() })?;
         let width = graph.shape(graph.inputs()[2]).iter().product::<usize>();
         Ok(Some(Self {
             kind,
@@ -133,8 +136,8 @@ impl Bonus {
     }
 
     /// Adds `coefficient` times the scaled bonus of every transition to its reward, and learns from all of them. Gives the
-    /// mean error before scaling, or nothing if it was not finite.
-    pub(super) fn reward(&mut self, rollout: &mut Rollout, coefficient: f32) -> Option<f64> {
+    /// mean error before scaling, or the end of a message if it was not finite.
+    pub(super) fn reward(&mut self, rollout: &mut Rollout, coefficient: f32) -> Result<f64, String> {
         let (rows, samples, n) = (self.plan.max_rows(), rollout.samples(), rollout.shape.envs);
         let mut sum = 0.0;
         for first in (0..samples).step_by(rows) {
@@ -151,7 +154,7 @@ impl Bonus {
             let (outcome, step) = self.plan.learn(params, count, &feeds, optimizer, LEARNING_RATE, 1.0);
             self.bonus[first..first + count].copy_from_slice(self.plan.output(self.error));
             if !(outcome.finite && step.finite) {
-                return None;
+                return Err(first_bad_op(&mut self.plan, &self.params, count, &feeds));
             }
             sum += self.plan.output(self.error).iter().map(|&x| f64::from(x)).sum::<f64>();
         }
@@ -160,7 +163,7 @@ impl Bonus {
             self.scale.scale(bonus, |_| false, GAMMA, LIMIT);
             reward.iter_mut().zip(bonus).for_each(|(reward, bonus)| *reward += coefficient * *bonus);
         }
-        Some(sum / samples as f64)
+        Ok(sum / samples as f64)
     }
 
     /// The plan that runs the network.

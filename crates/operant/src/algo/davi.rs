@@ -8,7 +8,7 @@
 
 mod solve_test;
 
-use super::train_and_step::train_and_step;
+use super::train_and_step::{first_bad_op, train_and_step};
 use super::{Algorithm, Build, EncoderName, Entry, MemoryName, Parts, Phase, Policy, Report, part};
 use crate::config::{self, Table};
 use crate::env::puzzle::{Puzzle, View, Walk};
@@ -443,7 +443,8 @@ impl<P: Puzzle> Davi<P> {
         let (outcome, step) = train_and_step(&mut self.learner, stepped, (rows, &feeds), (learning_rate, 1.0), report);
         if !outcome.finite || !step.finite {
             let what = METRICS[if outcome.finite { Reported::GradNorm } else { Reported::Loss } as usize].name;
-            report.diverged = Some(format!("{what} is not finite"));
+            let place = first_bad_op(&mut self.learner, &self.params, rows, &feeds);
+            report.diverged = Some(format!("{what} is not finite{place}"));
             return None;
         }
         Some((outcome.loss, step.grad_norm))

@@ -15,7 +15,7 @@ use super::curriculum::{self, Curriculum};
 use super::gradients::GradientStatistics;
 use super::policy::{Head, OBS_LIMIT, Policy};
 use super::saved::{damaged, load_running, load_scale, to_bits};
-use super::train_and_step::train_and_step;
+use super::train_and_step::{first_bad_op, train_and_step};
 use super::{Algorithm, Build, Ended, Entry, Parts, Phase, Report, part};
 use crate::config::{self, Table};
 use crate::data::{Experience, Replay, ReplayShape, Running, SampleDraws, Samples};
@@ -481,8 +481,7 @@ impl Dqn {
         }
         if !(outcome.finite && (step.finite || scale > 1.0)) {
             let what = METRICS[if outcome.finite { Reported::GradNorm } else { Reported::Loss } as usize].name;
-            let first = self.learner.first_non_finite(&self.params, size, feeds);
-            let place = first.map_or(String::new(), |name| format!(", first in \"{name}\""));
+            let place = first_bad_op(&mut self.learner, &self.params, size, feeds);
             report.diverged = Some(format!("{what} is not finite{place}"));
             return false;
         }

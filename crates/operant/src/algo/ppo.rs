@@ -18,7 +18,7 @@ use super::policy::{Actor, Head, OBS_LIMIT, Policy};
 use super::popart::PopArt;
 use super::saved::{damaged, from_bits, load_running, load_scale, to_bits};
 use super::scratch::Scratch;
-use super::train_and_step::train_and_step;
+use super::train_and_step::{first_bad_op, train_and_step};
 use super::{Algorithm, Build, Ended, Entry, Parts, Phase, Report, part};
 use crate::config::{self, Table};
 use crate::data::{ActionColumn, Batch, Order, ReturnScale, Rollout, Running, Shape};
@@ -624,7 +624,8 @@ impl Ppo {
         }
         let fine = outcome.finite && (step.finite || scale > 1.0);
         if !fine {
-            report.diverged = Some(not_finite(&self.statistics()));
+            let what = not_finite(&self.statistics());
+            report.diverged = Some(what + &first_bad_op(&mut self.learner, &self.params, rows, feeds));
         }
         fine.then_some(step.grad_norm)
     }
@@ -684,9 +685,9 @@ impl Algorithm for Ppo {
             let error = bonus.reward(&mut self.rollout, self.settings.curiosity_coef as f32);
             report.spans.end(Phase::Curiosity as usize, begun);
             match error {
-                Some(error) => report.values[Reported::Novelty as usize] = error,
-                None => {
-                    report.diverged = Some("novelty is not finite".into());
+                Ok(error) => report.values[Reported::Novelty as usize] = error,
+                Err(place) => {
+                    report.diverged = Some(format!("novelty is not finite{place}"));
                     return;
                 }
             }

@@ -5,7 +5,7 @@
 //! target: the value of the next one, mixed with λ of what came after (R. Sutton, 1988), seen from the other side. Targets go through a small
 //! replay; a moving average of the weights plays. Games are played in groups of a fixed size, so the number of threads changes nothing.
 
-use super::train_and_step::train_and_step;
+use super::train_and_step::{first_bad_op, train_and_step};
 use super::{Algorithm, Build, Ended, Entry, Parts, Phase, Policy, Report, part};
 use crate::config::{self, Table};
 use crate::device::CpuPool;
@@ -349,7 +349,8 @@ impl Learner {
             report.spans.end(Phase::Optimize as usize, begun);
             if !result.finite || !step.finite {
                 let what = if result.finite { "the gradient" } else { "the loss" };
-                report.diverged = Some(format!("{what} of the {} network is not finite", self.kind.name()));
+                let place = first_bad_op(&mut self.plan, &self.params, rows, &feeds);
+                report.diverged = Some(format!("{what} of the {} network is not finite{place}", self.kind.name()));
                 return;
             }
             self.updates += 1;

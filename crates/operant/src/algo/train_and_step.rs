@@ -1,4 +1,4 @@
-//! One step of a network by a minibatch, as learners make it.
+//! One step of a network by a minibatch, as learners make it, and what they say if it went wrong.
 
 use super::{Phase, Report};
 use crate::nn::{Feed, Gradients, Optimizer, Outcome, Params, Plan, StepReport};
@@ -20,4 +20,9 @@ pub(super) fn train_and_step(
     let step = optimizer.step_scaled(params, plan.gradients(), learning_rate, loss_scale);
     report.spans.end(Phase::Optimize as usize, begun);
     (outcome, step)
+}
+
+/// The op that first made a number that is not finite, as the end of a message; nothing if none does when run again.
+pub(super) fn first_bad_op(plan: &mut Plan, params: &Params, rows: usize, feeds: &[Feed]) -> String {
+    plan.first_non_finite(params, rows, feeds).map_or(String::new(), |name| format!(", first in \"{name}\""))
 }

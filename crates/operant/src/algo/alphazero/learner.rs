@@ -4,6 +4,7 @@ use super::batch::Batch;
 use super::gate::Gate;
 use super::samples::{Sample, Window};
 use super::settings::{GateName, Settings};
+use crate::algo::train_and_step::first_bad_op;
 use crate::algo::{Parts, part};
 use crate::env::game::Game;
 use crate::error::{Error, Result};
@@ -15,7 +16,7 @@ use crate::search::game_net::{self, Shared};
 use std::time::Instant;
 
 /// What an iteration of learning found.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Learned {
     pub(super) updates: u64,
     /// Means over the updates; NaN if there was none.
@@ -29,7 +30,7 @@ pub(super) struct Learned {
     pub(super) learning_rate: f64,
     pub(super) time: (Instant, Instant),
     /// What was not finite.
-    pub(super) diverged: Option<&'static str>,
+    pub(super) diverged: Option<String>,
     /// Whether what was learned plays from now on; nothing if it was not weighed.
     pub(super) promoted: Option<bool>,
     /// Loss of the weights that play on positions that are held back.
@@ -127,7 +128,7 @@ impl<G: Game> Learner<G> {
     }
 
     pub(super) fn learned(&self) -> Learned {
-        self.learned
+        self.learned.clone()
     }
 
     pub(super) fn window_len(&self) -> usize {
@@ -160,7 +161,9 @@ impl<G: Game> Learner<G> {
             let (feeds, rows) = self.batch.feeds();
             let (outcome, step) = self.plan.learn(&mut self.params, rows, &feeds, &mut self.optimizer, rate, 1.0);
             if !outcome.finite || !step.finite {
-                diverged = Some(if outcome.finite { "the gradient" } else { "the loss" });
+                let what = if outcome.finite { "the gradient" } else { "the loss" };
+                let place = first_bad_op(&mut self.plan, &self.params, rows, &feeds);
+                diverged = Some(format!("{what} is not finite{place}"));
             }
             // A batch without decisions has no policy to learn: its loss is 0, not NaN.
             debug_assert!(self.batch.decisions() > 0 || self.mean(0) == 0.0);
