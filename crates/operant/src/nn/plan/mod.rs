@@ -11,6 +11,8 @@ mod chains;
 mod cuda;
 mod cut;
 mod kernels;
+#[cfg(test)]
+mod kinds_of_networks;
 mod memory;
 mod print;
 #[cfg(test)]
@@ -608,8 +610,7 @@ mod tests {
             let sum = g.sum(two[0], 1).unwrap();
             let product = g.mul(sum, two[1]).unwrap();
             // Behind both networks and of neither, as standard deviations of actions are.
-            let log_std = g.param("log_std", [1], Init::Zeros);
-            let loss = g.mul(product, log_std).unwrap();
+            let loss = g.bias("log_std", product, Init::Zeros).unwrap();
             let options = Options::threads(pools[0]);
             let mut params = g.params(0).unwrap();
             let plan = Plan::training(&g, loss, 256, &options).unwrap();
