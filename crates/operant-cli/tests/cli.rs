@@ -74,6 +74,8 @@ fn bench_nn_measures_every_network() {
             assert!(["f32", "bf16"].contains(&report["precision"].as_str().unwrap()));
         }
     }
+    let report = json(&["bench", "nn", "--batch", "4", "--seconds", "0.01", "--plan", "--json"]);
+    assert!(report["plan"].as_str().unwrap().starts_with("training plan: up to 4 rows"), "{report}");
 }
 
 #[test]

@@ -329,6 +329,9 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         return Err(Failure::Usage(format!("--batch {batch}: wanted 1..=16777216")));
     }
     if on_gpu {
+        if args.plan {
+            return Err(Failure::Usage("--plan on a GPU: wanted --device cpu, whose plans can be shown".into()));
+        }
         return nn_cuda::run(args, batch, precision);
     }
     if args.tile_rows == Some(0) {
@@ -376,7 +379,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             .iter()
             .map(|op| json!({"op": op.op, "steps": op.steps, "share": op.nanoseconds as f64 / total.max(1) as f64}))
             .collect();
-        let report = json!({
+        let mut report = json!({
             "net": name,
             "batch": batch,
             "precision": served.name(),
@@ -397,6 +400,9 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             "ops": ops,
             "machine": device::describe(),
         });
+        if args.plan {
+            report["plan"] = plan.to_string().into();
+        }
         return print(&format!("{report}\n"));
     }
     let mut text = String::new();

@@ -1,7 +1,7 @@
 //! Plans and profiles as text.
 
-use super::super::op::Kind;
-use super::build::{Place, Recipe, Step, Work};
+use super::super::op::{Kind, Type};
+use super::build::{Buffer, Place, Recipe, Step, Work};
 use super::{Plan, Real};
 use std::fmt;
 
@@ -63,6 +63,16 @@ impl Profile {
     }
 }
 
+impl Recipe {
+    /// The shape of a buffer as a step's op sees it.
+    fn shape(&self, step: &Step, buffer: Buffer) -> Option<&Type> {
+        let types = &self.nodes[step.body()?.0].types;
+        let sides = [(&step.x, &types.x), (&step.dx, &types.x), (&step.y, &types.y), (&step.dy, &types.y)];
+        let mut pairs = sides.into_iter().flat_map(|(buffers, types)| buffers.iter().zip(types));
+        pairs.find_map(|(one, ty)| (*one == Some(buffer)).then_some(ty))
+    }
+}
+
 impl<R: Real> fmt::Display for Plan<R> {
     /// Nodes, shapes, offsets, bytes and products, one line per step.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -91,9 +101,11 @@ impl<R: Real> fmt::Display for Plan<R> {
             self.workers.iter().map(|worker| worker.packs.bytes()).sum::<usize>() + self.packs.bytes(),
             self.workspace_bytes(),
         )?;
-        let buffer = |buffer: usize| {
+        let buffer = |step: &Step, buffer: Buffer| {
             let slot = recipe.slots[buffer];
-            let rows = if slot.kind == Kind::Whole { "" } else { "B×" };
+            let ty = recipe.shape(step, buffer).cloned().unwrap_or(Type { shape: vec![slot.len], kind: slot.kind });
+            let each = if slot.kind == Kind::Ints { size_of::<i32>() } else { size_of::<R>() };
+            let per = if slot.kind == Kind::Whole { "" } else { "/row" };
             let place = match slot.place {
                 Place::Feed(number) => format!("feed {number}"),
                 Place::Param(at) => format!("param@{}", bytes(at)),
@@ -101,7 +113,7 @@ impl<R: Real> fmt::Display for Plan<R> {
                 Place::Full(at) => format!("full@{}", bytes(at)),
                 Place::Sum(at) => format!("sum@{}", bytes(at)),
             };
-            format!("{rows}{} {place}", slot.len)
+            format!("{ty} {} B{per} {place}", slot.len * each)
         };
         for step in &recipe.steps {
             let (what, flops) = match step.work {
@@ -113,7 +125,7 @@ impl<R: Real> fmt::Display for Plan<R> {
                 Work::Seed { .. } => ("seed".into(), 0),
                 Work::Total => ("mean".into(), 0),
             };
-            let list = |buffers: Vec<usize>| buffers.into_iter().map(&buffer).collect::<Vec<_>>().join(", ");
+            let list = |all: Vec<Buffer>| all.into_iter().map(|one| buffer(step, one)).collect::<Vec<_>>().join(", ");
             let (from, to) = (list(step.reads().collect()), list(step.writes().collect()));
             writeln!(f, "{} {:<25} {:<28} {flops:>9} FLOP  {from} → {to}", step.stage, what, step.name)?;
         }
