@@ -11,8 +11,12 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// `test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 2 filtered out; finished in 0.00s`
+    /// `test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 2 filtered out; finished in 0.00s`, or what a test itself says:
+    /// `skipped: what and why`.
     pub(crate) fn of_cargo(line: &str) -> Option<Self> {
+        if line.starts_with("skipped: ") {
+            return Some(Self { skipped: 1, ..Self::default() });
+        }
         let counts = line.trim().strip_prefix("test result: ")?;
         Some(Self::of_pairs(counts))
     }
@@ -72,6 +76,7 @@ mod tests {
         let line = "test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out";
         assert_eq!(Tally::of_cargo(line), tally(1, 2, 0));
         assert_eq!(Tally::of_cargo("test result_is_ok ... ok"), None);
+        assert_eq!(Tally::of_cargo("skipped: products on tiles: this CPU has none"), tally(0, 0, 1));
     }
 
     #[test]

@@ -45,12 +45,18 @@ fn run() -> &'static str {
     "run"
 }
 
+/// Past the capture of what tests print.
+fn skipped(why: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stdout(), "\nskipped: {why}");
+}
+
 fn gnubg_is_missing() -> bool {
     let paths = std::env::var_os("PATH").unwrap_or_default();
     let there = std::env::split_paths(&paths).any(|folder| folder.join("gnubg").is_file());
     let missing = !there && !Path::new("/usr/games/gnubg").is_file();
     if missing {
-        println!("skipped: gnubg is not installed");
+        skipped("gnubg is not installed");
     }
     missing
 }
@@ -279,7 +285,7 @@ fn gnubg_plays_and_judges() {
 #[test]
 fn without_gnubg_the_message_says_how_to_get_it() {
     if Path::new("/usr/games/gnubg").is_file() {
-        println!("skipped: gnubg is where it is always looked for");
+        skipped("gnubg is where it is always looked for");
         return;
     }
     let output = Command::new(env!("CARGO_BIN_EXE_operant"))

@@ -25,6 +25,20 @@ const PARTS: usize = 3;
 
 pub use crate::lanes::has_tiles as available;
 
+/// [`available`], for tests: says once, past the capture of what tests print, that some are skipped where it is not.
+#[cfg(feature = "check")]
+pub fn available_to_tests() -> bool {
+    static SAID: std::sync::Once = std::sync::Once::new();
+    if !available() {
+        SAID.call_once(|| {
+            use std::io::Write;
+            // A test is no worse for a closed output.
+            let _ = writeln!(std::io::stdout(), "\nskipped: what runs on tiles or in bf16: this CPU has no AMX");
+        });
+    }
+    available()
+}
+
 fn require() {
     assert!(available(), "this machine has no AMX: ask `amx::available` first");
 }

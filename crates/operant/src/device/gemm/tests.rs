@@ -205,7 +205,7 @@ proptest! {
 
     #[test]
     fn rounding_rows_and_columns(rows in 1..70_usize, cols in 1..70_usize, gap in 0..5_usize, seed in any::<u32>()) {
-        if !amx::available() {
+        if !amx::available_to_tests() {
             return Ok(());
         }
         let src_row = cols + gap;
@@ -242,7 +242,7 @@ fn no_terms_leave_the_start() {
         let p = Product { m: 3, n: 20, outer, inner, c_row: 20, ..Default::default() };
         for begin in BEGINS {
             check_product(&p, begin, 1);
-            if amx::available() {
+            if amx::available_to_tests() {
                 let (bias, before) = (noise(20, 1), noise(60, 2));
                 let mut c = before.clone();
                 amx::product(&p, &[], &[], begin.init(&bias), &mut c);
@@ -310,7 +310,7 @@ fn splitting_rows_changes_no_bits() {
                 assert_eq!(row, alone, "{} row {i} of k {k}, n {n}", backend.name());
             }
         }
-        if amx::available() {
+        if amx::available_to_tests() {
             let wide = k.next_multiple_of(32);
             let mut left = vec![0; 37 * wide];
             amx::rows_to_bf16(37, k, &a, k, &mut left, wide);
@@ -358,8 +358,7 @@ fn value(bf16: u16) -> f32 {
 
 /// Tiles against plain loops over operands rounded to bf16.
 fn check_tiles(p: &Product, begin: Begin, by_columns: bool, seed: u64) {
-    if !amx::available() {
-        eprintln!("skipped: this machine has no AMX");
+    if !amx::available_to_tests() {
         return;
     }
     let k = p.outer * p.inner;
@@ -402,8 +401,7 @@ fn tiles_at_the_edges() {
 /// Products of different heights and nested holds, which configure tiles anew or keep them.
 #[test]
 fn held_tiles_serve_any_product() {
-    if !amx::available() {
-        eprintln!("skipped: this machine has no AMX");
+    if !amx::available_to_tests() {
         return;
     }
     let _tiles = amx::hold();
@@ -425,8 +423,7 @@ fn long_sums_of_tiles() {
 
 #[test]
 fn tiles_add_pairs_in_order() {
-    if !amx::available() {
-        eprintln!("skipped: this machine has no AMX");
+    if !amx::available_to_tests() {
         return;
     }
     // Sums of even and of odd terms of a chunk, each in f32, then their sum, then C (Intel SDM volume 2, TDPBF16PS).
@@ -455,8 +452,7 @@ fn tiles_add_pairs_in_order() {
 /// Products of f32 on tiles against f64, with errors of sums in f32; the rows and columns that a product may have.
 #[test]
 fn thirds_are_as_exact_as_f32() {
-    if !amx::available() {
-        eprintln!("skipped: no AMX");
+    if !amx::available_to_tests() {
         return;
     }
     let shapes = [
@@ -525,8 +521,7 @@ fn thirds_are_as_exact_as_f32() {
 /// nothing else stay apart.
 #[test]
 fn thirds_lose_no_bit() {
-    if !amx::available() {
-        eprintln!("skipped: no AMX");
+    if !amx::available_to_tests() {
         return;
     }
     let (m, k, n) = (32, 32, 32);
@@ -551,8 +546,7 @@ fn thirds_lose_no_bit() {
 
 #[test]
 fn thirds_add_products_over_rows() {
-    if !amx::available() {
-        eprintln!("skipped: no AMX");
+    if !amx::available_to_tests() {
         return;
     }
     for (number, (rows, m, n)) in [
