@@ -139,12 +139,15 @@ struct Passes {
     failed: AtomicUsize,
 }
 
+/// A panic's pass and index, and its payload.
+type Caught = ((usize, usize), Box<dyn std::any::Any + Send>);
+
 struct Shared {
     front: Front,
     lanes: Box<[Lane]>,
     passes: Passes,
-    /// The first pass in which something panicked, the lowest index there, and its payload.
-    panic: Mutex<Option<((usize, usize), Box<dyn std::any::Any + Send>)>>,
+    /// Of the first pass in which something panicked, and the lowest index there.
+    panic: Mutex<Option<Caught>>,
     spin: Duration,
     /// Workers that have begun.
     started: AtomicUsize,
@@ -631,7 +634,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_panics_the_first_passs_reaches_the_caller() {
+    fn a_panic_of_an_earlier_pass_reaches_the_caller() {
         let pool = CpuPool::new(2);
         for _ in 0..20 {
             let (both, followed) = (std::sync::Barrier::new(2), AtomicBool::new(false));
