@@ -259,7 +259,7 @@ def annotated(path: Path, net: nn.Network, **changes: str | None) -> Path:
         ({"colour": "red"}, "unknown field `colour`"),
         ({"actions": 3}, r"actor.4.weight has shape \[2, 64\], wanted \[3, 64\]"),
         ({"hidden": []}, "missing actor.0.weight|actor.0.weight has shape"),
-        ({"hidden": [2**24, 2**24]}, "fewer than 2³² elements|takes .* GiB"),
+        ({"hidden": [2**24, 2**24]}, "is too large: .*(fewer than 2³² elements|takes .* GiB)"),
     ],
 )
 def test_damaged_descriptions_are_explained(changes: Any, problem: str, tmp_path: Path) -> None:
@@ -313,7 +313,9 @@ def test_damaged_files_are_explained(tmp_path: Path) -> None:
     huge = (2**62).to_bytes(8, "little") + whole[8:]
     header = int.from_bytes(whole[:8], "little")
     garbled = whole[:8] + b"x" * header + whole[8 + header :]
-    numbers = whole.replace(b'"operant.architecture":"{', b'"operant.architecture":7,"x":"{', 1)
+    notes = whole[8 : 8 + header].replace(b'"operant.architecture":"{', b'"operant.architecture":7,"x":"{', 1)
+    assert len(notes) > header
+    numbers = len(notes).to_bytes(8, "little") + notes + whole[8 + header :]
     for bytes_ in (b"", whole[:5], whole[:-1], whole + b"x", huge, garbled, numbers):
         path.write_bytes(bytes_)
         for load in (nn.load, nn.load_policy):

@@ -198,6 +198,8 @@ impl Architecture {
     }
 
     fn build_steps(&self, steps: Option<usize>) -> Result<Net> {
+        // Else it would be trained and saved, and then refused.
+        self.check().map_err(|reason| Error::Invalid(format!("network {}: {reason}", excerpt(&self.to_json()))))?;
         let mut g = Graph::new();
         let (mut log_std, mut memory) = (None, None);
         let (input, outputs) = match self {
@@ -258,8 +260,12 @@ impl Architecture {
 
     fn parse(text: &str) -> Result<Self, String> {
         let described: Self = serde_json::from_str(text).map_err(|error| error.to_string())?;
-        let value = serde_json::to_value(&described).expect("numbers and names are JSON");
-        unfit("", &value).map_or(Ok(described), Err)
+        described.check().map(|()| described)
+    }
+
+    /// Why it can't be built, if it can't.
+    fn check(&self) -> Result<(), String> {
+        unfit("", &serde_json::to_value(self).expect("numbers and names are JSON")).map_or(Ok(()), Err)
     }
 
     /// Writes parameters with this description: a safetensors file that [`Architecture::load`] and PyTorch read.
@@ -283,7 +289,7 @@ impl Architecture {
         let next = "build the network and load its parameters by name instead";
         let text = metadata.get(KEY).ok_or_else(|| {
             let notes: Vec<&String> = metadata.keys().collect();
-            let wanted = format!("wanted \"{KEY}\" among its notes, got {notes:?}");
+            let wanted = format!("wanted \"{KEY}\" among its notes, got {}", excerpt(&format!("{notes:?}")));
             Error::Saved(format!("file does not say which network it holds: {wanted}; {next}"))
         })?;
         let unfit = |reason: String| {
@@ -293,7 +299,13 @@ impl Architecture {
         let architecture = Self::parse(text).map_err(unfit)?;
         let net = architecture.build().map_err(|error| unfit(error.to_string()))?;
         // Without first values: all of them come from the file.
-        let mut params = Params::new(net.graph.params.clone()).map_err(|error| unfit(error.to_string()))?;
+        let mut params = Params::new(net.graph.params.clone()).map_err(|error| {
+            let wanted = "wanted one that fits this machine, as it was when it was saved, or";
+            Error::Saved(format!(
+                "the network that it describes, {}, is too large: {error}; {wanted} {next}",
+                excerpt(text)
+            ))
+        })?;
         params.from_bytes(bytes)?;
         Ok((architecture, net, params, metadata))
     }
