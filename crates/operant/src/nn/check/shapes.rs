@@ -1,6 +1,6 @@
-//! Inputs of other shapes: an op refuses them as it is built, with their names, or can be planned.
+//! Inputs of other shapes: an op refuses them as it is built, with their names, or can be planned and run.
 
-use super::run::Setting;
+use super::run::{Setting, run_f64};
 use super::{Case, Given};
 use crate::nn::op::Type;
 use crate::nn::plan::{Options, Plan};
@@ -28,11 +28,14 @@ pub(super) fn refused(case: &Case) -> Result<usize, String> {
             let other = Case { inputs, ..case.clone() };
             let built = catch_unwind(AssertUnwindSafe(|| {
                 let setting = Setting::new(&other)?;
-                Ok(Plan::<f32>::new(&setting.graph, &setting.wanted(), case.rows, &Options::default()).map(drop))
+                let planned = Plan::<f64>::new(&setting.graph, &setting.wanted(), case.rows, &Options::default());
+                Ok(planned.map(|mut plan| {
+                    run_f64(&mut plan, &setting, case.rows, &setting.params, &setting.reals);
+                }))
             }));
             let fail = |what: String| format!("{case:?} with x{i} {ty}: {what}");
             match built {
-                Err(_) => return Err(fail("panics as it is built".into())),
+                Err(_) => return Err(fail("panics".into())),
                 Ok(Ok(planned)) => planned.map_err(|error| fail(format!("is built, but not planned: {error}")))?,
                 Ok(Err(error)) => {
                     let (refusal, named): (crate::Error, _) = (error, format!("x{i} {ty}"));
