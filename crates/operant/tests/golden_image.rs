@@ -96,3 +96,8 @@ fn running_statistics() {
         torch::close(name, params.get(name).unwrap(), &tensor(&format!("after.{name}")).1, 1.0, TOLERANCE);
     }
 }
+
+#[test]
+fn no_case_is_forgotten() {
+    Golden::open("image.safetensors").has_tests(&[convolutions, pools_and_sizes, norms, running_statistics]);
+}

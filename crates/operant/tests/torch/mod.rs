@@ -12,6 +12,8 @@ use operant::Result;
 use operant::nn::ops::OPS;
 use operant::nn::{Feed, Gradients, Graph, Kind, Node, Options, Plan, Wanted};
 use safetensors::{Dtype, SafeTensors};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::path::Path;
 
 pub(crate) struct Golden {
@@ -24,7 +26,19 @@ enum Data {
     Ints(Vec<i32>),
 }
 
+thread_local! {
+    /// Cases that this thread has checked.
+    static CHECKED: RefCell<BTreeSet<String>> = const { RefCell::new(BTreeSet::new()) };
+}
+
 impl Golden {
+    /// Every case is checked by one of these tests, which are run once more.
+    pub(crate) fn has_tests(&self, tests: &[fn()]) {
+        CHECKED.with_borrow_mut(BTreeSet::clear);
+        tests.iter().for_each(|test| test());
+        assert_eq!(CHECKED.take(), self.cases().into_iter().collect());
+    }
+
     /// A file in `tests/golden_nn/`.
     pub(crate) fn open(name: &str) -> Self {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden_nn").join(name);
@@ -73,6 +87,7 @@ impl Golden {
 
     /// Builds the graph of a case, runs it and compares everything, relative to the largest number of each tensor.
     pub(crate) fn check(&self, case: &str, tolerance: f64, build: impl Fn(&mut Graph, &[Node]) -> Result<Vec<Node>>) {
+        CHECKED.with_borrow_mut(|checked| checked.insert(case.to_owned()));
         let mut graph = Graph::new();
         let (mut inputs, mut data, mut rows) = (Vec::new(), Vec::new(), 0);
         while let Some((shape, values)) = self.any(&format!("{case}/x{}", inputs.len())) {
