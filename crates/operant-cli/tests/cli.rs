@@ -147,7 +147,7 @@ fn every_env_can_be_listed_and_measured() {
 
 #[test]
 fn mistakes_get_a_message_and_exit_code_2() {
-    let cases: [(&[&str], &str); 20] = [
+    let cases: [(&[&str], &str); 21] = [
         (&["bench", "env", "cartpol"], "unknown env \"cartpol\"; did you mean \"cartpole\"? (operant list)"),
         (&["list", "Pendlum-v1"], "did you mean \"Pendulum-v1\"?"),
         (&["bench", "env", "cartpole", "--num-envs", "0"], "num_envs = 0: wanted 1..="),
@@ -173,6 +173,7 @@ fn mistakes_get_a_message_and_exit_code_2() {
         (&["bench", "nn", "--tile-rows", "0"], "--tile-rows 0: wanted at least 1"),
         (&["bench", "nn", "--backend", "avx3"], "unknown instruction set"),
         (&["bench", "nn", "--threads", "0"], "--threads 0: wanted 1..=1024"),
+        (&["bench", "nn", "--device", "cuda", "--plan"], "--plan on a GPU: wanted --device cpu"),
         (&["bench", "nn", "--threads", "1,2", "--plan"], "--plan with several numbers of threads: wanted one"),
     ];
     for (arguments, wanted) in cases {

@@ -281,7 +281,8 @@ fn bits_of_many_weights_do_not_depend_on_threads() {
 #[test]
 fn bits_do_not_depend_on_when_weights_are_packed() {
     const ROWS: [usize; 4] = [7, 300, 2000, 40];
-    for (precision, threads) in [(Precision::F32, 1), (Precision::F32, 2), (Precision::F32, 5), (Precision::Bf16, 2)] {
+    let bf16 = served(&[Precision::Bf16]).map(|precision| (precision, 2));
+    for (precision, threads) in [1, 2, 5].map(|threads| (Precision::F32, threads)).into_iter().chain(bf16) {
         let Task { graph, loss, .. } = task(96);
         let data = data(ROWS[2]);
         let sets = [1, 2].map(|seed| graph.params(seed).unwrap());
@@ -328,7 +329,8 @@ fn gradients_do_not_depend_on_the_run_before() {
     let bad = vec![f32::NAN; ROWS * INPUTS];
     let [ones, zeros] = [1.0, 0.0].map(|weight| vec![weight; ROWS]);
     let some: Vec<f32> = (0..ROWS).map(|row| if row % 3 == 0 { 1.0 } else { 0.0 }).collect();
-    for (precision, threads) in [(Precision::F32, 1), (Precision::F32, 2), (Precision::Bf16, 2), (Precision::F16, 2)] {
+    let narrow = served(&[Precision::Bf16, Precision::F16]).map(|precision| (precision, 2));
+    for (precision, threads) in [1, 2].map(|threads| (Precision::F32, threads)).into_iter().chain(narrow) {
         let options = Options { precision, ..Options::threads(threads) };
         let plan = || Plan::training(&g, loss, ROWS, &options).unwrap();
         let mut used = plan();
@@ -640,6 +642,25 @@ fn inference_plans_do_not_train() {
     let Task { graph, output, .. } = task(32);
     let mut plan = Plan::inference(&graph, &[output], 4, &Options::default()).unwrap();
     plan.train(&graph.params(0).unwrap(), 4, &feeds(&data(4)), 1.0, Gradients::Replace);
+}
+
+/// What `learn` can't do is found before anything is run.
+#[test]
+fn learning_what_does_not_fit_changes_nothing() {
+    let (narrow, wide) = (task(16), task(32));
+    let options = Options::default();
+    let learner = Plan::training(&narrow.graph, narrow.loss, 8, &options).unwrap();
+    let player = Plan::inference(&wide.graph, &[wide.output], 8, &options).unwrap();
+    for (mut plan, wanted) in [(learner, "wanted the graph's own"), (player, "a plan without a loss cannot train")] {
+        let mut params = wide.graph.params(0).unwrap();
+        let mut optimizer = Optimizer::new(Method::default(), &params, None, options.backend).unwrap();
+        let (before, data) = (params.clone(), data(8));
+        let learn = || plan.learn(&mut params, 8, &feeds(&data), &mut optimizer, 1e-3, 1.0);
+        let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(learn)).unwrap_err();
+        let said = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
+        assert!(said.unwrap().contains(wanted), "{said:?}");
+        assert!(params == before && optimizer.steps() == 0);
+    }
 }
 
 #[test]

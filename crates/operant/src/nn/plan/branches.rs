@@ -21,7 +21,7 @@ pub(super) struct Branch {
     /// What its last steps there make for the steps between, and what those make for its first on the way back.
     pub(super) handed: Vec<Buffer>,
     pub(super) returned: Vec<Buffer>,
-    /// Sums that it begins, and adds up for all groups.
+    /// Sums that it begins, and adds up for all groups: also those in its share of the parameters that only steps between add to.
     pub(super) sums: Vec<Range<usize>>,
     /// Those among them that none of its steps begins.
     pub(super) cleared: Vec<Range<usize>>,

@@ -81,7 +81,7 @@ impl<R> Weights<'_, R> {
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Still(values) => values.len(),
-            Self::Stepped(turns) => turns.len(),
+            Self::Stepped(work) => work.len(),
         }
     }
 }
@@ -274,8 +274,8 @@ impl<'a, R: Real> Run<'a, R> {
                 number => return step(number + 2 - passes, thread),
             }
             let _tiles = self.compute.tiles().then(amx::hold);
-            // SAFETY: groups have numbers of their own, and sums of a branch are its thread's, those of others the first's once the steps
-            // between have been through all halves: they add to them before they let it go on.
+            // SAFETY: groups have numbers of their own, and sums of a branch are its thread's: those that only steps between add to once
+            // these have been through all halves, which let the thread go on only then.
             let part = |group: usize, range: &std::ops::Range<usize>| unsafe { all.part(group, range.clone()) };
             let at = |which: usize, group: usize| {
                 let (from, to, row) = rows[group];

@@ -74,6 +74,8 @@ fn few_inputs<R: Real, L: Vectors<R>, const ROWS: usize, const WORDS: bool, cons
 ) {
     let (n, len, pair) = (bias.len(), kept_len::<WORDS>(bias.len()), 2 * L::LANES);
     let k = x.len() / ROWS;
+    // What does not fit would be left out by the loops below, which have no bounds to check.
+    debug_assert!(n.is_multiple_of(pair) && kept.len() == ROWS * len);
     let x: [&[R]; ROWS] = array::from_fn(|row| &x[row * k..][..k]);
     let mut kept = kept.chunks_exact_mut(len);
     let mut kept: [_; ROWS] =
@@ -113,6 +115,7 @@ pub(super) fn keep<R: Real, L: Vectors<R>, const WORDS: bool, const BOTH: bool, 
     z: &mut [R],
     kept: &mut [R],
 ) {
+    debug_assert!(z.len().is_multiple_of(2 * L::LANES) && (!WORDS || 2 * kept.len() >= z.len()));
     let mut kept = kept.chunks_exact_mut(L::LANES);
     for z in z.chunks_exact_mut(2 * L::LANES) {
         let [a, b] = read_kept::<R, L, false>(z, 0);
