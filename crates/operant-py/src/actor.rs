@@ -77,8 +77,12 @@ impl Actor {
     #[staticmethod]
     fn load(path: PathBuf, seed: u64) -> PyResult<Self> {
         let bytes = read(&path)?;
-        let (.., notes) = Architecture::from_bytes(&bytes).map_err(raise)?;
-        let policy = Policy::from_bytes(&bytes).map_err(raise)?;
+        let of_file = |error| match error {
+            operant::Error::Saved(reason) => raise(operant::Error::Saved(format!("{}: {reason}", path.display()))),
+            other => raise(other),
+        };
+        let (.., notes) = Architecture::from_bytes(&bytes).map_err(of_file)?;
+        let policy = Policy::from_bytes(&bytes).map_err(of_file)?;
         Ok(Self { notes, ..Self::new(policy, seed) })
     }
 

@@ -13,7 +13,7 @@ use operant::env::VecEnv;
 use operant::run::{
     Checkpoints, Config, End, Mark, Play, Run, Start, build_env, build_pool, decide_device, evaluate, replace_file,
 };
-use pyo3::exceptions::{PyRuntimeError, PyUserWarning};
+use pyo3::exceptions::{PyRuntimeError, PyRuntimeWarning};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::path::{Path, PathBuf};
@@ -87,7 +87,7 @@ impl Trainer {
         };
         if let Some(note) = config.precision_note().map_err(raise)? {
             let text = std::ffi::CString::new(note).unwrap_or_default();
-            PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 2)?;
+            PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &text, 2)?;
         }
         let pool = build_pool(&config);
         let (envs, link): (Box<dyn VecEnv>, _) = match host {

@@ -77,6 +77,8 @@ def test_any_batch_and_one_observation() -> None:
         np.testing.assert_allclose(net(obs[:count])["logits"], whole["logits"][:count], rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(net(obs[0])["logits"], whole["logits"][0], rtol=1e-5, atol=1e-6)
     assert net(obs[:0])["logits"].shape == (0, 2)
+    with pytest.raises(ValueError, match=r"a single number: wanted an array \[N, 4\] or \[4\]"):
+        net(1.0)
 
 
 def test_threads_take_turns() -> None:
@@ -301,6 +303,10 @@ def test_damaged_spaces_are_explained(tmp_path: Path) -> None:
         path = annotated(tmp_path / "policy.safetensors", net, spaces=text)
         with pytest.raises(ValueError, match="the note 'operant.spaces' is damaged: got .*, wanted a list of two objects"):
             nn.load_policy(path)
+    for text in ("", "{", "null", "[1, 2]", '[{"kind": "box"}]', "[" * 100_000):
+        path = annotated(tmp_path / "policy.safetensors", net, spaces=text, head='{"choices": [2]}')
+        with pytest.raises(ValueError, match="policy.safetensors: the description of its spaces is damaged: got .*; save"):
+            operant.PPO.load(path)
     path = annotated(tmp_path / "policy.safetensors", net, spaces='[{"kind": "box"}, {"kind": "discrete", "start": 3}]')
     with pytest.raises(ValueError, match="has actions that do not begin with 0"):
         nn.load_policy(path)

@@ -351,6 +351,12 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     };
     let feeds = bench.feeds();
     let mut plans = bench.plans(&options(threads))?;
+    if args.plan && !args.json {
+        print(&format!("{}\n", plans.learner.training))?;
+    }
+    let (served, note) = plans.learner.training.precision();
+    let backend = plans.learner.training.backend();
+    let peaks = [(); 2].map(|()| peak_gflops(backend, served));
     let flops = plans.learner.training.flops_per_row() as f64 * batch as f64;
     let forward = measure(args.seconds, flops, threads, || plans.forward(batch, &feeds));
     let train = measure(args.seconds, 3.0 * flops, threads, || plans.learner.train(batch, &feeds));
@@ -363,14 +369,11 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         plan.train(&params, batch, &feeds, 1.0, Gradients::Replace);
     }
     let profile = plan.profile();
-    // What other programs leave of a core changes from moment to moment: a network is no faster than the peak.
-    let (served, note) = plan.precision();
-    let backend = plan.backend();
-    let of_core = peak_gflops(backend, served);
-    let peak = |plan: &Plan, measured: &Measured| {
-        (of_core * plan.threads().min(device::threads_available()) as f64).max(measured.gflops)
-    };
-    let (forward_peak, train_peak) = (peak(&forward_plan, &forward), peak(&plan, &train));
+    // What other programs leave of a core changes from moment to moment: so before and after, and a network is no faster than the peak.
+    let cores = |plan: &Plan| plan.threads().min(device::threads_available()) as f64;
+    let networks = [forward.gflops / cores(&forward_plan), train.gflops / cores(&plan)];
+    let of_core = peaks.into_iter().chain(networks).fold(peak_gflops(backend, served), f64::max);
+    let (forward_peak, train_peak) = (of_core * cores(&forward_plan), of_core * cores(&plan));
     let name = args.net_name();
     if args.json {
         let total: u64 = profile.0.iter().map(|op| op.nanoseconds).sum();
@@ -390,6 +393,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             "workspace_bytes": plan.workspace_bytes(),
             "forward_us": forward.microseconds,
             "train_us": train.microseconds,
+            "forward_peak_gflops": forward_peak,
             "peak_gflops": train_peak,
             "forward_share": forward.gflops / forward_peak,
             "train_share": train.gflops / train_peak,
@@ -406,9 +410,6 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         return print(&format!("{report}\n"));
     }
     let mut text = String::new();
-    if args.plan {
-        text += &format!("{plan}\n");
-    }
     let line = |what: &str, m: &Measured, peak: f64| {
         format!(
             "{what:<19}{:.1} GFLOP/s, {:.0} % of {peak:.0} measured peak, {:.1} µs per batch\n",

@@ -315,7 +315,7 @@ class Model:
         if folder is not None:
             saved = _operant.run_settings(os.fspath(folder))
         elif text is not None:
-            saved = _operant.run_settings(os.fspath(path), text)
+            saved = _operant.run_settings(f"the note {_SETTINGS_NOTE!r} of {os.fspath(path)}", text)
         algo = saved.get("algo", cls._algo)
         if algo != cls._algo or not cls._can_run(json.loads(actor.architecture)):
             other = f"of {algo}; wanted operant.{algo.upper()}.load" if algo != cls._algo else "of another algorithm"
@@ -334,7 +334,7 @@ class Model:
             if settings or run_dir is not None:
                 raise ValueError(f"{path} was trained on envs brought from Python: give env= to train on")
             model = cls.__new__(cls)
-            model._set_up(None, None, os.fspath(path), actor=actor, spaces=_saved_spaces(actor, folder))
+            model._set_up(None, None, os.fspath(path), actor=actor, spaces=_saved_spaces(actor, folder, path))
             return model
         if env is None:
             env = name
@@ -537,12 +537,19 @@ def _find_policy(path: Path) -> tuple[Path, Path | None, str | None]:
     return path / "ckpt" / names[-1] / "policy.safetensors", path, None
 
 
-def _saved_spaces(actor: _operant.Actor, folder: Path | None) -> tuple[Any, Any]:
+def _saved_spaces(actor: _operant.Actor, folder: Path | None, path: Path) -> tuple[Any, Any]:
     text = actor.note(_SPACES_NOTE)
     if text is None and folder is not None and (folder / _SPACES_FILE).is_file():
         text = (folder / _SPACES_FILE).read_text(encoding="utf-8")
     if text is not None:
-        observation, action = (foreign.space_of(space) for space in json.loads(text))
+        try:
+            observation, action = (foreign.space_of(space) for space in json.loads(text))
+        except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
+            got = text if len(text) <= 200 else f"{text[:200]}…"
+            raise ValueError(
+                f"{path}: the description of its spaces is damaged: got {got!r}, wanted that of observations and of actions, as "
+                "it was saved; save the policy again, or give env="
+            ) from error
         return observation, action
     box = gymnasium.spaces.Box
     action = box(-np.inf, np.inf, (actor.dims,))

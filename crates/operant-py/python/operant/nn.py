@@ -58,6 +58,9 @@ class Network:
     def __call__(self, obs: npt.ArrayLike) -> dict[str, FloatArray]:
         """Outputs for observations ``[N, inputs]``, or for one observation ``[inputs]``; images in their own shape."""
         rows = np.asarray(obs, dtype=np.float32)
+        if rows.ndim == 0:
+            inputs = self._engine.inputs
+            raise ValueError(f"observations of a single number: wanted an array [N, {inputs}] or [{inputs}]")
         if rows.ndim == 1 or (rows.ndim == 3 and rows.size == self._engine.inputs and "image" in self.architecture):
             rows = rows.reshape(1, -1)
             return {name: output[0] for name, output in self._engine.forward(rows).items()}

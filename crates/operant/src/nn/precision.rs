@@ -66,7 +66,9 @@ impl Precision {
             Self::Bf16 if !amx::available() => {
                 (Self::F32, Some("bf16 was asked for, but this CPU has no AMX tiles: computing in f32"))
             }
-            Self::F16 => (Self::F16, Some("f16 operands are multiplied as f32 on this CPU: no faster than f32")),
+            Self::F16 => {
+                (Self::F16, Some("f16 operands are multiplied as f32 without AMX tiles on CPUs: no faster than f32"))
+            }
             served => (served, None),
         }
     }

@@ -64,6 +64,9 @@ pub(crate) fn metadata(bytes: &[u8]) -> Result<Metadata> {
     Ok(header.metadata().iter().flatten().map(|(key, value)| (key.clone(), value.clone())).collect())
 }
 
+/// Most tensors that a message names.
+const MOST_FAULTS: usize = 100;
+
 /// Tensors that were read, all of the names and shapes asked for.
 pub(super) struct Loaded<'a> {
     tensors: Vec<TensorView<'a>>,
@@ -95,6 +98,11 @@ impl<'a> Loaded<'a> {
         for name in extra {
             let shape = file.tensor(name).map(|tensor| tensor.shape().to_vec()).unwrap_or_default();
             faults.push(format!("extra {name} {shape:?}"));
+        }
+        let more = faults.len().saturating_sub(MOST_FAULTS);
+        if more > 0 {
+            faults.truncate(MOST_FAULTS);
+            faults.push(format!("and {more} more"));
         }
         if !faults.is_empty() {
             let next = "load a file that was saved from the same network";

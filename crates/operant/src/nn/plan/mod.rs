@@ -168,7 +168,10 @@ impl<R: Real> Plan<R> {
         let offsets: Vec<usize> = params.specs().iter().map(|spec| spec.offset).collect();
         let params_len = params.len();
         let (precision, note) = options.precision.served();
-        let compute = Compute { backend: backend_of(graph, max_rows, options.backend), precision };
+        let backend = backend_of(graph, max_rows, options.backend);
+        // Products of f16 have none.
+        let backend = if precision == Precision::F16 { backend.without_tiles() } else { backend };
+        let compute = Compute { backend, precision };
         let chosen = |per_row, least| tile_rows(per_row, size_of::<R>(), compute).max(least);
         let choose = |per_row, least| options.tile_rows.unwrap_or_else(|| chosen(per_row, least));
         let merging = Merging { towers: true, takes_sum: &|_| false, timing: &|_| None };
