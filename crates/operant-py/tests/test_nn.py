@@ -297,7 +297,7 @@ def test_damaged_heads_are_explained(text: str, tmp_path: Path) -> None:
     assert nn.load(path).architecture == net.architecture
 
 
-def test_damaged_spaces_are_explained(tmp_path: Path) -> None:
+def test_damaged_notes_of_policies_are_explained(tmp_path: Path) -> None:
     net = nn.actor_critic(inputs=4, actions=2)
     for text in ("", "{}", "[]", "[1, 2]", '[{"kind": "box"}]'):
         path = annotated(tmp_path / "policy.safetensors", net, spaces=text)
@@ -307,6 +307,9 @@ def test_damaged_spaces_are_explained(tmp_path: Path) -> None:
         path = annotated(tmp_path / "policy.safetensors", net, spaces=text, head='{"choices": [2]}')
         with pytest.raises(ValueError, match="policy.safetensors: the description of its spaces is damaged: got .*; save"):
             operant.PPO.load(path)
+    path = annotated(tmp_path / "policy.safetensors", net, run="=", head='{"choices": [2]}')
+    with pytest.raises(ValueError, match="the note 'operant.run' of .*policy.safetensors is not valid TOML"):
+        operant.PPO.load(path)
     path = annotated(tmp_path / "policy.safetensors", net, spaces='[{"kind": "box"}, {"kind": "discrete", "start": 3}]')
     with pytest.raises(ValueError, match="has actions that do not begin with 0"):
         nn.load_policy(path)
