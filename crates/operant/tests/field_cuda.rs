@@ -2,10 +2,11 @@
 //! --test-threads=1`): steps agree with the CPU's within each precision's rounding, residual trajectories stay near, rows do not know
 //! each other, and a rollout has the same bits again.
 
+use operant::data::Sobol;
 use operant::device::cuda::{self, Gpu};
 use operant::env::field::cuda::{CudaRollout, Member, source};
 use operant::env::field::initial::{KINDS, Shape};
-use operant::env::field::{After, Norm, Operator, Rollout, Schedule, Update};
+use operant::env::field::{After, Norm, Operator, Rollout, Schedule, Space, Update};
 use operant::lanes::Math;
 use operant::nn::ops::NoiseLaw;
 use operant::nn::{Act, Options, Precision};
@@ -192,6 +193,55 @@ fn a_step_is_the_cpus() {
     let one = Operator { base_channels: 64, grid: 128, channels: 1, ..p() };
     compare("64 channels, grid 128, one channel of fields", &one, &[(Precision::F16, 4e-3), LIMITS[3]], &mut wrong);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Operators drawn from the whole space of collections. Every other one has channels that are a multiple of eight, for which
+/// there are kernels of their own, and kernels that read eight channels at a time.
+fn drawn(count: u32) -> Vec<(Operator, Update)> {
+    let space = Space::default();
+    let sobol = Sobol::scrambled(space.parameters.len(), 35).unwrap();
+    let mut unit = vec![0.0; space.parameters.len()];
+    let mut one = |k: u32| {
+        sobol.point(k, &mut unit);
+        let (mut operator, update) = space.operator(&space.values(&unit), 3);
+        if k % 2 == 1 {
+            operator.base_channels = operator.base_channels.next_multiple_of(8);
+        }
+        (operator, update)
+    };
+    (0..count).map(&mut one).collect()
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn drawn_operators_step_as_on_the_cpu() {
+    // Deep operators of few channels add up more roundings than those that `LIMITS` were found by.
+    let limits = LIMITS.map(|(precision, limit)| (precision, 3.0 * limit));
+    let mut wrong = Vec::new();
+    for (k, (operator, _)) in drawn(48).iter().enumerate() {
+        compare(&format!("operator {k}, {operator:?}"), operator, &limits, &mut wrong);
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn drawn_operators_have_the_same_bits_in_any_batch() {
+    for (k, (operator, update)) in drawn(48).into_iter().enumerate() {
+        let precision = LIMITS[k % LIMITS.len()].0;
+        let (first, len) = (first(&operator), operator.field_len());
+        let state = |members: &[Member], rows: std::ops::Range<u32>| {
+            let mut rollout = CudaRollout::new(&gpu(), members, After::default(), rows, 500, precision, 0).unwrap();
+            (0..3).for_each(|_| rollout.step().unwrap());
+            rollout.state().unwrap()
+        };
+        let other = Operator { dropout: 0.25, noise_scale: 0.5, ..operator.clone() };
+        let member = |operator, seed| Member { operator, update, seed, first: &first };
+        let bits = |fields: &[f32]| fields.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+        let several = state(&[member(&other, 3), member(&operator, 9)], 0..3);
+        let alone = state(&[member(&operator, 9)], 1..2);
+        assert!(bits(&several[4 * len..5 * len]) == bits(&alone), "operator {k}, {operator:?} in {}", precision.name());
+    }
 }
 
 /// What collections describe operators by: a small change of a field does what it does on the CPU.

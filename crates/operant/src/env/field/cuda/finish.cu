@@ -276,6 +276,8 @@ extern "C" __global__ void __launch_bounds__(256, 2) finish_last(const __grid_co
   const u8 *result = result_of(f, image), *past = past_of(f, image);
   const u64 base = (u64)image * f.side * f.side;
   const bool whole = f.channels % 8 == 0;
+  /* Octets that hold channels. Padding beyond them meets weights of 0, and has no noise to read. */
+  const u32 used = (f.channels + 7) / 8;
   for (u32 half = 0; half < 2; ++half) {
     /* What comes next is read before it is needed. */
     Raw next = raw8(result + ((first + half * 64 + min(threadIdx.x / a.lanes, 63)) * f.padded + min(lane, f.octets - 1) * 8) * BYTES);
@@ -295,7 +297,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) finish_last(const __grid_co
         const bool own = lane < 4 && o + lane < a.field_channels;
         const u64 to = (base + pixel) * a.field_channels + o + lane;
         const float before = own && !a.output ? a.state[to] : 0.0f;
-        for (u32 octet = lane; octet < f.octets; octet += a.lanes) {
+        for (u32 octet = lane; octet < used; octet += a.lanes) {
           float v[8];
           u32 bits = dropped ? kept8((const u8*)kept, local * f.channels + octet * 8) : 255;
           finished8(f, octet == lane ? raw : raw8(result + (pixel * f.padded + octet * 8) * BYTES), past, pixel, at, octet, eight(scale, shift, octet), bits, grow, v);
