@@ -3,7 +3,8 @@
 use crate::format::{duration, with_unit};
 use crate::output::{Failure, count, grouped, print, shell, warn};
 use clap::Subcommand;
-use operant::algo::collect::{Collection, Progress, SETTINGS, flags, of_store};
+use operant::Error;
+use operant::algo::collect::{Collection, FailedOperator, FailedOperators, Progress, SETTINGS, flags, of_store};
 use operant::config::{self, Table, Value};
 use operant::data::Evenness;
 use operant::data::shards::Shards;
@@ -11,7 +12,7 @@ use operant::device::{self, Device};
 use serde_json::json;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -49,6 +50,9 @@ struct FieldArgs {
     /// Go on with the store in --out, with its own settings; only --threads may differ.
     #[arg(long, conflicts_with_all = ["config", "set", "count", "seed", "precision"])]
     resume: bool,
+    /// Leave out operators that fail, in place of stopping at them; the store's failed.json says why.
+    #[arg(long)]
+    skip_failed: bool,
     /// f32, bf16 or f16; on a GPU tf32 too.
     #[arg(long)]
     precision: Option<String>,
@@ -92,7 +96,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     } else {
         (collection(args)?, "cpu".to_owned())
     };
-    let collection = on_device(collection, args.device.as_deref().unwrap_or(&made_on))?;
+    let device = args.device.as_deref().unwrap_or(&made_on);
+    let collection = on_device(collection, device)?.skipping_failed(args.skip_failed);
     if args.resume && collection.device() != made_on {
         let here = collection.device();
         return Err(Failure::Run(format!("{} was made on {made_on}, not on {here}", args.out.display())));
@@ -105,7 +110,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     if args.dry_run {
         return dry_run(&collection, threads, args.json);
     }
-    let _lock = Shards::lock(&args.out)?;
+    let lock = Shards::lock(&args.out)?;
     let mut store = if args.resume { Shards::open(&args.out)? } else { collection.create(&args.out)? };
     let (served, made_in) = (collection.precision().0.name(), store.notes().get("precision"));
     if let Some(made_in) = made_in.filter(|made_in| *made_in != served) {
@@ -123,7 +128,55 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         }
     };
     ctrlc::set_handler(ask).map_err(|error| Failure::Run(format!("can't listen for Ctrl-C: {error}")))?;
-    collect(args, &collection, &mut store, threads, &stop)
+    match collect(args, &collection, &mut store, threads, &stop)? {
+        Ended::Done(code) => Ok(code),
+        Ended::Fault(message) => {
+            drop((store, lock));
+            start_again(args, device, &message)
+        }
+    }
+}
+
+/// How a run of threads ended.
+enum Ended {
+    Done(ExitCode),
+    /// The GPU is of no more use to this process.
+    Fault(String),
+}
+
+/// After a fault a new process runs the operators that may have caused it one at a time, and goes on past the one that did if
+/// that was asked for.
+fn start_again(args: &FieldArgs, device: &str, message: &str) -> Result<ExitCode, Failure> {
+    warn(&format!("{message}; starting again, operators that may have failed first, one at a time"));
+    let program = std::env::current_exe().map_err(|error| Failure::Run(format!("can't start again: {error}")))?;
+    let mut command = Command::new(program);
+    command.args(["collect", "field", "--resume", "--device", device, "--threads", &args.threads.to_string()]);
+    command.arg("--out").arg(&args.out);
+    let flags = [(args.skip_failed, "--skip-failed"), (args.quiet, "--quiet"), (args.json, "--json")];
+    command.args(flags.iter().filter(|(given, _)| *given).map(|(_, flag)| flag));
+    take_over(command)
+}
+
+/// Goes on as another program, which has this one's GPU memory to itself.
+#[cfg(unix)]
+fn take_over(mut command: Command) -> Result<ExitCode, Failure> {
+    use std::os::unix::process::CommandExt;
+    Err(Failure::Run(format!("can't start again: {}", command.exec())))
+}
+
+#[cfg(not(unix))]
+fn take_over(mut command: Command) -> Result<ExitCode, Failure> {
+    let status = command.status().map_err(|error| Failure::Run(format!("can't start again: {error}")))?;
+    Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
+}
+
+/// What to do after an operator failed.
+fn kept(args: &FieldArgs) -> String {
+    let folder = shell(&args.out);
+    format!(
+        "finished operators are kept; try again with operant collect field --resume --out {folder}, or leave failed operators out \
+         with --skip-failed"
+    )
 }
 
 /// What a store was made on.
@@ -262,19 +315,19 @@ fn collect(
     store: &mut Shards,
     threads: usize,
     stop: &AtomicBool,
-) -> Result<ExitCode, Failure> {
+) -> Result<Ended, Failure> {
     let before = store.done().iter().filter(|&&done| done).count();
     let work = work(collection, |k| !store.done()[k]);
     let total: f64 = work.iter().sum();
     let (start, cpu) = (Instant::now(), device::cpu_seconds());
     let count = collection.settings.count as usize;
-    let mut failed: Vec<u32> = Vec::new();
+    let mut not_finite: Vec<u32> = Vec::new();
     let (mut made, mut shown) = (0.0, Instant::now());
     let line = !args.quiet && !args.json && std::io::stderr().is_terminal();
     let mut told = |progress: Progress, k: u32, found: u8| {
         made += work[k as usize];
         if found & flags::NOT_FINITE != 0 {
-            failed.push(k);
+            not_finite.push(k);
         }
         if line && shown.elapsed() > PAUSE {
             shown = Instant::now();
@@ -287,7 +340,7 @@ fn collect(
                 progress.operators as f64 / seconds,
                 grouped(progress.realisation_steps as f64 / seconds),
                 100.0 * share,
-                progress.failed,
+                progress.not_finite,
                 duration(left),
             );
             // There is nobody to tell of a closed standard error.
@@ -298,13 +351,20 @@ fn collect(
     if line {
         let _ = std::io::stderr().write_all(b"\r\x1b[K");
     }
-    let progress = result.map_err(|error| Failure::Run(error.to_string()))?;
+    let progress = match result {
+        Ok(progress) => progress,
+        Err(Error::DeviceFault(message)) => return Ok(Ended::Fault(message)),
+        Err(error @ Error::Env(_)) => return Err(Failure::Run(format!("{error}; {}", kept(args)))),
+        Err(error) => return Err(Failure::Run(error.to_string())),
+    };
+    let failed = FailedOperators::open(&args.out)?;
+    let left_out: Vec<&FailedOperator> = failed.list().iter().filter(|failed| failed.certain).collect();
     let (seconds, cpu) = (start.elapsed().as_secs_f64(), device::cpu_seconds() - cpu);
     let done = store.done().iter().filter(|&&done| done).count();
     let rate = progress.realisation_steps as f64 / seconds.max(1e-9);
     if args.json {
         let report = json!({
-            "out": args.out, "operators": done, "count": count, "new": progress.operators, "not_finite": failed,
+            "out": args.out, "operators": done, "count": count, "new": progress.operators, "not_finite": not_finite, "failed": left_out,
             "seconds": seconds, "cpu_seconds": cpu, "rs_per_s": rate,
             "rs_per_cpu_s": progress.realisation_steps as f64 / cpu.max(1e-9),
             "operators_per_s": progress.operators as f64 / seconds.max(1e-9),
@@ -320,11 +380,12 @@ fn collect(
             progress.operators as f64 / seconds.max(1e-9),
             grouped(rate),
         );
-        if !failed.is_empty() {
-            let more = failed.len().saturating_sub(NAMED);
-            let names: Vec<String> = failed.iter().take(NAMED).map(u32::to_string).collect();
-            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            text += &format!("not finite: operators {}{more} (kept, flagged)\n", names.join(", "));
+        if !not_finite.is_empty() {
+            text += &format!("not finite: operators {} (kept, flagged)\n", named(&not_finite));
+        }
+        if !left_out.is_empty() {
+            let numbers: Vec<u32> = left_out.iter().map(|failed| failed.operator).collect();
+            text += &format!("failed: operators {} (left out, see failed.json)\n", named(&numbers));
         }
         let folder = shell(&args.out);
         text += &if done == count {
@@ -334,5 +395,16 @@ fn collect(
         };
         print(&text)?;
     }
-    Ok(if done == count { ExitCode::SUCCESS } else { ExitCode::from(INTERRUPTED) })
+    Ok(Ended::Done(match () {
+        () if done == count => ExitCode::SUCCESS,
+        () if done + left_out.len() == count => ExitCode::FAILURE,
+        () => ExitCode::from(INTERRUPTED),
+    }))
+}
+
+/// Numbers of operators, the first ones if there are many.
+fn named(operators: &[u32]) -> String {
+    let more = operators.len().saturating_sub(NAMED);
+    let names: Vec<String> = operators.iter().take(NAMED).map(u32::to_string).collect();
+    names.join(", ") + &if more > 0 { format!(" and {more} more") } else { String::new() }
 }

@@ -18,7 +18,11 @@ impl From<Error> for Failure {
     /// An engine error that reaches a verb before its work begins is about the words given to it, unless it is about files or a GPU.
     fn from(error: Error) -> Self {
         match error {
-            Error::Io(text) | Error::Saved(text) | Error::Diverged(text) | Error::Device(text) => Self::Run(text),
+            Error::Io(text)
+            | Error::Saved(text)
+            | Error::Diverged(text)
+            | Error::Device(text)
+            | Error::DeviceFault(text) => Self::Run(text),
             other => Self::Usage(other.to_string()),
         }
     }

@@ -114,6 +114,29 @@ fn a_collection_is_made_looked_at_and_repeated() {
     assert!(output.status.code() == Some(1) && shown.contains("features/c/1/0/0"), "{shown}");
 }
 
+/// Operators that are known to have failed are left out when asked, named, and made when they are tried again.
+#[test]
+fn failed_operators_can_be_left_out() {
+    text(&words(&collect("failing", &["--count", "3"])));
+    // As a run that made nothing but the note of a failure.
+    let path = |name: &str| folder().join("failing").join(name);
+    let mut manifest: Value = serde_json::from_slice(&std::fs::read(path("manifest.json")).unwrap()).unwrap();
+    manifest["whole"] = Value::Array(Vec::new());
+    std::fs::write(path("manifest.json"), manifest.to_string()).unwrap();
+    let note = r#"[{"operator": 1, "settings": "layers 2", "error": "no memory", "certain": true}]"#;
+    std::fs::write(path("failed.json"), note).unwrap();
+    let output = operant(&["collect", "field", "--resume", "--skip-failed", "--out", "failing"]);
+    let shown = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.code() == Some(1) && shown.starts_with("2 of 3 operators"), "{shown}");
+    assert!(shown.contains("failed: operators 1 (left out, see failed.json)"), "{shown}");
+    let output = operant(&["field", "validate", "failing"]);
+    let shown = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.code() == Some(1) && shown.contains("operator 1 failed: no memory (layers 2)"), "{shown}");
+    assert!(text(&["collect", "field", "--resume", "--out", "failing"]).starts_with("3 of 3 operators"));
+    assert!(!path("failed.json").exists());
+    text(&["field", "validate", "failing"]);
+}
+
 /// Films by ffmpeg, colours, and a page of operators that needs nothing beside it.
 #[cfg(unix)]
 #[test]

@@ -11,7 +11,9 @@ import_exception!(gymnasium.error, ResetNeeded);
 pub(crate) fn raise(error: Error) -> PyErr {
     match error {
         Error::Io(text) => PyOSError::new_err(text),
-        Error::Diverged(text) | Error::Env(text) | Error::Device(text) => PyRuntimeError::new_err(text),
+        Error::Diverged(text) | Error::Env(text) | Error::Device(text) | Error::DeviceFault(text) => {
+            PyRuntimeError::new_err(text)
+        }
         Error::Unknown(text) | Error::Invalid(text) | Error::Action(text) | Error::Saved(text) => {
             PyValueError::new_err(text)
         }

@@ -23,6 +23,8 @@ pub enum Error {
     Env(String),
     /// A GPU, or a library for it, that is missing or failed.
     Device(String),
+    /// A kernel that broke its GPU's context: nothing in this process can use that GPU any more.
+    DeviceFault(String),
     /// Training that met a number that is not finite.
     Diverged(String),
 }
@@ -51,6 +53,7 @@ impl fmt::Display for Error {
         | Self::Io(text)
         | Self::Env(text)
         | Self::Device(text)
+        | Self::DeviceFault(text)
         | Self::Diverged(text)) = self;
         f.write_str(text)
     }

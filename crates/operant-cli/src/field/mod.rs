@@ -9,7 +9,7 @@ use crate::collect::{made_on, on_device};
 use crate::format::{number, table, with_unit};
 use crate::output::{Failure, count, print};
 use clap::Subcommand;
-use operant::algo::collect::{Collection, flags, of_store};
+use operant::algo::collect::{Collection, FailedOperators, flags, of_store};
 use operant::data::Evenness;
 use operant::data::shards::Shards;
 use operant::env::field::features::{self, ARCHITECTURE, FAMILIES, METRICS};
@@ -252,6 +252,7 @@ fn validate(folder: &Path, as_json: bool) -> Result<ExitCode, Failure> {
     if splits != Some(collection.splits()) {
         damaged.push("splits.json".to_owned());
     }
+    let failed = FailedOperators::open(folder)?;
     let missing: Vec<usize> = (0..store.done().len()).filter(|&k| !store.done()[k]).collect();
     // What is damaged can't be looked at.
     let readable = damaged.is_empty();
@@ -273,7 +274,7 @@ fn validate(folder: &Path, as_json: bool) -> Result<ExitCode, Failure> {
         });
         let report = json!({
             "whole": whole, "damaged": damaged, "missing": missing, "other_parameters": misplaced,
-            "not_finite": not_finite, "stationary": stationary, "constant": constant, "evenness": even,
+            "not_finite": not_finite, "stationary": stationary, "constant": constant, "evenness": even, "failed": failed.list(),
         });
         print(&format!("{report}\n"))?;
     } else {
@@ -288,6 +289,10 @@ fn validate(folder: &Path, as_json: bool) -> Result<ExitCode, Failure> {
             misplaced.len(),
         );
         text += &evenness.as_ref().map(evenness_text).unwrap_or_default();
+        for failed in failed.list() {
+            let which = if failed.certain { "failed" } else { "may have failed" };
+            text += &format!("operator {} {which}: {} ({})\n", failed.operator, failed.error, failed.settings);
+        }
         print(&text)?;
     }
     Ok(if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })

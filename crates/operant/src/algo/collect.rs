@@ -4,10 +4,15 @@
 //! Threads take operators by number and hand records to one writer, which is never waited for unless it is several
 //! records behind.
 
+mod failed;
 mod stats;
+mod work;
+
+pub use failed::{FailedOperator, FailedOperators};
+pub use work::Progress;
 
 use crate::config::{self, Table, Value};
-use crate::data::shards::{ArraySpec, Dtype, Layout, Packed, Record, Shards, crc32c, half_bits, write_whole};
+use crate::data::shards::{ArraySpec, Dtype, Layout, Record, Shards, crc32c, half_bits, write_whole};
 use crate::data::{Codec, Evenness, Sobol, mix};
 use crate::device::cuda::Gpu;
 use crate::device::{self, CpuPool};
@@ -20,11 +25,9 @@ use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::collections::BTreeMap;
-use std::iter::Peekable;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
-use std::sync::{Arc, Mutex, PoisonError};
 
 /// Whether fields are stored, and in which precision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -135,6 +138,8 @@ pub struct Collection {
     sobol: Sobol,
     /// Where operators run, if not on the CPU.
     gpu: Option<Arc<Gpu>>,
+    /// Whether operators that fail are left out.
+    skip_failed: bool,
 }
 
 /// An operator with all that its rollout depends on.
@@ -181,22 +186,6 @@ pub struct Outcome {
     /// [M, kept, H, W, C], if fields are stored.
     pub fields: Vec<f32>,
 }
-
-/// How far a collection is.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Progress {
-    /// Operators of this run.
-    pub operators: usize,
-    /// Of them, those with fields that were not finite.
-    pub failed: usize,
-    /// Steps of single realisations.
-    pub realisation_steps: u64,
-}
-
-/// Pixels of operators of one shape that a thread rolls out at once on a GPU, which is busier with more fields: 20 of 128x128.
-const MOST_AT_ONCE: usize = 20 * 128 * 128;
-/// Records that wait for the writer, in bytes.
-const MOST_WAITING_BYTES: usize = 1 << 30;
 
 fn fold(digest: u64, field: &[f32]) -> u64 {
     field
@@ -250,7 +239,7 @@ impl Collection {
         let space = Space::of(s.operator).narrowed(&s.space, "space")?;
         let precision = s.precision.parse()?;
         let sobol = Sobol::scrambled(space.parameters.len(), s.seed)?;
-        Ok(Self { settings, space, precision, mixture, sobol, gpu: None })
+        Ok(Self { settings, space, precision, mixture, sobol, gpu: None, skip_failed: false })
     }
 
     /// Settings from a table.
@@ -622,104 +611,6 @@ impl Collection {
             "{folder}: its numbers were made in way {found}, here it is {wanted}: what is stored can be read, but not made again or \
              added to; take the version that made it, or collect again into another folder"
         )))
-    }
-
-    /// The next operators for a thread: on a GPU several of one shape, unless so few are left that threads would have none, or
-    /// fields are stored, which take the host's memory.
-    fn taken(&self, left: &Mutex<Peekable<impl ExactSizeIterator<Item = u32>>>, threads: usize) -> Vec<u32> {
-        let mut left = left.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut numbers: Vec<u32> = left.next().into_iter().collect();
-        let (Some(&first), Some(gpu), Kept::None) = (numbers.first(), &self.gpu, self.settings.trajectories) else {
-            return numbers;
-        };
-        let first = self.sampled(first).operator;
-        if cuda::unserved(gpu, &first).is_some() {
-            return numbers;
-        }
-        let pixels = self.settings.realisations as usize * first.grid * first.grid;
-        while (numbers.len() + 1) * pixels <= MOST_AT_ONCE && left.len() > threads {
-            let Some(k) = left.next_if(|&k| cuda::one_shape(&self.sampled(k).operator, &first)) else { break };
-            numbers.push(k);
-        }
-        numbers
-    }
-
-    /// Collects what a store lacks. `told` hears of every record that was kept; `stop` ends it early, with all finished
-    /// records kept.
-    pub fn run(
-        &self,
-        store: &mut Shards,
-        threads: usize,
-        stop: &AtomicBool,
-        told: &mut (dyn FnMut(Progress, u32, u8) + Send),
-    ) -> Result<Progress> {
-        self.check_settings(store)?;
-        if store.layout().arrays != self.layout().arrays {
-            let folder = store.folder().display();
-            return Err(Error::Saved(format!(
-                "{folder} holds records of another version, with other features; finish it with that version, or collect \
-                 again into another folder"
-            )));
-        }
-        let todo: Vec<u32> = (0..self.settings.count).filter(|&k| !store.done()[k as usize]).collect();
-        if !todo.is_empty() {
-            self.check_draws(store)?;
-        }
-        let (next, layout) = (Mutex::new(todo.iter().copied().peekable()), store.layout().clone());
-        let per_operator = u64::from(self.settings.realisations) * u64::from(self.settings.steps);
-        let ended = AtomicBool::new(false);
-        // Threads wait for the writer before records fill the memory.
-        let waiting = (MOST_WAITING_BYTES / layout.arrays.iter().map(ArraySpec::bytes).max().unwrap_or(1).max(1))
-            .min(threads + 4);
-        std::thread::scope(|scope| {
-            let (send, receive) = mpsc::sync_channel::<Result<(u32, u8, Packed)>>(waiting);
-            for _ in 0..threads.clamp(1, todo.len().max(1)) {
-                let (send, next, layout, ended) = (send.clone(), &next, &layout, &ended);
-                scope.spawn(move || {
-                    while !stop.load(Ordering::Relaxed) && !ended.load(Ordering::Relaxed) {
-                        let numbers = self.taken(next, threads);
-                        if numbers.is_empty() {
-                            break;
-                        }
-                        let group: Vec<Sampled> = numbers.iter().map(|&k| self.sampled(k)).collect();
-                        let named = |k: u32| move |error: Error| Error::Env(format!("operator {k}: {error}"));
-                        let packed = |((&k, sampled), outcome): ((&u32, &Sampled), &Outcome)| {
-                            let record = self.record(layout, sampled, outcome).and_then(|record| layout.pack(record));
-                            record.map(|record| (k, outcome.flags, record)).map_err(named(k))
-                        };
-                        let made: Vec<Result<(u32, u8, Packed)>> = match self.outcomes(&group, stop) {
-                            Ok(None) => break,
-                            Ok(Some(outcomes)) => numbers.iter().zip(&group).zip(&outcomes).map(packed).collect(),
-                            Err(error) if numbers.len() == 1 => vec![Err(named(numbers[0])(error))],
-                            Err(error) => vec![Err(Error::Env(format!("one of operators {numbers:?}: {error}")))],
-                        };
-                        if made.into_iter().any(|made| send.send(made).is_err()) {
-                            break;
-                        }
-                    }
-                });
-            }
-            drop(send);
-            let writer = scope.spawn(|| {
-                let mut progress = Progress::default();
-                let write = || -> Result<()> {
-                    for made in receive {
-                        let (k, flags, record) = made?;
-                        store.keep(k as usize, record)?;
-                        progress.operators += 1;
-                        progress.failed += usize::from(flags & flags::NOT_FINITE != 0);
-                        progress.realisation_steps += per_operator;
-                        told(progress, k, flags);
-                    }
-                    store.flush()?;
-                    if store.done().iter().all(|&done| done) { self.write_stats(store) } else { Ok(()) }
-                };
-                let result = write();
-                ended.store(true, Ordering::Relaxed);
-                result.map(|()| progress)
-            });
-            writer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
     }
 
     /// Runs operator k of a store again and names what differs; nothing if all bits are the same.

@@ -35,6 +35,9 @@ const COOPERATIVE: c_uint = 2;
 const CLUSTER: c_uint = 4;
 /// `CUDA_ERROR_OUT_OF_MEMORY`
 pub(super) const OUT_OF_MEMORY: c_int = 2;
+/// Statuses after which a context is of no more use: an uncorrectable memory error, and from `CUDA_ERROR_ILLEGAL_ADDRESS` and
+/// `CUDA_ERROR_LAUNCH_TIMEOUT` to `CUDA_ERROR_LAUNCH_FAILED` what kernels may do wrong.
+const FAULTS: [c_int; 10] = [214, 700, 702, 710, 714, 715, 716, 717, 718, 719];
 
 /// `CUlaunchAttribute`
 #[repr(C)]
@@ -173,6 +176,7 @@ impl Driver {
 
     /// A status as an error of the engine.
     pub(super) fn check(&self, what: &str, status: c_int) -> Result<()> {
-        if status == 0 { Ok(()) } else { self.words(what, status).map_err(Error::Device) }
+        let kind = if FAULTS.contains(&status) { Error::DeviceFault } else { Error::Device };
+        self.words(what, status).map_err(kind)
     }
 }
