@@ -197,3 +197,42 @@ fn damaged_and_missing_folders_have_messages() {
     assert_eq!(failure(&folder, &["runs", "--sort", "mood"]).0, 2);
     std::fs::remove_dir_all(folder).unwrap();
 }
+
+/// Numbers of a run come out of every table with all their bits, whatever their size.
+#[test]
+fn numbers_are_exact_in_every_table() {
+    let folder = fresh("exact");
+    let run = folder.join("runs/exact");
+    std::fs::create_dir_all(&run).unwrap();
+    std::fs::write(run.join("run.toml"), "algo = \"ppo\"\n").unwrap();
+    // Bits at random (a linear congruential generator), among them subnormals and the largest numbers.
+    let mut state = 1_u64;
+    let mut draw = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        f64::from_bits(state ^ state >> 29)
+    };
+    let mut numbers: Vec<f64> = std::iter::from_fn(|| Some(draw())).filter(|x| x.is_finite()).take(2000).collect();
+    numbers.extend([5e-324, 2.2e-308, f64::MIN_POSITIVE, f64::MAX, 0.1, 1.0 / 3.0, 1e22, 9_007_199_254_740_993.0]);
+    let line = |(step, x): (usize, &f64)| format!("{{\"step\":{step},\"seconds\":{step},\"return\":{x:?}}}\n");
+    std::fs::write(run.join("metrics.jsonl"), numbers.iter().enumerate().map(line).collect::<String>()).unwrap();
+    let same = |found: Vec<f64>, of: &str| {
+        let [found, wanted] = [&found, &numbers].map(|all| all.iter().map(|x| x.to_bits()).collect::<Vec<u64>>());
+        let off = found.iter().zip(&wanted).filter(|(a, b)| a != b).count();
+        assert!(found.len() == wanted.len() && off == 0, "{of}: {off} of {} numbers are off", wanted.len());
+    };
+    let column = |text: String, place: usize| -> Vec<f64> {
+        text.lines().skip(1).map(|line| line.split(',').nth(place).unwrap().parse().unwrap()).collect()
+    };
+    same(column(text(&folder, &["export", "exact", "--csv", "-"]), 2), "export --csv");
+    let sql = "select return from metrics order by step";
+    same(column(text(&folder, &["query", "exact", sql, "--csv"]), 0), "query --csv");
+    let objects: Vec<serde_json::Value> =
+        serde_json::from_str(&text(&folder, &["query", "exact", sql, "--json"])).unwrap();
+    same(objects.iter().map(|object| object["return"].as_f64().unwrap()).collect(), "query --json");
+    text(&folder, &["query", "exact", sql, "--parquet", "exact.parquet"]);
+    // Values lie side by side in the one page, in the order of rows.
+    let bytes = std::fs::read(folder.join("exact.parquet")).unwrap();
+    let wanted: Vec<u8> = numbers.iter().flat_map(|x| x.to_le_bytes()).collect();
+    assert!(bytes.windows(wanted.len()).any(|part| part == wanted), "query --parquet");
+    std::fs::remove_dir_all(folder).unwrap();
+}

@@ -1,5 +1,6 @@
 """Growth from Python: episodes as tables, against the command line's formulas, and controllers that learn."""
 
+import importlib.util
 import json
 import sys
 import types
@@ -121,6 +122,22 @@ def test_tables_of_runs_that_went_on(tmp_path):
     np.testing.assert_array_equal(metrics["a"], [1, np.nan])
     with pytest.raises(FileNotFoundError, match="metrics.jsonl"):
         operant.RunTables(tmp_path / "nothing")
+
+
+def test_numbers_of_tables_are_exact(tmp_path):
+    bits = np.random.default_rng(0).integers(0, 2**64, size=2000, dtype=np.uint64)
+    numbers = bits.view(np.float64)
+    numbers = np.append(numbers[np.isfinite(numbers)], [5e-324, 2.2e-308, np.finfo(np.float64).max, 0.1, 1e22])
+    lines = (json.dumps({"step": step, "return": x}) + "\n" for step, x in enumerate(numbers.tolist()))
+    (tmp_path / "metrics.jsonl").write_text("".join(lines))
+    tables = operant.RunTables(tmp_path)
+    found = [tables["metrics"]["return"]]
+    for package in ("pandas", "pyarrow"):
+        if importlib.util.find_spec(package):
+            frame = tables.pandas() if package == "pandas" else tables.arrow()
+            found.append(np.asarray(frame["return"], dtype=np.float64))
+    for values in found:
+        assert values.tobytes() == numbers.tobytes()
 
 
 def test_frames_where_packages_are_there(tmp_path, monkeypatch):

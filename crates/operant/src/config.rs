@@ -176,6 +176,7 @@ fn convert(value: &Value, default: &Value, path: &str) -> Result<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
     use serde::Deserialize;
 
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -246,6 +247,30 @@ mod tests {
         assert_eq!(message(&["learning_rate=nan"]), "ppo.learning_rate = NaN: wanted a finite number, such as 0.001");
         assert_eq!(message(&["epochs"]), "\"epochs\": wanted key=value, as in ppo.learning_rate=1e-3");
         assert!(parse("a = ", "x.toml").unwrap_err().to_string().starts_with("x.toml is not valid TOML"));
+    }
+
+    /// Numbers in both widths.
+    #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+    struct Numbers {
+        wide: Vec<f64>,
+        narrow: Vec<f32>,
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(16))]
+        #[test]
+        fn numbers_read_back_with_all_their_bits(
+            wide in proptest::collection::vec(any::<f64>(), 200),
+            narrow in proptest::collection::vec(any::<f32>(), 200),
+        ) {
+            let bits = |x: &Numbers| -> (Vec<u64>, Vec<u32>) {
+                (x.wide.iter().map(|x| x.to_bits()).collect(), x.narrow.iter().map(|x| x.to_bits()).collect())
+            };
+            let written = Numbers { wide, narrow };
+            let text = toml::to_string(&to_table(&written)).unwrap();
+            let found: Numbers = parse(&text, "text").unwrap().try_into().unwrap();
+            prop_assert_eq!(bits(&found), bits(&written));
+        }
     }
 
     #[test]

@@ -260,3 +260,30 @@ impl Run {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(16))]
+        #[test]
+        fn what_a_checkpoint_keeps_reads_back_with_all_its_bits(episodes in proptest::collection::vec(any::<f64>(), 200)) {
+            let kept = Kept {
+                seconds: episodes[0],
+                cpu_seconds: episodes[1],
+                solved_step: Some(1),
+                solved_s: Some(episodes[2]),
+                solved_return: Some(episodes[3]),
+                episodes,
+            };
+            let read = Kept::read(&serde_json::to_vec(&kept).unwrap()).unwrap();
+            let bits = |kept: &Kept| -> Vec<u64> {
+                let first = [kept.seconds, kept.cpu_seconds, kept.solved_s.unwrap(), kept.solved_return.unwrap()];
+                first.iter().chain(&kept.episodes).map(|x| x.to_bits()).collect()
+            };
+            prop_assert_eq!(bits(&read), bits(&kept));
+        }
+    }
+}

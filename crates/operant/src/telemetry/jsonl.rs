@@ -157,6 +157,8 @@ mod tests {
     use super::super::tests::{METRICS, folder};
     use super::super::{Event, EventKind};
     use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
     use serde_json::{Value, json};
 
     fn lines(path: PathBuf) -> Vec<Value> {
@@ -188,6 +190,31 @@ mod tests {
         let events = lines(folder.join("events.jsonl"));
         assert_eq!(events, [json!({"time": 1.5, "step": 4, "kind": "note", "text": "a \"quote\""})]);
         std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(8))]
+        #[test]
+        fn numbers_read_back_with_all_their_bits(values in vec(any::<f64>(), 1000)) {
+            let folder = folder("jsonl-bits");
+            let mut sink = Jsonl::new(&folder);
+            sink.start(&METRICS).unwrap();
+            for (step, values) in values.chunks_exact(4).enumerate() {
+                let (step, seconds) = (step as u64, values[0].abs());
+                sink.sample(&Sample { number: 0, step, seconds, values: &values[1..], missed: 0 }).unwrap();
+            }
+            sink.finish().unwrap();
+            let read = lines(folder.join("metrics.jsonl"));
+            prop_assert_eq!(read.len(), values.len() / 4);
+            for (line, values) in read.iter().zip(values.chunks_exact(4)) {
+                let bits = |name: &str| line[name].as_f64().unwrap().to_bits();
+                prop_assert_eq!(bits("seconds"), values[0].abs().to_bits());
+                for (metric, value) in METRICS.iter().zip(&values[1..]) {
+                    prop_assert_eq!(bits(metric.name), value.to_bits());
+                }
+            }
+            std::fs::remove_dir_all(folder).unwrap();
+        }
     }
 
     #[test]
