@@ -505,10 +505,11 @@ fn noise_and_temperature_spread_play_and_seeds_repeat() {
     assert!(sums.iter().all(|mean| (mean - 1.0 / 7.0).abs() < 0.05), "{sums:?}");
 }
 
-/// Sequential halving: all its actions are tried, the last two equally often, and the policy moves to what is better.
+/// Sequential halving: all its actions are tried, the last two equally often, and the policy moves to what is better. Without proofs, which
+/// would end it at once.
 #[test]
 fn sequential_halving_at_the_root() {
-    let settings = Settings { simulations: 32, gumbel: 4, ..Settings::default() };
+    let settings = Settings { simulations: 32, gumbel: 4, proofs: false, ..Settings::default() };
     let board = Board::from_moves("112233").unwrap();
     for seed in 0..20 {
         let mut mcts = Mcts::<Connect4>::new(&settings).unwrap();
@@ -546,5 +547,171 @@ fn exact_chance_to_the_end_of_games() {
             let after = Twenty48::after(&state, &mcts.actions()[action]);
             state = operant::env::game::settle_chance::<Twenty48>(after, &mut chances, &mut rng);
         }
+    }
+}
+
+/// A position of Connect Four after so many random moves that is not over.
+fn random_board(game: u32, stones: u32) -> Option<Board> {
+    let mut rng = HostRng::new(37, game, 0, 0);
+    let mut board = Board::default();
+    while board.stones() < stones && Connect4::turn(&board) != Turn::Over {
+        let open: Vec<usize> = (0..7).filter(|&column| board.open(column)).collect();
+        board = board.put(open[rng.below(open.len() as u32) as usize]);
+    }
+    (Connect4::turn(&board) != Turn::Over).then_some(board)
+}
+
+/// Searches that find proofs in different ways: by upper bounds, by sequential halving, with leaves side by side, with shared nodes.
+fn ways_to_search() -> [Settings; 5] {
+    let plain = Settings { simulations: 400, ..Settings::default() };
+    [
+        Settings { simulations: 2, ..plain.clone() },
+        Settings { leaves: 8, transpositions: true, ..plain.clone() },
+        Settings { simulations: 4, gumbel: 2, ..plain.clone() },
+        Settings { gumbel: 4, ..plain.clone() },
+        plain,
+    ]
+}
+
+/// Whoever can win at once does, for any seed, also where priors are against it and another way to win is proven first.
+#[test]
+fn a_win_in_one_is_always_taken() {
+    let wins = |board: &Board, column: u8| Connect4::turn(&board.put(usize::from(column))) == Turn::Over;
+    let mut looked = 0;
+    for board in (0..400).filter_map(|game| random_board(game, 14 + game % 16)) {
+        let mut open = (0..7).filter(|&column| board.open(usize::from(column)));
+        if !open.any(|column| wins(&board, column)) {
+            continue;
+        }
+        looked += 1;
+        for settings in ways_to_search() {
+            for seed in 0..6 {
+                let mut mcts = Mcts::<Connect4>::new(&settings).unwrap();
+                mcts.begin(board, HostRng::new(seed, 0, 0, 0));
+                mcts.search(&mut Middle(Vec::new(), Vec::new()), &mut Vec::new());
+                let action = mcts.choose([0.0, 1.0][seed as usize % 2]);
+                assert!(wins(&board, mcts.actions()[action]), "{} {settings:?}", Connect4::text(&board));
+                let sign = sign::<Connect4>(&board);
+                assert_eq!((mcts.value(), mcts.action_value(action)), (sign, 1.0));
+                let mut policy = Vec::new();
+                mcts.policy(&mut policy);
+                let won: f32 =
+                    policy.iter().zip(mcts.actions()).filter(|(_, a)| wins(&board, **a)).map(|(p, _)| p).sum();
+                assert!((won - 1.0).abs() < 1e-6, "{policy:?}");
+            }
+        }
+    }
+    assert!(looked >= 23, "{looked}");
+}
+
+/// The last checkers can be borne off at once, or a checker can be left: whatever the opponent may still lose, the game ends there.
+#[test]
+fn the_last_checkers_are_borne_off() {
+    let side = |places: &[(usize, u8)]| {
+        let mut counts = [0; 26];
+        places.iter().for_each(|&(place, count)| counts[place] = count);
+        operant::env::backgammon::Side::new(&counts).unwrap()
+    };
+    let mover = side(&[(1, 1), (2, 1)]);
+    // A single game, a gammon, a backgammon.
+    for (other, points) in [(side(&[(6, 5)]), 1.0), (side(&[(12, 15)]), 2.0), (side(&[(1, 14), (24, 1)]), 3.0)] {
+        let state = State { position: Position { mover, other }, dice: [2, 1], player: 1, first: false };
+        for settings in ways_to_search() {
+            for seed in 0..23 {
+                let mut mcts = Mcts::<Backgammon>::new(&settings).unwrap();
+                mcts.begin(state, HostRng::new(seed, 0, 0, 0));
+                mcts.search(&mut Null::default(), &mut Vec::new());
+                assert!(mcts.actions().len() > 1, "nothing is to be decided");
+                let action = mcts.choose(0.0);
+                let after = Backgammon::after(&state, &mcts.actions()[action]);
+                assert_eq!(Backgammon::turn(&after), Turn::Over, "{}", mcts.actions()[action].text());
+                assert_eq!((mcts.is_proven(), mcts.value()), (true, -points));
+            }
+        }
+    }
+}
+
+/// Bounds of points hold for all that can follow, and say no more than the rules do.
+#[test]
+fn bounds_hold_to_the_end_of_games() {
+    let mut tight = 0;
+    for game in 0..200 {
+        let mut rng = HostRng::new(41, game, 0, 0);
+        let (mut state, mut bounds) = (Backgammon::start(), Vec::new());
+        while Backgammon::turn(&state) != Turn::Over {
+            bounds.push(Backgammon::bounds(&state).unwrap());
+            state = operant::env::game::settle_chance::<Backgammon>(state, &mut [0.0; 21], &mut rng);
+            let mut found = Vec::new();
+            Backgammon::actions(&state, &mut Default::default(), &mut found);
+            state = Backgammon::after(&state, &found[rng.below(found.len() as u32) as usize]);
+        }
+        let points = Backgammon::settled(&state);
+        for [low, high] in bounds {
+            assert!(low <= points && points <= high, "{points} is not in {low} to {high}");
+            tight += usize::from(high - low < 6.0);
+        }
+    }
+    assert!(tight > 1000, "{tight}");
+}
+
+/// Decisions to the end of the game if the winner hurries and the loser does not, with who wins: 1 for the mover, −1 for the other.
+fn to_the_end(board: &Board) -> (i32, i32) {
+    if Connect4::turn(board) == Turn::Over {
+        let value = (Connect4::settled(board) * sign::<Connect4>(board)) as i32;
+        return (value, 0);
+    }
+    let open = (0..7).filter(|&column| board.open(column));
+    let worth = |column: usize| {
+        let (value, decisions) = to_the_end(&board.put(column));
+        (-value, decisions + 1)
+    };
+    open.map(worth).max_by_key(|&(value, decisions)| (value, -value * decisions)).unwrap()
+}
+
+/// Of actions that are proven to win the soonest is taken, of those that are proven to lose the latest; draws stay draws.
+#[test]
+fn proofs_are_played_out_the_shortest_way() {
+    let (mut looked, mut slower, mut later) = (0, 0, 0);
+    for board in (0..1000).filter_map(|game| random_board(game, 31)) {
+        let open: Vec<usize> = (0..7).filter(|&column| board.open(column)).collect();
+        if open.len() < 2 {
+            continue;
+        }
+        let ends: Vec<(i32, i32)> = open.iter().map(|&column| to_the_end(&board.put(column))).collect();
+        let best = -ends.iter().map(|end| end.0).min().unwrap();
+        let kept = |at: usize| ends[at].0 == -best;
+        let distances = || (0..open.len()).filter(|&at| kept(at)).map(|at| ends[at].1);
+        let wanted = if best > 0 { distances().min() } else { distances().max() }.unwrap();
+        for settings in ways_to_search() {
+            let mut mcts = searched::<Connect4>(&settings, board, &mut Null::default());
+            if !mcts.is_proven() {
+                continue;
+            }
+            looked += 1;
+            let action = mcts.choose(0.0);
+            assert!(kept(action), "{}", Connect4::text(&board));
+            if best != 0 {
+                assert_eq!(ends[action].1, wanted, "{} {settings:?}", Connect4::text(&board));
+                slower += usize::from(best > 0 && wanted > 0 && distances().any(|distance| distance > wanted));
+                later += usize::from(best < 0 && distances().any(|distance| distance < wanted));
+            }
+        }
+    }
+    assert!(looked > 60 && slower > 10 && later > 5, "{looked} {slower} {later}");
+}
+
+/// A state before chance may be proven too, where nobody chooses.
+#[test]
+fn a_root_before_chance_is_proven() {
+    let side = |places: &[(usize, u8)]| {
+        let mut counts = [0; 26];
+        places.iter().for_each(|&(place, count)| counts[place] = count);
+        operant::env::backgammon::Side::new(&counts).unwrap()
+    };
+    let position = Position { mover: side(&[(1, 2)]), other: side(&[(6, 2)]) };
+    let state = State { position, dice: [0; 2], player: 0, first: false };
+    for settings in [ChanceMode::Sample, ChanceMode::Exact].map(|chance| Settings { chance, ..Settings::default() }) {
+        let mcts = searched::<Backgammon>(&settings, state, &mut Oracle(Vec::new()));
+        assert!(mcts.is_proven() && (mcts.value() - 1.0).abs() < 1e-6, "{}", mcts.value());
     }
 }

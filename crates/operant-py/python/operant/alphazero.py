@@ -68,7 +68,8 @@ class Mcts:
 
         Returns ``actions`` (text), ``visits``, ``policy``, ``values`` (points of each action for the player whose turn
         it is), ``best`` (a number), ``value`` of the state, and what was done: ``simulations``, ``evaluations``,
-        ``hits``, ``deepest``.
+        ``hits``, ``deepest``. A search ends as soon as the value is proven: with a win at hand before any simulation.
+        ``best`` and ``policy`` are the soonest wins then, or the latest losses.
         """
         return self._search.search(self.rules.start() if state is None else state, check_seed(seed))
 

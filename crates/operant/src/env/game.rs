@@ -91,6 +91,11 @@ pub trait Game: Copy + Default + Send + Sync + 'static {
     }
     /// Points that are already certain: all of them once the game is over. A network values the rest.
     fn settled(state: &Self::State) -> f32;
+    /// Least and most points that the game can still come to, where they are bounded: [`Game::RANGE`] or a part of it.
+    fn bounds(state: &Self::State) -> Option<[f32; 2]> {
+        let _ = state;
+        Self::RANGE
+    }
     /// A number that differs for states that differ, but for rare accidents.
     fn hash(state: &Self::State) -> u64;
     /// Writes what the state's player sees.

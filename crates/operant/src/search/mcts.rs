@@ -9,13 +9,14 @@ mod evaluator;
 mod priors;
 mod proof;
 mod settings;
+mod shortest;
 
 pub use evaluator::{Answer, Evaluator, Null};
 pub use settings::{ChanceMode, Counters, Settings};
 
 use super::gumbel;
 use super::policy::action_logits;
-use super::tree::{Kind, NONE, Tree};
+use super::tree::{FAR, Kind, NONE, Tree};
 use crate::env::game::{Game, Turn, draw_outcome, sign};
 use crate::error::Result;
 use crate::lanes::rng::HostRng;
@@ -70,6 +71,11 @@ pub struct Mcts<G: Game> {
     full: bool,
     /// Points of the root that follow from what is known below it.
     proven: Option<f32>,
+    /// For each action of a proven root, decisions until the end of the game; and whether nothing is better than the action.
+    distances: Vec<u16>,
+    stands: Vec<bool>,
+    /// Actions of the positions on the way down, while the shortest way to a proven end is looked for.
+    lines: Vec<G::Action>,
     /// Simulations that the tree was left with and that were not counted yet.
     kept: usize,
     rng: HostRng,
@@ -118,6 +124,9 @@ impl<G: Game> Mcts<G> {
             target: 0,
             full: false,
             proven: None,
+            distances: Vec::with_capacity(4096),
+            stands: Vec::with_capacity(4096),
+            lines: Vec::with_capacity(4096),
             kept: 0,
             rng: HostRng::new(0, 0, 0, 0),
             counters: Counters::default(),
@@ -215,6 +224,9 @@ impl<G: Game> Mcts<G> {
                     *prior = (1.0 - share) * *prior + share * drawn / total;
                 }
             }
+        }
+        if let Some(value) = self.win_at_once() {
+            self.prove_root(value);
         }
     }
 
@@ -353,6 +365,7 @@ impl<G: Game> Mcts<G> {
                 self.tree.push(state, Kind::Known, sign);
                 let value = G::settled(&state) + sign * points;
                 self.tree.values[next as usize] = value;
+                self.tree.distances[next as usize] = if turn == Turn::Over { 0 } else { FAR };
                 return self.end(first, value);
             }
             self.tree.push(state, Kind::New, sign);
@@ -670,6 +683,9 @@ impl<G: Game> Mcts<G> {
 
     /// Points of an action of the root, as its player counts them; of the root where it was never tried.
     pub fn action_value(&self, action: usize) -> f32 {
+        if let Some(value) = self.proven.filter(|_| self.stands[action]) {
+            return value * self.tree.signs[0];
+        }
         let edge = self.tree.edges_of(0).start + action;
         let n = self.tree.edge_visits[edge];
         let value = if n > 0.0 { self.tree.edge_sums[edge] / n } else { self.tree.values[0] };
@@ -697,6 +713,7 @@ impl<G: Game> Mcts<G> {
             self.scores.clear();
             self.scores.extend_from_slice(out);
             softmax(&self.scores, out);
+            self.share_among_standing(out);
             return;
         }
         self.weigh(out);
@@ -714,13 +731,9 @@ impl<G: Game> Mcts<G> {
         let largest = |x: &[f32]| (1..x.len()).fold(0, |best, i| if x[i] > x[best] { i } else { best });
         if self.settings.gumbel > 0 {
             self.score_root();
-            let visits = &self.tree.edge_visits[range];
-            let most = visits.iter().copied().fold(0.0, f32::max);
-            self.scores.iter_mut().zip(visits).for_each(|(score, n)| {
-                if *n < most {
-                    *score = f32::NEG_INFINITY;
-                }
-            });
+            let mut scores = std::mem::take(&mut self.scores);
+            self.keep_finalists(&mut scores);
+            self.scores = scores;
             return largest(&self.scores);
         }
         let mut scores = std::mem::take(&mut self.scores);

@@ -24,6 +24,9 @@ pub enum Kind {
 /// No child yet.
 pub const NONE: u32 = 0;
 
+/// A known value whose way to the end of the game is not known: further than any that is.
+pub const FAR: u16 = u16::MAX - 1;
+
 /// Nodes and edges.
 #[derive(Clone, Debug)]
 pub struct Tree<G: Game> {
@@ -41,6 +44,8 @@ pub struct Tree<G: Game> {
     pub pending: Vec<f32>,
     /// Sum of values that came up through the node.
     pub sums: Vec<f32>,
+    /// Decisions until the end of the game, by the proof of a known node; [`FAR`] where nobody knows.
+    pub distances: Vec<u16>,
     /// First edge and number of edges.
     pub edges: Vec<(u32, u32)>,
     /// First action of a decision.
@@ -102,6 +107,7 @@ impl<G: Game> Tree<G> {
             visits: Vec::with_capacity(nodes),
             pending: Vec::with_capacity(nodes),
             sums: Vec::with_capacity(nodes),
+            distances: Vec::with_capacity(nodes),
             edges: Vec::with_capacity(nodes),
             first_action: Vec::with_capacity(nodes),
             actions: Vec::with_capacity(edges),
@@ -123,6 +129,7 @@ impl<G: Game> Tree<G> {
         self.visits.clear();
         self.pending.clear();
         self.sums.clear();
+        self.distances.clear();
         self.edges.clear();
         self.first_action.clear();
         self.actions.clear();
@@ -162,6 +169,7 @@ impl<G: Game> Tree<G> {
         self.visits.push(0.0);
         self.pending.push(0.0);
         self.sums.push(0.0);
+        self.distances.push(0);
         self.edges.push((0, 0));
         self.first_action.push(0);
         node
@@ -260,6 +268,7 @@ impl<G: Game> Tree<G> {
         self.values[to] = from.values[at];
         self.visits[to] = from.visits[at];
         self.sums[to] = from.sums[at];
+        self.distances[to] = from.distances[at];
         // Until its edges are copied: which node it was.
         self.first_action[to] = node;
         if new != NONE {

@@ -134,6 +134,13 @@ impl Game for Backgammon {
     }
 
     #[inline]
+    fn bounds(state: &State) -> Option<[f32; 2]> {
+        let position = state.position;
+        let (mover, other) = (position.most_lost() as u8 as f32, position.swapped().most_lost() as u8 as f32);
+        Some(if state.player == 0 { [-mover, other] } else { [-other, mover] })
+    }
+
+    #[inline]
     fn hash(state: &State) -> u64 {
         let [a, b] = [packed(state.position.mover), packed(state.position.other)];
         let rest = u64::from(state.dice[0]) | u64::from(state.dice[1]) << 8 | u64::from(state.player) << 16;

@@ -143,6 +143,17 @@ impl Position {
         won(self.other, self.mover)
     }
 
+    /// The most that the mover can still lose: no gammon once it has borne off a checker, no backgammon once it is past the opponent and
+    /// out of the opponent's home.
+    pub fn most_lost(self) -> Points {
+        let far_behind = self.mover.occupied() >> 19 != 0;
+        match self.mover.off() {
+            0 if far_behind || self.contact() => Points::Backgammon,
+            0 => Points::Gammon,
+            _ => Points::Single,
+        }
+    }
+
     /// Points that the mover can't land on, and those with one checker of the opponent, as bits of the mover's places.
     #[inline]
     pub(super) fn held(self) -> (u32, u32) {

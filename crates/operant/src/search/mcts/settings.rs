@@ -43,7 +43,8 @@ pub struct Settings {
     pub afterstates: bool,
     /// Outcomes of n visits when widening: this times the square root of n.
     pub widening: f32,
-    /// What follows from values that are known is known: such states are not searched any further.
+    /// What follows from values that are known is known: such states are not searched any further, the soonest of wins that are known is
+    /// taken, and the latest of losses.
     pub proofs: bool,
     /// Actions that sequential halving begins with at the root, in place of noise and upper bounds; 0 for none.
     pub gumbel: usize,
