@@ -167,6 +167,46 @@ fn positions_are_analysed() {
     assert!(code == 2 && message.contains("4 characters"), "{message}");
 }
 
+/// Before the roll --plies looks ahead too, for the chances and for the cube, and a record's decisions about the cube are judged so.
+#[test]
+fn looking_ahead_changes_values_before_the_roll() {
+    let at = |words: &[&str], plies: &str| {
+        let found =
+            json(&[&["analyse", "backgammon", "--model", run(), "--plies", plies, "--json"][..], words].concat());
+        assert_eq!(found["rolls"].to_string(), plies, "{found}");
+        found
+    };
+    let start = ["--position", "4HPwATDgc/ABMA"];
+    let equity = |plies| at(&start, plies)["outcome"]["equity"].as_f64().unwrap();
+    assert!(equity("1") != equity("2") && equity("2") != equity("3"));
+    assert_eq!(equity("1"), json(&["analyse", "backgammon", "--model", run(), "--json"])["outcome"]["equity"]);
+    let asked = [&start[..], &["--match", "MAGgAAAAAAAE"]].concat();
+    let worth = |plies| at(&asked, plies)["cube"]["no_double"]["equity"].as_f64().unwrap();
+    assert!(worth("1") != worth("2"));
+    // The mean over the first rolls' best plays is what looking a roll ahead finds: 1/36 for doubles, 1/18 for others.
+    let rolls = (1..=6).flat_map(|a| (1..=a).map(move |b| (a, b)));
+    let mean: f64 = rolls
+        .map(|(a, b)| {
+            let dice = [a.to_string(), b.to_string()];
+            let words =
+                [&start[..], &["--dice", &dice[0], &dice[1], "--best", "1", "--model", run(), "--json"]].concat();
+            let best = json(&[&["analyse", "backgammon"][..], &words[..]].concat());
+            let chance = if a == b { 1.0 } else { 2.0 } / 36.0;
+            chance * best["plays"][0]["outcome"]["equity"].as_f64().unwrap()
+        })
+        .sum();
+    assert!((equity("2") - mean).abs() < 1e-4, "{} and {mean}", equity("2"));
+}
+
+#[test]
+fn a_number_of_plays_is_refused_where_none_are_shown() {
+    std::fs::write(folder().join("none.mat"), "").unwrap();
+    for words in [&["--match", "MAGgAAAAAAAE"][..], &[], &["--match", "none.mat"]] {
+        let (code, message) = failure(&[&["analyse", "backgammon", "--best", "3"][..], words].concat());
+        assert!(code == 2 && message.contains("--best"), "{message}");
+    }
+}
+
 #[test]
 fn a_file_of_networks_refuses_words_that_would_change_nothing() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/backgammon.safetensors");

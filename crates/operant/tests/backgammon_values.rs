@@ -9,7 +9,7 @@ use operant::lanes::Backend;
 use operant::lanes::rng::HostRng;
 use operant::nn::{Act, Options};
 use operant::search::backgammon::{
-    BackgammonFile, BackgammonNet, ByValue, Depth, Evaluator, Kind, Leaves, RuleOfThumb, Score, alone, contest,
+    BackgammonFile, BackgammonNet, ByValue, Depth, Evaluator, Kind, Leaves, RuleOfThumb, Score, Values, alone, contest,
 };
 use operant::search::mcts::{ChanceMode, Mcts, Settings};
 use operant::search::versus::Random;
@@ -350,8 +350,14 @@ fn players_choose_what_is_best_one_to_three_rolls_ahead() {
             if depth == Depth::Three && i % 300 != 0 {
                 continue;
             }
-            let judged = ByValue::new("far", evaluator.fork(), depth).judge(position, &plays);
-            assert_eq!(judged[0].rolls, if plays.len() > 1 { rolls + 1 } else { 1 });
+            let mut far = ByValue::new("far", evaluator.fork(), depth);
+            let judged = far.judge(position, &plays);
+            assert_eq!((judged[0].rolls, far.rolls()), (rolls + 1, rolls + 1));
+            // Before the roll, as for the cube, it looks as far ahead as after a play.
+            let wanted = ahead(&mut evaluator, position, rolls);
+            for outcome in [far.value(position), far.outcome(position)] {
+                assert!((outcome.equity() - wanted).abs() < 1e-4, "{} and {wanted}", outcome.equity());
+            }
             for one in judged.iter().filter(|one| one.rolls == rolls + 1).take(4 - rolls) {
                 let wanted = -ahead(&mut evaluator, plays[one.play].result(position), rolls);
                 assert!((one.outcome.equity() - wanted).abs() < 1e-4, "{} and {wanted}", one.outcome.equity());

@@ -25,14 +25,27 @@ pub(crate) struct Args {
     /// The roll, as in `--dice 3 1`; without it the chances before the roll.
     #[arg(long, num_args = 2, value_names = ["A", "B"], value_parser = clap::value_parser!(u8).range(1..=6))]
     dice: Option<Vec<u8>>,
-    /// How many plays to show.
-    #[arg(long, default_value_t = 5, value_parser = count::<usize>, allow_negative_numbers = true)]
-    best: usize,
+    /// How many plays of a roll to show [default: 5].
+    #[arg(long, value_parser = count::<usize>, allow_negative_numbers = true)]
+    best: Option<usize>,
     #[command(flatten)]
     pub(super) model: ModelArgs,
     /// Print one JSON object.
     #[arg(long)]
     pub(super) json: bool,
+}
+
+/// Plays that are shown unless the user says how many.
+const BEST: usize = 5;
+
+impl Args {
+    /// Refuses a number of plays where no play is asked for.
+    fn refuse_best(&self) -> Result<(), Failure> {
+        match self.best {
+            Some(best) => Err(Failure::Usage(format!("--best {best} is for the plays of a roll; name --dice too"))),
+            None => Ok(()),
+        }
+    }
 }
 
 /// Percent of the five outcomes: won, with gammons, with backgammons; the same lost.
@@ -79,8 +92,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let Game::Backgammon = args.game;
     let is_file = |name: &str| name.ends_with(".mat") || Path::new(name).is_file();
     if let Some(path) = args.of_match.as_deref().filter(|name| is_file(name)) {
-        if args.position.is_some() || args.dice.is_some() {
-            return Err(Failure::Usage(format!("--match {path} is a file of games; leave --position and --dice out")));
+        if args.position.is_some() || args.dice.is_some() || args.best.is_some() {
+            let out = "leave --position, --dice and --best out";
+            return Err(Failure::Usage(format!("--match {path} is a file of games; {out}")));
         }
         return annotate(args, Path::new(path));
     }
@@ -100,18 +114,21 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         return in_match(args, &mut player, &state);
     }
     let Some(dice) = given else {
+        args.refuse_best()?;
         let outcome = player.value(position);
         if args.json {
-            return print(&format!("{}\n", json!({ "position": position.id(), "outcome": object(outcome) })));
+            let id = position.id();
+            let object = json!({ "position": id, "outcome": object(outcome), "rolls": player.rolls() });
+            return print(&format!("{object}\n"));
         }
         let text = format!("{}equity {:+.3}  {}\n", board(position), outcome.equity(), chances(outcome));
         return print(&text);
     };
     let mut plays = Plays::default();
     plays.find(position, dice);
-    let judged = player.judge(position, &plays);
+    let (judged, most) = (player.judge(position, &plays), args.best.unwrap_or(BEST));
     if args.json {
-        let list: Vec<Value> = (judged.iter().take(args.best))
+        let list: Vec<Value> = (judged.iter().take(most))
             .map(|one| {
                 let play = &plays[one.play];
                 json!({
@@ -124,7 +141,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         return print(&format!("{object}\n"));
     }
     let head = format!("position {}, X to play {} {}: {} plays\n", position.id(), dice[0], dice[1], plays.len());
-    print(&(board(position) + &head + &listed(&judged, &plays, args.best)))
+    print(&(board(position) + &head + &listed(&judged, &plays, most)))
 }
 
 /// Answers the question that a match ID asks: a play, a double, a take.
@@ -132,10 +149,12 @@ fn in_match(args: &Args, player: &mut ByValue, state: &Match) -> Result<(), Fail
     let (position, who) = (state.board.position, state.board.player);
     let head = board(position) + &stakes_line(&state.stakes, who);
     if state.phase != Phase::Play {
+        args.refuse_best()?;
         let (outcome, cubeful) = (player.value(position), cubeful(player, state));
         if args.json {
             let cube = cube_object(state, &cubeful);
-            let object = json!({ "position": position.id(), "outcome": object(outcome), "cube": cube });
+            let (id, rolls) = (position.id(), player.rolls());
+            let object = json!({ "position": id, "outcome": object(outcome), "rolls": rolls, "cube": cube });
             return print(&format!("{object}\n"));
         }
         let question = if state.phase == Phase::Offered { "X doubles\n" } else { "" };
@@ -144,9 +163,9 @@ fn in_match(args: &Args, player: &mut ByValue, state: &Match) -> Result<(), Fail
     }
     let (mut plays, dice) = (Plays::default(), state.board.dice);
     plays.find(position, dice);
-    let judged = player.judge_in(state, &plays);
+    let (judged, most) = (player.judge_in(state, &plays), args.best.unwrap_or(BEST));
     if args.json {
-        let list: Vec<Value> = (judged.iter().take(args.best))
+        let list: Vec<Value> = (judged.iter().take(most))
             .map(|one| {
                 let play = &plays[one.judged.play];
                 json!({
@@ -161,5 +180,5 @@ fn in_match(args: &Args, player: &mut ByValue, state: &Match) -> Result<(), Fail
         return print(&format!("{object}\n"));
     }
     let line = format!("X to play {} {}: {} plays\n", dice[0], dice[1], plays.len());
-    print(&(head + &line + &listed_in(&judged, &state.stakes, &plays, args.best)))
+    print(&(head + &line + &listed_in(&judged, &state.stakes, &plays, most)))
 }

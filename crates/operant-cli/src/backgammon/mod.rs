@@ -49,7 +49,7 @@ pub(crate) struct ModelArgs {
     /// Who values positions: the folder of a run of td or alphazero, or a .safetensors file of one [default: the network that comes with the program].
     #[arg(long, value_name = "RUN")]
     model: Option<PathBuf>,
-    /// How far it looks ahead: 1 to 3 rolls.
+    /// How far it looks ahead, with plays and with the cube: 1 to 3 rolls, that of a play included; before a roll 1 takes values as they are.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=3))]
     plies: u8,
     /// Exact endings (see `operant backgammon table`).

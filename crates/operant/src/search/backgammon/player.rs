@@ -106,9 +106,14 @@ impl ByValue {
         Self { best_plays: BestPlays::new(evaluator), depth, name }
     }
 
-    /// How a game ends for the player on roll, before the roll, by the values as they are.
+    /// Rolls that are looked ahead: as a play counts its own roll as the first, 1 takes values as they are.
+    pub fn rolls(&self) -> usize {
+        self.depth.beyond() + 1
+    }
+
+    /// How a game ends for the player on roll, before the roll, as far ahead as after a play.
     pub fn value(&mut self, position: Position) -> Outcome {
-        self.best_plays.evaluator.value(position)
+        self.look(&[position], self.depth.beyond())[0]
     }
 
     /// All plays, best first.
@@ -120,9 +125,7 @@ impl ByValue {
         let best_first = |a: &Judged, b: &Judged| b.outcome.equity().total_cmp(&a.outcome.equity());
         judged.sort_by(best_first);
         let mut kept = judged.len();
-        // An only play needs no second look.
-        let looks = if kept > 1 { self.depth.beyond() } else { 0 };
-        for (beyond, &(most, behind)) in (1..=looks).zip(&FILTERS) {
+        for (beyond, &(most, behind)) in (1..=self.depth.beyond()).zip(&FILTERS) {
             let least = judged[0].outcome.equity() - behind;
             let near = judged[..kept].iter().take(most).take_while(|judged| judged.outcome.equity() >= least);
             kept = near.count();
