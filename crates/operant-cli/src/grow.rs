@@ -373,9 +373,7 @@ fn policy(args: &PolicyArgs) -> Result<(), Failure> {
         Box::new(move |episode: &Episode| {
             episode.observe(&mut obs);
             episode.legal(&mut legal);
-            if let Some(normaliser) = &policy.normaliser {
-                normaliser.normalise(&mut obs, operant::algo::OBS_LIMIT);
-            }
+            policy.normalise(&mut obs);
             actor.forward(&policy.params, 1, &obs);
             let all = actions.slice_mut(0..dims);
             if deterministic {

@@ -5,7 +5,7 @@
 
 use crate::error::raise;
 use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray2, PyUntypedArrayMethods};
-use operant::algo::{self, ActionsMut, Head, OBS_LIMIT, Policy};
+use operant::algo::{self, ActionsMut, Head, Policy};
 use operant::device::CpuPool;
 use operant::nn::dist::Draws;
 use operant::nn::nets::Architecture;
@@ -145,9 +145,7 @@ impl Actor {
             return Err(PyValueError::new_err(format!("observations of {width} numbers, wanted {wanted}")));
         }
         let mut seen = obs.as_slice()?.to_vec();
-        if let Some(normaliser) = &self.policy.normaliser {
-            normaliser.normalise(&mut seen, OBS_LIMIT);
-        }
+        self.policy.normalise(&mut seen);
         let legal = legal.as_ref().map(|legal| legal.as_slice()).transpose()?;
         if let Some(legal) = legal {
             self.check_legal(legal, rows)?;

@@ -2,13 +2,17 @@
 
 use crate::error::raise;
 use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2};
+use operant::Error;
+use operant::algo::{OBS_LIMIT, normaliser_of};
+use operant::data::Running;
 use operant::device::{CpuPool, threads_available};
 use operant::nn::nets::{Architecture, Net};
-use operant::nn::{Feed, Options, Params, Plan, Precision};
+use operant::nn::{Feed, Metadata, Options, Params, Plan, Precision};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::PyDict;
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -28,8 +32,15 @@ pub(crate) struct Network {
     architecture: Architecture,
     net: Net,
     options: Options,
+    /// What its file says beside, which a file that is saved again says too.
+    notes: Metadata,
+    /// What observations go through first.
+    normaliser: Option<Running>,
     state: Mutex<State>,
 }
+
+/// What a network subtracts from observations, multiplies them by and limits them to.
+type Scaling<'py> = (Bound<'py, PyArray1<f32>>, Bound<'py, PyArray1<f32>>, f32);
 
 fn options(threads: Option<usize>, precision: &str) -> PyResult<Options> {
     let threads = threads.unwrap_or_else(threads_available);
@@ -57,7 +68,8 @@ impl Network {
         let net = architecture.build().map_err(raise)?;
         let params = net.graph.params(seed).map_err(raise)?;
         let state = Mutex::new(State { params, plans: [None, None] });
-        Ok(Self { architecture, net, options: options(threads, precision)?, state })
+        let (notes, normaliser) = (Metadata::new(), None);
+        Ok(Self { architecture, net, options: options(threads, precision)?, notes, normaliser, state })
     }
 
     /// A network from a file that `save` wrote.
@@ -65,12 +77,23 @@ impl Network {
     #[pyo3(signature = (path, *, threads, precision))]
     fn load(path: PathBuf, threads: Option<usize>, precision: &str) -> PyResult<Self> {
         let options = options(threads, precision)?;
-        let (architecture, net, params) = Architecture::load(path).map_err(raise)?;
-        Ok(Self { architecture, net, options, state: Mutex::new(State { params, plans: [None, None] }) })
+        let (architecture, net, params, notes) = Architecture::load_with(&path).map_err(raise)?;
+        let normaliser = normaliser_of(&notes, net.graph.ty(net.input).len()).map_err(|error| match error {
+            Error::Saved(reason) => raise(Error::Saved(format!("{}: {reason}", path.display()))),
+            other => raise(other),
+        })?;
+        let state = Mutex::new(State { params, plans: [None, None] });
+        Ok(Self { architecture, net, options, notes, normaliser, state })
     }
 
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
-        self.architecture.save(&self.lock(py).params, path).map_err(raise)
+        self.architecture.save_with(&self.lock(py).params, self.notes.clone(), path).map_err(raise)
+    }
+
+    /// What observations go through before the network: they are shifted, multiplied and limited.
+    fn normaliser<'py>(&self, py: Python<'py>) -> Option<Scaling<'py>> {
+        let [shift, factor] = self.normaliser.as_ref()?.scaling();
+        Some((PyArray1::from_slice(py, shift), PyArray1::from_slice(py, factor), OBS_LIMIT))
     }
 
     /// The description in JSON.
@@ -127,6 +150,10 @@ impl Network {
             let text = format!("observation {row} has {got} at place {place}: wanted finite numbers");
             return Err(PyValueError::new_err(text));
         }
+        let mut x = Cow::Borrowed(x);
+        if let Some(normaliser) = &self.normaliser {
+            normaliser.normalise(x.to_mut(), OBS_LIMIT);
+        }
         let mut state = self.lock(py);
         let State { params, plans } = &mut *state;
         let plan = &mut plans[usize::from(rows >= TILE)];
@@ -136,7 +163,7 @@ impl Network {
             *plan = Some(Plan::inference(&self.net.graph, &nodes, rows, &self.options).map_err(raise)?);
         }
         let Some(plan) = plan else { unreachable!("made above") };
-        py.detach(|| plan.forward(params, rows, &[Feed::Real(x)]));
+        py.detach(|| plan.forward(params, rows, &[Feed::Real(&x)]));
         let outputs = PyDict::new(py);
         for (name, node) in &self.net.outputs {
             let width = self.net.graph.ty(*node).len();

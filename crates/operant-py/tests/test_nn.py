@@ -111,12 +111,74 @@ def test_policies_that_are_more_than_scores_are_refused(tmp_path: Path) -> None:
         return str(error.value)
 
     assert "has real numbers as actions" in refused("Pendulum-v1")
-    assert "normalises observations first" in refused("CartPole-v1", normalize_obs=True)
     assert "has a memory" in refused("CartPole-v1", memory="lstm")
     with pytest.raises(ValueError, match="a network of 3 inputs"):
         nn.load(path)(np.zeros((2, 4)))
     operant.PPO("CartPole-v1", **small).save(path)
     assert nn.load_policy(path)(np.zeros((2, 4))).shape == (2,)
+
+
+def normalised(path: Path, obs: np.ndarray) -> np.ndarray:
+    """The lines of the documentation of ``operant.nn``, in NumPy."""
+    with safe_open(path, "numpy") as file:
+        note = json.loads(file.metadata()["operant.obs_normaliser"])
+    shift, factor = (np.array(note[key], dtype=np.float32) for key in ("shift", "factor"))
+    variance = np.array(note["squares"]) / note["count"]
+    np.testing.assert_allclose(factor, 1 / np.sqrt(variance + 1e-8), rtol=1e-6)
+    np.testing.assert_allclose(shift, note["mean"], rtol=1e-6)
+    return ((obs - shift) * factor).clip(-note["limit"], note["limit"])
+
+
+@pytest.mark.parametrize("algorithm", [operant.PPO, operant.DQN])
+def test_policies_act_on_observations_as_envs_give_them(algorithm: Any, tmp_path: Path) -> None:
+    path, again = tmp_path / "policy.safetensors", tmp_path / "again.safetensors"
+    small = {"num_steps": 32, "minibatch_size": 64} if algorithm is operant.PPO else {"learning_starts": 64}
+    model = algorithm("MountainCar-v0", normalize_obs=True, num_envs=4, seed=1, **small).learn(1024)
+    model.save(path)
+    # Positions and velocities differ by an order of magnitude: without the normaliser other actions come out.
+    rng = np.random.default_rng(0)
+    obs = np.stack([rng.uniform(-1.2, 0.6, 4000), rng.uniform(-0.07, 0.07, 4000)], axis=1).astype(np.float32)
+    wanted = model.predict(obs, deterministic=True)[0].reshape(-1)
+    policy = nn.load_policy(path)
+    assert (policy(obs) == wanted).all()
+    assert policy(obs[0]) == wanted[0]
+    # So do networks that are loaded, and saved and loaded once more.
+    net = nn.load(path)
+    net.save(again)
+    assert (nn.load_policy(again)(obs) == wanted).all()
+    assert algorithm.load(again).predict(obs, deterministic=True)[0].reshape(-1).tolist() == wanted.tolist()
+    # Whoever takes the weights alone, as a module of PyTorch does, needs what the note says.
+    normaliser = net.normaliser
+    assert normaliser is not None and normaliser["limit"] == 10
+    seen = normalised(path, obs)
+    assert (seen == ((obs - normaliser["shift"]) * normaliser["factor"]).clip(-10, 10)).all()
+    bare = nn._make({**net.architecture}, seed=0, threads=1, precision="f32")
+    bare.load_state_dict(net.state_dict())
+    assert bare.normaliser is None
+    assert (nn.Policy(bare)(seen) == wanted).all() and (nn.Policy(bare)(obs) != wanted).any()
+
+
+def test_notes_on_normalisers_are_checked_and_old_ones_are_read(tmp_path: Path) -> None:
+    net = nn.actor_critic(inputs=2, actions=2)
+    obs = np.array([[3.0, 4.0]], dtype=np.float32)
+    whole = {"shift": [1.0, 2.0], "factor": [0.5, 1.0], "limit": 10.0, "count": 2.0, "mean": [1.0, 2.0]}
+    whole["squares"] = [2 * (4 - 1e-8), 2 * (1 - 1e-8)]
+    path = annotated(tmp_path / "policy.safetensors", net, obs_normaliser=json.dumps(whole))
+    np.testing.assert_array_equal(nn.load(path)(obs)["logits"], net(np.ones((1, 2)) * [1, 2])["logits"])
+    # The bits of count, means and squares, as files had them before.
+    numbers = np.array([whole["count"], *whole["mean"], *whole["squares"]])
+    bits = json.dumps(numbers.view(np.uint64).tolist())
+    path = annotated(tmp_path / "old.safetensors", net, obs_normaliser=bits)
+    np.testing.assert_array_equal(nn.load(path)(obs)["logits"], net(np.ones((1, 2)) * [1, 2])["logits"])
+    wrong: list[Any] = ["", "{", "[1, 2]", [whole], {**whole, "factor": [1.0, 1.0]}, {**whole, "limit": 5.0}]
+    wrong += [{**whole, "mean": [1.0]}, {**whole, "shift": [None, 2.0]}, {**whole, "colour": 1}]
+    for note in wrong:
+        text = note if isinstance(note, str) else json.dumps(note)
+        path = annotated(tmp_path / "policy.safetensors", net, obs_normaliser=text, head='{"choices": [2]}')
+        for load in (nn.load, nn.load_policy, operant.PPO.load):
+            with pytest.raises(ValueError, match="obs_normaliser.* is damaged: wanted shift, .* of 2 numbers") as error:
+                load(path)
+            assert str(path) in str(error.value), str(error.value)
 
 
 def test_a_policy_chooses(tmp_path: Path) -> None:

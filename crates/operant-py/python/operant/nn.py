@@ -16,6 +16,20 @@ Images are held as ``[N, H, W, C]``: weights of convolutions have PyTorch's layo
 ``x.flatten(1)``. Observations go in as ``architecture["image"]["image"]`` says: ``[H, W, C]``, or ``[C, H, W]`` with
 ``channels_first``; with ``bytes`` they are divided by 255.
 
+A policy that was trained with ``normalize_obs`` learned from normalised observations. Its file says how in the note
+``operant.obs_normaliser``, a JSON object. Networks that ``load`` gives apply it, so they take observations as envs give
+them. In PyTorch these lines do the same, in float32::
+
+    with safetensors.safe_open("policy.safetensors", "pt") as file:
+        note = json.loads(file.metadata()["operant.obs_normaliser"])
+    shift, factor, limit = torch.tensor(note["shift"]), torch.tensor(note["factor"]), note["limit"]
+    seen = ((obs - shift) * factor).clamp(-limit, limit)
+    actions = module(seen)["logits"].argmax(-1)
+
+``shift`` and ``factor`` have a number for each number of an observation. The other keys are what training goes on from:
+``count`` observations were seen, with this ``mean`` and ``squares``, the sum of squared distances from it;
+``factor = 1 / sqrt(squares / count + 1e-8)``.
+
 A precision that this CPU does not have is replaced by one that it has, with a ``RuntimeWarning`` that says why.
 """
 
@@ -55,8 +69,17 @@ class Network:
         """The precision that products run in."""
         return self._engine.precision()[0]
 
+    @property
+    def normaliser(self) -> dict[str, Any] | None:
+        """What observations go through first, ``((obs - shift) * factor).clip(-limit, limit)``; None if nothing."""
+        scaling = self._engine.normaliser()
+        return None if scaling is None else dict(zip(("shift", "factor", "limit"), scaling, strict=True))
+
     def __call__(self, obs: npt.ArrayLike) -> dict[str, FloatArray]:
-        """Outputs for observations ``[N, inputs]``, or for one observation ``[inputs]``; images in their own shape."""
+        """Outputs for observations ``[N, inputs]``, or for one observation ``[inputs]``; images in their own shape.
+
+        Observations are given as the env gives them: a ``normaliser`` is applied here.
+        """
         rows = np.asarray(obs, dtype=np.float32)
         if rows.ndim == 0:
             inputs = self._engine.inputs
@@ -87,7 +110,7 @@ class Network:
             self._engine.set(name, array.reshape(-1))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes a safetensors file that ``load``, the command line and PyTorch read."""
+        """Writes a safetensors file that ``load``, the command line and PyTorch read, with the notes of the file it came from."""
         self._engine.save(os.fspath(path))
 
     def __repr__(self) -> str:
@@ -201,7 +224,7 @@ def residual(
 
 
 def load(path: str | os.PathLike[str], *, threads: int | None = None, precision: str = "f32") -> Network:
-    """The network in a file that ``Network.save`` or a run wrote."""
+    """The network in a file that ``Network.save`` or a run wrote, with the normaliser of its observations, if it has one."""
     return _load(path, threads, precision)
 
 
@@ -259,8 +282,6 @@ def _more_than_scores(architecture: Mapping[str, Any], path: str | os.PathLike[s
         return "has real numbers as actions"
     if len(head.get("choices", [])) > 1:
         return "makes several choices at once"
-    if "operant.obs_normaliser" in notes:
-        return "normalises observations first"
     if architecture.get("memory"):
         return "has a memory"
     if spaces is not None and spaces[-1].get("start"):

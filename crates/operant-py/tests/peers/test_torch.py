@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import operant
 import pytest
 import torch
 from operant import nn
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 sys.path[:0] = [str(Path(__file__).parent.parent), str(Path(__file__).parent.parent / "golden")]
@@ -52,6 +54,28 @@ def test_torch_parameters_load_back(name: str, tmp_path: Path) -> None:
     save_file(module.state_dict(), tmp_path / "torch.safetensors")
     with pytest.raises(ValueError, match="does not say which network"):
         nn.load(tmp_path / "torch.safetensors")
+
+
+def test_policies_act_in_torch_by_the_note_on_their_normaliser(tmp_path: Path) -> None:
+    path = tmp_path / "policy.safetensors"
+    model = operant.PPO("MountainCar-v0", normalize_obs=True, num_envs=4, num_steps=32, minibatch_size=64, seed=1)
+    model.learn(1024).save(path)
+    module = generate.ActorCritic(2, nn.load(path).architecture["hidden"], 3)
+    module.load_state_dict(load_file(path))
+    obs = torch.rand(2000, 2) * torch.tensor([1.8, 0.14]) - torch.tensor([1.2, 0.07])
+    # As the documentation of operant.nn has it.
+    with safe_open(path, "pt") as file:
+        note = json.loads(file.metadata()["operant.obs_normaliser"])
+    shift, factor, limit = torch.tensor(note["shift"]), torch.tensor(note["factor"]), note["limit"]
+    seen = ((obs - shift) * factor).clamp(-limit, limit)
+    with torch.no_grad():
+        logits = module(seen)["logits"]
+    actions = logits.argmax(-1).numpy()
+    best = logits.sort(-1).values
+    # Where the two best are apart by more than roundings.
+    clear = (best[:, -1] - best[:, -2] > 1e-4).numpy()
+    wanted = model.predict(obs.numpy(), deterministic=True)[0].reshape(-1)
+    assert clear.mean() > 0.99 and (actions[clear] == wanted[clear]).all()
 
 
 class ImageActorCritic(torch.nn.Module):

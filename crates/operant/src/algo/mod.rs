@@ -22,7 +22,7 @@ mod train_and_step;
 pub use curiosity::Curiosity;
 pub use curriculum::Settings as CurriculumSettings;
 pub use phase::Phase;
-pub use policy::{ActionsMut, Actor, EncoderName, Head, MemoryName, NetworkSettings, OBS_LIMIT, Policy};
+pub use policy::{ActionsMut, Actor, EncoderName, Head, MemoryName, NetworkSettings, OBS_LIMIT, Policy, normaliser_of};
 pub use policy_cuda::GpuActor;
 pub use policy_values::{PolicyValues, Rewards};
 

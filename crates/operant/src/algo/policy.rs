@@ -408,6 +408,65 @@ pub struct Policy {
 const HEAD: &str = "operant.head";
 const NORMALISER: &str = "operant.obs_normaliser";
 
+/// The note on the normaliser in a policy's file, in JSON: a network sees `clip((obs − shift) · factor, −limit, limit)`, in f32. Training
+/// goes on from count, mean and squares, the sums of squared distances from the mean: `factor = 1/√(squares/count + 1e-8)`.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NormaliserNote {
+    /// Numbers of f32 as those of f64, which read back exactly.
+    shift: Vec<f64>,
+    factor: Vec<f64>,
+    limit: f64,
+    count: f64,
+    mean: Vec<f64>,
+    squares: Vec<f64>,
+}
+
+/// The note as it is, or as files before it had it: the bits of count, means and squares.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum AnyNormaliserNote {
+    Numbers(NormaliserNote),
+    Bits(Vec<u64>),
+}
+
+impl NormaliserNote {
+    fn of(normaliser: &Running) -> Self {
+        let numbers = normaliser.to_numbers();
+        let (mean, squares) = numbers[1..].split_at(normaliser.mean().len());
+        let [shift, factor] = normaliser.scaling().map(|numbers| numbers.iter().map(|&x| f64::from(x)).collect());
+        let limit = f64::from(OBS_LIMIT);
+        Self { shift, factor, limit, count: numbers[0], mean: mean.to_vec(), squares: squares.to_vec() }
+    }
+
+    /// The normaliser of so many inputs, if the numbers fit each other.
+    fn read(&self, inputs: usize) -> Option<Running> {
+        let numbers: Vec<f64> = [self.count].iter().chain(&self.mean).chain(&self.squares).copied().collect();
+        let running = Running::from_numbers(&numbers, inputs).filter(|_| self.mean.len() == inputs)?;
+        let same = |own: &[f32], noted: &[f64]| own.iter().map(|&x| f64::from(x)).eq(noted.iter().copied());
+        let [shift, factor] = running.scaling();
+        let fits = same(shift, &self.shift) && same(factor, &self.factor) && self.limit == f64::from(OBS_LIMIT);
+        fits.then_some(running)
+    }
+}
+
+/// What observations go through before a network of so many inputs, by the notes of its file; nothing if it sees them as they are.
+pub fn normaliser_of(notes: &Metadata, inputs: usize) -> Result<Option<Running>> {
+    let Some(text) = notes.get(NORMALISER) else { return Ok(None) };
+    let read = match serde_json::from_str(text) {
+        Ok(AnyNormaliserNote::Numbers(note)) => note.read(inputs),
+        Ok(AnyNormaliserNote::Bits(bits)) => {
+            Running::from_numbers(&bits.into_iter().map(f64::from_bits).collect::<Vec<f64>>(), inputs)
+        }
+        Err(_) => None,
+    };
+    read.map(Some).ok_or_else(|| {
+        let wanted =
+            format!("wanted shift, factor, mean and squares of {inputs} numbers each, count, and limit {OBS_LIMIT}");
+        Error::Saved(format!("the note \"{NORMALISER}\" is damaged: {wanted}; save the policy again"))
+    })
+}
+
 impl Policy {
     /// As the bytes of a safetensors file that also [`Architecture::load`] and PyTorch read.
     pub fn to_bytes(&self) -> Vec<u8> {
@@ -421,9 +480,7 @@ impl Policy {
         metadata.insert("operant.architecture".to_owned(), self.architecture.to_json());
         metadata.insert(HEAD.to_owned(), json(serde_json::to_string(&self.head)));
         if let Some(normaliser) = &self.normaliser {
-            // Bits, so that a policy that is loaded acts exactly as the one that was saved.
-            let bits: Vec<u64> = normaliser.to_numbers().iter().map(|x| x.to_bits()).collect();
-            metadata.insert(NORMALISER.to_owned(), json(serde_json::to_string(&bits)));
+            metadata.insert(NORMALISER.to_owned(), json(serde_json::to_string(&NormaliserNote::of(normaliser))));
         }
         self.params.to_bytes(&metadata)
     }
@@ -437,15 +494,15 @@ impl Policy {
         let head: Head =
             metadata.get(HEAD).and_then(|text| serde_json::from_str(text).ok()).ok_or_else(|| damaged(HEAD))?;
         let inputs = net.graph.shape(net.input).iter().product();
-        let normaliser = match metadata.get(NORMALISER) {
-            None => None,
-            Some(text) => {
-                let bits: Vec<u64> = serde_json::from_str(text).map_err(|_| damaged(NORMALISER))?;
-                let numbers: Vec<f64> = bits.into_iter().map(f64::from_bits).collect();
-                Some(Running::from_numbers(&numbers, inputs).ok_or_else(|| damaged(NORMALISER))?)
-            }
-        };
+        let normaliser = normaliser_of(&metadata, inputs)?;
         Ok(Self { architecture, head, params, normaliser })
+    }
+
+    /// Makes of observations what the network learned from: normalises them if it learned from such.
+    pub fn normalise(&self, rows: &mut [f32]) {
+        if let Some(normaliser) = &self.normaliser {
+            normaliser.normalise(rows, OBS_LIMIT);
+        }
     }
 
     /// Reads a policy's file.
@@ -473,8 +530,35 @@ impl Policy {
         Ok(())
     }
 
-    /// Plans for up to `rows` observations at once.
+    /// Plans for up to `rows` observations at once, which go through [`Policy::normalise`] first.
     pub fn actor(&self, rows: usize, options: &Options) -> Result<Actor> {
         Actor::new(&self.architecture.build()?, self.head.clone(), rows, options)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lanes::rng::HostRng;
+
+    #[test]
+    fn normalisers_read_back_with_all_their_bits() {
+        let mut rng = HostRng::new(5, 0, 0, 0);
+        for columns in [1, 3, 100] {
+            let mut seen = Running::new(columns);
+            for rows in [0, 1, 7, 500] {
+                let scale = (20.0 * rng.normal()).exp();
+                seen.update(&(0..rows * columns).map(|_| scale * rng.normal() + 3.0).collect::<Vec<f32>>());
+                let text = serde_json::to_string(&NormaliserNote::of(&seen)).unwrap();
+                let notes = Metadata::from([(NORMALISER.to_owned(), text)]);
+                let read = normaliser_of(&notes, columns).unwrap().unwrap();
+                let bits = |of: &Running| of.to_numbers().iter().map(|x| x.to_bits()).collect::<Vec<u64>>();
+                assert_eq!((bits(&read), read.scaling()), (bits(&seen), seen.scaling()));
+                assert!(
+                    normaliser_of(&notes, columns + 1).unwrap_err().to_string().contains("is damaged: wanted shift")
+                );
+            }
+        }
+        assert!(normaliser_of(&Metadata::new(), 3).unwrap().is_none());
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! The run's own env shows the states, so that whatever observation it was trained on is the one that is seen here.
 
-use super::{Actor, OBS_LIMIT, Policy};
+use super::{Actor, Policy};
 use crate::env::puzzle::Puzzle;
 use crate::env::{self, RowBuf, Seeds, VecEnv};
 use crate::error::{Error, Result};
@@ -105,9 +105,7 @@ impl<P: Puzzle> Values<P::State> for PolicyValues<'_, P> {
             envs.write(&columns).expect("a puzzle's words are states of its env");
             envs.observe(row.row());
             let seen = &mut row.obs[..states.len() * self.policy.architecture.inputs()];
-            if let Some(normaliser) = &self.policy.normaliser {
-                normaliser.normalise(seen, OBS_LIMIT);
-            }
+            self.policy.normalise(seen);
             self.actor.forward(&self.policy.params, states.len(), seen);
             let (values, solved) = (self.actor.values(), self.puzzle.solved());
             let actions = self.actor.logits().len() / states.len();

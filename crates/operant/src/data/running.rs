@@ -85,6 +85,11 @@ impl Running {
         }
     }
 
+    /// What [`Running::normalise`] subtracts, then multiplies by.
+    pub fn scaling(&self) -> [&[f32]; 2] {
+        [&self.shift, &self.factor]
+    }
+
     /// As numbers for a checkpoint: count, means, sums of squares.
     pub fn to_numbers(&self) -> Vec<f64> {
         std::iter::once(self.count).chain(self.mean.iter().copied()).chain(self.squares.iter().copied()).collect()

@@ -270,17 +270,28 @@ impl Architecture {
 
     /// Writes parameters with this description: a safetensors file that [`Architecture::load`] and PyTorch read.
     pub fn save(&self, params: &Params, path: impl AsRef<Path>) -> Result<()> {
-        params.save(path, &Metadata::from([(KEY.to_owned(), self.to_json())]))
+        self.save_with(params, Metadata::new(), path)
+    }
+
+    /// [`Architecture::save`] with further notes in the file.
+    pub fn save_with(&self, params: &Params, mut notes: Metadata, path: impl AsRef<Path>) -> Result<()> {
+        notes.insert(KEY.to_owned(), self.to_json());
+        params.save(path, &notes)
     }
 
     /// Reads a file that [`Architecture::save`] wrote.
     pub fn load(path: impl AsRef<Path>) -> Result<(Self, Net, Params)> {
+        let (architecture, net, params, _) = Self::load_with(path)?;
+        Ok((architecture, net, params))
+    }
+
+    /// [`Architecture::load`], and the notes of the file.
+    pub fn load_with(path: impl AsRef<Path>) -> Result<(Self, Net, Params, Metadata)> {
         let path = path.as_ref();
-        let (architecture, net, params, _) = Self::from_bytes(&saved::read_file(path)?).map_err(|error| {
+        Self::from_bytes(&saved::read_file(path)?).map_err(|error| {
             let Error::Saved(reason) = error else { return error };
             Error::Saved(format!("{}: {reason}", path.display()))
-        })?;
-        Ok((architecture, net, params))
+        })
     }
 
     /// Reads the bytes of such a file; also gives its metadata.

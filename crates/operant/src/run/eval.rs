@@ -151,9 +151,7 @@ pub fn evaluate(
         {
             watch(canvas);
         }
-        if let Some(normaliser) = &policy.normaliser {
-            normaliser.normalise(&mut row.obs, crate::algo::OBS_LIMIT);
-        }
+        policy.normalise(&mut row.obs);
         let legal = spec.masked.then_some(&row.legal[..]);
         let all = actions.slice_mut(0..n * policy.head.dims());
         let draws = Draws { seed: play.seed ^ EVALUATION, first_row: 0, step };
