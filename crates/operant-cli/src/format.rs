@@ -87,9 +87,32 @@ pub(crate) fn table(rows: &[Vec<String>], right: &[bool]) -> String {
     text
 }
 
+/// Text in lines of at most so many letters, unless a word is longer, each behind `indent`.
+pub(crate) fn wrapped(text: &str, width: usize, indent: &str) -> String {
+    let (mut out, mut line) = (String::new(), String::new());
+    for word in text.split_whitespace() {
+        let length = indent.len() + line.chars().count() + 1 + word.chars().count();
+        if !line.is_empty() && length > width {
+            out += &format!("{indent}{line}\n");
+            line.clear();
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line += word;
+    }
+    out + &format!("{indent}{line}\n")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn running_text_is_broken_between_words() {
+        assert_eq!(wrapped("one two three", 9, "  "), "  one two\n  three\n");
+        assert_eq!(wrapped("incomprehensibilities", 9, ""), "incomprehensibilities\n");
+    }
 
     #[test]
     fn numbers_are_short() {

@@ -242,6 +242,12 @@ fn plans_lists_and_speed_are_told() {
     for word in ["base_channels", "gaussian_random_field", "spectral.flatness", "temporal.permutation_entropy"] {
         assert!(shown.contains(word), "{word}");
     }
+    for family in operant::env::field::features::FAMILIES {
+        for feature in family.features {
+            let line = shown.lines().find(|line| line.contains(&format!("{}.{} ", family.name, feature.name)));
+            assert!(line.is_some_and(|line| line.trim_end().ends_with(feature.formula)), "{}", feature.name);
+        }
+    }
     let report = json(&["bench", "field", "--realisations", "1", "--seconds", "0.01", "--json"]);
     for key in ["operator", "ops", "realisations", "precision", "rs_per_s", "tflops", "share_of_peak"] {
         assert!(!report[key].is_null(), "{key}");

@@ -6,13 +6,13 @@ mod show;
 
 use crate::collect::evenness_text;
 use crate::collect::{made_on, on_device};
-use crate::format::{number, table, with_unit};
+use crate::format::{number, table, with_unit, wrapped};
 use crate::output::{Failure, count, print};
 use clap::Subcommand;
 use operant::algo::collect::{Collection, FailedOperators, flags, of_store};
 use operant::data::Evenness;
 use operant::data::shards::Shards;
-use operant::env::field::features::{self, ARCHITECTURE, FAMILIES, METRICS};
+use operant::env::field::features::{self, ARCHITECTURE, FAMILIES, METRICS, TERMS};
 use operant::env::field::initial::KINDS;
 use operant::env::field::{Architecture, Map, Parameter, Space};
 use picture::Colours;
@@ -341,6 +341,9 @@ fn replay(folder: &Path, k: u32, as_json: bool) -> Result<ExitCode, Failure> {
     Ok(if differing.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// Letters of a line of running text.
+const TEXT_WIDTH: usize = 120;
+
 fn list() -> Result<ExitCode, Failure> {
     let mut text = "sampled parameters\n".to_owned();
     let rows = |architecture: Architecture| -> Vec<Vec<String>> {
@@ -356,7 +359,9 @@ fn list() -> Result<ExitCode, Failure> {
     let rows: Vec<Vec<String>> =
         KINDS.iter().map(|kind| vec![format!("  {}", kind.name), kind.meaning.to_owned()]).collect();
     text += &table(&rows, &[]);
-    text += "metrics of every step\n";
+    text += "in the formulas below\n";
+    text += &wrapped(TERMS, TEXT_WIDTH, "  ");
+    text += "metrics of every time\n";
     let rows: Vec<Vec<String>> =
         METRICS.iter().map(|metric| vec![format!("  {}", metric.name), metric.formula.to_owned()]).collect();
     text += &table(&rows, &[]);
@@ -367,6 +372,7 @@ fn list() -> Result<ExitCode, Failure> {
     let mut index = 0;
     for family in FAMILIES {
         text += &format!("features: {} ({})\n", family.name, family.reference);
+        text += &wrapped(family.terms, TEXT_WIDTH, "  ");
         let rows: Vec<Vec<String>> = family
             .features
             .iter()

@@ -10,7 +10,7 @@ const fn f(name: &'static str, formula: &'static str) -> Feature {
 
 /// In the order of [`architecture`].
 pub const ARCHITECTURE: [Feature; 6] = [
-    f("parameters", "numbers that are drawn for weights"),
+    f("parameters", "trainable numbers: weights, biases, and gains and offsets of norms"),
     f("flops", "products and sums of one application's convolutions, Fourier blocks and correlated noise"),
     f("convolutions", "convolutions one after the other on the longest way"),
     f("widest", "most channels of a layer"),

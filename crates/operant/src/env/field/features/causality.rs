@@ -10,30 +10,42 @@ const fn f(name: &'static str, formula: &'static str) -> Feature {
 /// In the order of [`features`].
 pub(super) const FAMILY: Family = Family {
     name: "causality",
+    terms: "e, h and r are the metrics energy, entropy and lag1 at the times 1 to T (time 0 is left out), each less \
+            its mean and divided by its standard deviation, or 0 if that is at most 1e-9 of the mean's size. \
+            corr(a_t, b_t+l) is over the times that have both. Predictions are least squares with a constant over \
+            the times that have all; a column that those before it make up, to 1e-12 of its sum of squares, is left \
+            out. All are 0 for T < 23, NaN where a metric after time 0 is not finite",
     features: &[
         f("energy_entropy_asymmetry1", "corr(e_t, h_t+1) - corr(h_t, e_t+1)"),
-        f("energy_entropy_asymmetry5", "the same at lag 5"),
-        f("energy_entropy_lead", "lag l of the largest |corr(e_t, h_t+l)|, l in -10..10: above 0, e goes before h"),
+        f("energy_entropy_asymmetry5", "corr(e_t, h_t+5) - corr(h_t, e_t+5)"),
+        f(
+            "energy_entropy_lead",
+            "lag l of the largest |corr(e_t, h_t+l)|, l in -10..10: above 0, e goes before h; a lag must be larger \
+             by 1e-9 than those before it in the order 0, 1, -1, 2, -2, ...",
+        ),
         f("energy_persistence_asymmetry1", "corr(e_t, r_t+1) - corr(r_t, e_t+1)"),
-        f("energy_persistence_asymmetry5", "the same at lag 5"),
-        f("energy_persistence_lead", "lag l of the largest |corr(e_t, r_t+l)|, l in -10..10"),
+        f("energy_persistence_asymmetry5", "corr(e_t, r_t+5) - corr(r_t, e_t+5)"),
+        f("energy_persistence_lead", "lag l of the largest |corr(e_t, r_t+l)|, as there"),
         f(
             "energy_to_entropy",
-            "ln(E1 / E2), E + 1e-12: mean squared errors of h by its last two steps, and by those of e too",
+            "ln((E1 + 1e-12) / (E2 + 1e-12)), mean squared errors of h_t predicted by h_t-1, h_t-2, and by those \
+             with e_t-1, e_t-2",
         ),
-        f("entropy_to_energy", "the same of e, without and with h"),
-        f("energy_to_persistence", "the same of r, without and with e"),
-        f("persistence_to_energy", "the same of e, without and with r"),
+        f("entropy_to_energy", "the same of e_t, without and with h_t-1, h_t-2"),
+        f("energy_to_persistence", "the same of r_t, without and with e_t-1, e_t-2"),
+        f("persistence_to_energy", "the same of e_t, without and with r_t-1, r_t-2"),
         f(
             "prediction_reversal",
-            "ln(E back / E forth), E + 1e-12: mean squared errors of e_t by e_t-1, e_t-1^2, e_t-2, of e and of e backwards",
+            "ln((E back + 1e-12) / (E forth + 1e-12)), mean squared errors of e_t predicted by e_t-1, (e_t-1)^2, \
+             e_t-2, of e and of e backwards",
         ),
-        f("reversal1", "mean of e_t+1^2 e_t - e_t+1 e_t^2"),
-        f("reversal5", "the same at lag 5"),
-        f("rises", "(steps up - steps down) / both, of e"),
+        f("reversal1", "mean of (e_t+1)^2 e_t - e_t+1 (e_t)^2"),
+        f("reversal5", "mean of (e_t+5)^2 e_t - e_t+5 (e_t)^2"),
+        f("rises", "(steps up - steps down) / (both together), of e"),
         f(
             "ordinal_irreversibility",
-            "divergence (Jensen & Shannon, bits) of orders of three steps of e from those of e backwards",
+            "divergence of Jensen & Shannon in bits of the shares of the orders of (e_t, e_t+1, e_t+2), of equals \
+             the first as the least, from those of e backwards",
         ),
     ],
     reference: "Granger, 1969 (prediction errors); Ramsey & Rothman, 1996 (reversal); Zanin et al., 2018 (orders)",

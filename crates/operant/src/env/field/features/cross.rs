@@ -10,19 +10,24 @@ const fn f(name: &'static str, formula: &'static str) -> Feature {
 /// In the order of [`features`].
 pub(super) const FAMILY: Family = Family {
     name: "cross",
+    terms: "over the pairs of channels (a, b) with b < a, r their correlation; R is the matrix of r with ones on its \
+            diagonal. All are 0 for one channel",
     features: &[
-        f("correlation_mean", "mean over pairs of the correlation r"),
-        f("correlation_abs", "mean over pairs of |r|"),
-        f("correlation_max", "most |r|"),
+        f("correlation_mean", "mean r"),
+        f("correlation_abs", "mean |r|"),
+        f("correlation_max", "largest |r|"),
         f("correlation_min", "least r"),
-        f("correlation_std", "standard deviation over pairs of r"),
-        f("gradient_correlation", "mean over pairs of the correlation of |Sobel|"),
-        f("shifted_correlation", "mean over pairs of the correlation with the other one pixel along x"),
-        f("distance", "mean over pairs of sqrt mean (a - b)^2"),
-        f("variance_ratio", "ln(most variance / least variance), variances at least 1e-30"),
-        f("first_share", "largest eigenvalue of R / channels, R the matrix of r"),
+        f("correlation_std", "standard deviation of r"),
+        f("gradient_correlation", "mean correlation of |g| of a with |g| of b, g as in spatial"),
+        f("shifted_correlation", "mean correlation of a[i, j] with b[i, j+1]"),
+        f("distance", "mean of sqrt mean (a - b)^2"),
+        f("variance_ratio", "ln(largest / least), of the channels' variances, each at least 1e-30"),
+        f("first_share", "largest eigenvalue of R / channels"),
         f("participation", "(sum l)^2 / sum l^2 over the eigenvalues l of R"),
-        f("total_correlation", "-1/2 ln det R, at most 50: what channels tell of each other if they are Gaussian"),
+        f(
+            "total_correlation",
+            "-1/2 ln det R, kept within 0 and 50: what channels tell of each other if they are Gaussian",
+        ),
     ],
     reference: "total correlation: Watanabe, 1960; participation ratio: Gao et al., 2017",
 };

@@ -4,7 +4,7 @@
 //! temporal, nonlinear and causality families read the per-step metrics of a trajectory, drift its frames, sensitivity the operator at
 //! the first field. A trajectory's vector is the mean of its frames' families over time followed by the others; an
 //! operator's is the mean, standard deviation and range of those over its realisations. Formulas have NumPy twins in
-//! `tests/golden/field.py`.
+//! `tests/golden/field.py`, which are written from their words: who changes words changes the twin.
 
 mod architecture;
 mod causality;
@@ -34,11 +34,23 @@ pub struct Feature {
 pub struct Family {
     /// In front of the names.
     pub name: &'static str,
+    /// What formulas speak of.
+    pub terms: &'static str,
     /// In order.
     pub features: &'static [Feature],
     /// Where definitions come from.
     pub reference: &'static str,
 }
+
+/// What formulas of all families speak of.
+pub const TERMS: &str = "\
+     x[i, j] is a channel of a frame, i the row from above (y), j the column from the left (x), both from 0 to n - 1 \
+     and circular: row n is row 0. Means, variances and standard deviations are over all numbers named and divide by \
+     their count. A correlation is Pearson's, 0 with a constant. Quantiles are linear between neighbours (type 7 of \
+     Hyndman & Fan). A ratio is 0 where its denominator is. ln is natural. Time t = 0 is the first field and t = T \
+     the last; metrics are of every t, frames of t = 0, frames_every, 2 frames_every and so on. A trajectory has the \
+     means over its frames of spatial, spectral and cross; an operator the mean, standard deviation and range over \
+     its realisations.";
 
 /// The families of a trajectory's vector, in order: three of frames, four of a whole trajectory, one of the operator.
 pub const FAMILIES: [Family; 8] = [
@@ -54,11 +66,14 @@ pub const FAMILIES: [Family; 8] = [
 
 /// Per-step metrics, in order.
 pub const METRICS: [Feature; 5] = [
-    Feature { name: "energy", formula: "mean x^2" },
-    Feature { name: "entropy", formula: "-sum p ln p over 32 bins from least to most, mean over channels" },
-    Feature { name: "lag1", formula: "correlation of a frame with the one before; 1 at time 0" },
-    Feature { name: "variance", formula: "mean (x - mean x)^2 over all channels" },
-    Feature { name: "mean_abs", formula: "mean |x|" },
+    Feature { name: "energy", formula: "mean x^2 over channels and pixels" },
+    Feature { name: "entropy", formula: "spatial.entropy" },
+    Feature {
+        name: "lag1",
+        formula: "correlation of all channels and pixels with those of the frame before; 1 at time 0",
+    },
+    Feature { name: "variance", formula: "mean (x - mean x)^2 over channels and pixels" },
+    Feature { name: "mean_abs", formula: "mean |x| over channels and pixels" },
 ];
 
 /// Numbers of a frame.

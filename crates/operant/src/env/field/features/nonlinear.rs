@@ -9,18 +9,34 @@ const fn f(name: &'static str, formula: &'static str) -> Feature {
 /// In the order of [`features`].
 pub(super) const FAMILY: Family = Family {
     name: "nonlinear",
+    terms: "z = (e - mean e) / (standard deviation of e), e the metric energy at the N = T + 1 times from 0 on; \
+            pairs are of times i < j. All are 0 for N < 16 and where e is still, NaN where an e is not finite",
     features: &[
-        f("recurrence", "share of pairs i < j with |z_i - z_j| < 0.2"),
-        f("determinism", "share of those that lie on diagonals of at least 2"),
-        f("longest_diagonal", "length of the longest diagonal / T"),
-        f("laminarity", "share of those that lie on verticals of at least 2, j running"),
+        f("recurrence", "share of pairs with |z_i - z_j| < 0.2, recurrent ones"),
+        f(
+            "determinism",
+            "share of the recurrent pairs that are in a row of at least two along (i, j), (i+1, j+1), ...",
+        ),
+        f("longest_diagonal", "most recurrent pairs in such a row / N"),
+        f(
+            "laminarity",
+            "share of the recurrent pairs that are in a row of at least two along (i, j), (i, j+1), ..., j > i",
+        ),
         f(
             "correlation_dimension",
-            "log2(C(0.5) / C(0.25)), C the share of near pairs of (z_t, z_t+1, z_t+2), largest difference",
+            "log2(C(0.5) / C(0.25)), C(u) the number of pairs of i, j = 0 to N - 3 with |z_i - z_j|, |z_i+1 - z_j+1| \
+             and |z_i+2 - z_j+2| all below u; 0 if C(0.25) is 0",
         ),
-        f("sample_entropy", "-ln(A / B), pairs near by 0.2 over 3 and over 2 steps; 0 without such"),
-        f("permutation_entropy", "of order 4 of e / ln 24"),
-        f("hurst", "least squares slope of ln sqrt mean (z_t+l - z_t)^2 by ln l, l = 1, 2, 4, 8"),
+        f(
+            "sample_entropy",
+            "-ln(C(0.2) / B), C as there and B the same number with the first two differences alone; 0 if C(0.2) is 0",
+        ),
+        f(
+            "permutation_entropy",
+            "-sum p ln p / ln 24, p the shares of the orders of (e_t, e_t+1, e_t+2, e_t+3), of equals the first as \
+             the least",
+        ),
+        f("hurst", "least squares slope of ln max(sqrt mean (z_t+l - z_t)^2, 1e-300) by ln l, l = 1, 2, 4, 8"),
     ],
     reference: "Marwan et al., 2007; Grassberger & Procaccia, 1983; Richman & Moorman, 2000; Bandt & Pompe, 2002",
 };

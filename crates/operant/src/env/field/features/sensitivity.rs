@@ -12,18 +12,21 @@ const fn f(name: &'static str, formula: &'static str) -> Feature {
 /// In the order of [`features`].
 pub(super) const FAMILY: Family = Family {
     name: "sensitivity",
+    terms: "O is the operator at time 0, with the same noise in every application, x the first field; |y| is the \
+            root mean square over channels and pixels. p are standard normal numbers, the same for all realisations, \
+            divided by their |p|. w_c[i, j] = cos(2 pi c (i + j) / n) in every channel, divided by its |w_c|",
     features: &[
-        f("lipschitz3", "|O(x + 1e-3 p) - O(x)| / 1e-3, p normal with |p| = 1"),
-        f("lipschitz2", "the same with 1e-2"),
-        f("lipschitz1", "the same with 1e-1"),
-        f("gain1", "|O(x + 0.01 w) - O(x)| / 0.01, w a wave of 1 cycle per side with |w| = 1"),
-        f("gain2", "the same of 2 cycles"),
-        f("gain4", "the same of 4 cycles"),
-        f("gain8", "the same of 8 cycles"),
+        f("lipschitz3", "|O(x + 1e-3 p) - O(x)| / 1e-3"),
+        f("lipschitz2", "|O(x + 1e-2 p) - O(x)| / 1e-2"),
+        f("lipschitz1", "|O(x + 1e-1 p) - O(x)| / 1e-1"),
+        f("gain1", "|O(x + 0.01 w_1) - O(x)| / 0.01"),
+        f("gain2", "|O(x + 0.01 w_2) - O(x)| / 0.01"),
+        f("gain4", "|O(x + 0.01 w_4) - O(x)| / 0.01"),
+        f("gain8", "|O(x + 0.01 w_8) - O(x)| / 0.01"),
         f("offset", "|O(x + 0.01) - O(x)| / 0.01"),
         f("curvature", "|O(x + 0.1 p) - 2 O(x) + O(x - 0.1 p)| / |O(x + 0.1 p) - O(x - 0.1 p)|"),
         f("homogeneity", "|O(2 x) - 2 O(x)| / |O(2 x)|"),
-        f("additivity", "|O(x + w) - O(x) - O(w) + O(0)| / |O(x + w)|, w of 2 cycles"),
+        f("additivity", "|O(x + w_2) - O(x) - O(w_2) + O(0)| / |O(x + w_2)|"),
         f("output", "|O(x)| / |x|"),
     ],
     reference: "Szegedy et al., 2014 (Lipschitz); Schoukens & Ljung, 2019 (linearity)",
