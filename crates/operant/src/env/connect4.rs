@@ -2,6 +2,7 @@
 //! player whose turn it is, and all stones; the seventh bit of a column stays empty, so that rows do not run into each other.
 
 use super::game::{Game, Heads, Turn, mix};
+use super::{Canvas, Color, boards};
 use crate::error::{Error, Result};
 
 /// Columns.
@@ -289,6 +290,17 @@ impl Game for Connect4 {
         }
         let mover = if all.count_ones() & 1 == 0 { first } else { all ^ first };
         Some(Board { mover, all }).filter(|board| board.possible()).ok_or_else(|| wrong("no game comes there"))
+    }
+
+    /// The first player is red, the second yellow.
+    fn draw(state: &Board) -> Option<Canvas> {
+        const DISCS: [Color; 2] = [[220, 50, 47], [250, 200, 40]];
+        let first = if Self::player(state) == 0 { state.mover } else { state.other() };
+        let disc = |column: usize, row: usize| {
+            let cell = column * STRIDE + row;
+            (state.all >> cell & 1 == 1).then(|| DISCS[usize::from(first >> cell & 1 == 0)])
+        };
+        Some(boards::discs(COLUMNS, ROWS, disc))
     }
 
     fn action_text(_: &Board, action: &u8) -> String {

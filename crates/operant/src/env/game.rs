@@ -3,6 +3,7 @@
 //! A state is a small value that is copied, never changed; a rule is a function of it. Values are points: of the one player, or of
 //! player 0, whose gain is player 1's loss. Invariant: nothing here allocates but text.
 
+use super::Canvas;
 use crate::error::Result;
 use crate::lanes::rng::HostRng;
 use std::fmt::Debug;
@@ -122,6 +123,11 @@ pub trait Game: Copy + Default + Send + Sync + 'static {
     fn text(state: &Self::State) -> String;
     /// The state of a text, or what is wrong with it.
     fn parse(text: &str) -> Result<Self::State>;
+    /// A picture of the state, if the game draws one.
+    fn draw(state: &Self::State) -> Option<Canvas> {
+        let _ = state;
+        None
+    }
     /// An action as people write it.
     fn action_text(state: &Self::State, action: &Self::Action) -> String;
 }

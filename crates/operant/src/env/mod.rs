@@ -7,6 +7,7 @@
 mod acrobot;
 mod actions;
 pub mod backgammon;
+mod boards;
 mod canvas;
 mod cartpole;
 pub mod check;
@@ -20,6 +21,7 @@ mod draw;
 pub mod emit;
 pub mod field;
 pub mod game;
+mod glyphs;
 mod gridworld;
 pub mod growth;
 mod host_vec;

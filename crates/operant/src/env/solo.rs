@@ -4,7 +4,7 @@
 //! the second shows what can follow the first.
 
 use super::game::{Game, Turn, settle_chance};
-use super::{ActionSpace, Channel, HostAction, HostEnv, Param, Params, Spec};
+use super::{ActionSpace, Canvas, Channel, HostAction, HostEnv, Param, Params, Spec};
 use crate::error::{Error, Result};
 use crate::lanes::rng::HostRng;
 use crate::lanes::{Column, Kind};
@@ -48,6 +48,8 @@ impl Named for super::backgammon::Backgammon {
     const REFERENCE: &'static str = "U.S. Backgammon Federation, rules of backgammon";
 }
 
+/// Slow enough to follow a game.
+const FRAMES_PER_SECOND: u32 = 2;
 /// More actions than a state has.
 const MOST_ACTIONS: usize = 4096;
 
@@ -127,7 +129,7 @@ impl<G: Named> HostEnv for Solo<G> {
             masked: true,
             time_limit: None,
             solved_at: None,
-            render_fps: 0,
+            render_fps: FRAMES_PER_SECOND,
         }
     }
 
@@ -177,6 +179,10 @@ impl<G: Named> HostEnv for Solo<G> {
                 legal[index] = 1;
             }
         }
+    }
+
+    fn draw(&self) -> Option<Canvas> {
+        G::draw(&self.state)
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -2,6 +2,7 @@
 //! cell: the exponent of its tile. One player; points are those of the merges, in units of [`POINTS`].
 
 use super::game::{Game, Heads, Turn, mix};
+use super::{Canvas, boards};
 use crate::error::{Error, Result};
 
 /// Points of the game that count as one point of value.
@@ -233,6 +234,10 @@ impl Game for Twenty48 {
             }
         }
         Self::read(&[cells, u64::from(score) << 8 | waiting as u64]).ok_or_else(wrong)
+    }
+
+    fn draw(state: &Tiles) -> Option<Canvas> {
+        Some(boards::tiles(SIDE, |cell| (state.cells >> (4 * cell) & 15) as u32, state.score))
     }
 
     fn action_text(_: &Tiles, action: &u8) -> String {

@@ -5,7 +5,8 @@
 
 use super::bearoff::ending;
 use super::plays::ACTIONS;
-use super::{BAR, CHECKERS, OBSERVATION, Play, Plays, Position, ROLLS, Side, chances, observe, roll};
+use super::{BAR, CHECKERS, OBSERVATION, Play, Plays, Position, ROLLS, Side, chances, draw, observe, roll};
+use crate::env::Canvas;
 use crate::env::game::{Game, Heads, Turn, mix};
 use crate::error::{Error, Result};
 use crate::lanes::rng::HostRng;
@@ -226,6 +227,10 @@ impl Game for Backgammon {
             }
         }
         Ok(state)
+    }
+
+    fn draw(state: &State) -> Option<Canvas> {
+        Some(draw(state.position, (state.dice[0] > 0).then_some(state.dice), usize::from(state.player)))
     }
 
     fn action_text(_: &State, action: &Play) -> String {

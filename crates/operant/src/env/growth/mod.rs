@@ -13,6 +13,7 @@ mod governor;
 mod heuristic;
 mod lifecycle;
 mod noise;
+mod picture;
 mod reward;
 mod saved;
 mod shown;
@@ -34,7 +35,7 @@ pub use task::{CLASSES, Key, Samples, TASKS, Task, reads_files, set_task_data, t
 pub use together::Together;
 pub use vec::GrowthVec;
 
-use super::{ActionSpace, Channel, Heads, HostAction, HostEnv, Options, Param, Params, Spec, Told, VecEnv};
+use super::{ActionSpace, Canvas, Channel, Heads, HostAction, HostEnv, Options, Param, Params, Spec, Told, VecEnv};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::lanes::Column;
@@ -292,7 +293,7 @@ impl HostEnv for Growth {
             masked: true,
             time_limit: None,
             solved_at: None,
-            render_fps: 0,
+            render_fps: 10,
         }
     }
 
@@ -357,6 +358,10 @@ impl HostEnv for Growth {
         if let Some(episode) = self.episode() {
             episode.tell(told);
         }
+    }
+
+    fn draw(&self) -> Option<Canvas> {
+        self.episode().map(picture::draw)
     }
 
     /// The state is a network: it is saved whole, and has no columns.

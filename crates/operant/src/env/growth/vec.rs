@@ -7,7 +7,7 @@ use super::super::{Actions, AutoReset, Canvas, Options, Row, Seeds, VecEnv, chec
 use super::bodies::Bodies;
 use super::cohort::Cohort;
 use super::episode::{Choice, Frame};
-use super::{Growth, HostAction, HostEnv, Param, Params, Spec, Told, episode_seed, saved};
+use super::{Growth, HostAction, HostEnv, Param, Params, Spec, Told, episode_seed, picture, saved};
 use crate::error::{Error, Result};
 use crate::lanes::{Column, Kind};
 use std::sync::Arc;
@@ -254,8 +254,8 @@ impl<B: Bodies + Send> VecEnv for GrowthVec<B> {
         Ok(())
     }
 
-    fn draw(&self, _: usize) -> Option<Canvas> {
-        None
+    fn draw(&self, env: usize) -> Option<Canvas> {
+        self.cohort.episode(env).map(picture::draw)
     }
 
     fn params(&self) -> Vec<Param> {
