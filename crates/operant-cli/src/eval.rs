@@ -3,12 +3,12 @@
 use crate::backgammon;
 use crate::matches::MatchArgs;
 use crate::output::{Failure, NO_TASK_DATA, count, print, warn};
-use crate::solve::{self, Learned, SolveArgs};
+use crate::solve::{self, SolveArgs};
 use crate::versus;
 use operant::algo::Policy;
 use operant::device::{self, Device};
+use operant::run::cubes::Learned;
 use operant::run::{Checkpoints, Config, Play, Run, evaluate};
-use operant::search::ValueFile;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
@@ -130,10 +130,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         return versus::run(&args.matches, &of);
     }
     args.matches.refuse(&[], &format!("{} learned no game for two", run.display()))?;
-    if let Some(bytes) = parts.get("value.safetensors") {
+    if parts.contains_key("value.safetensors") {
         refuse_words_of_play()?;
-        let (file, params) = ValueFile::from_bytes(bytes).map_err(failed)?;
-        return solve::run(&args.solve, Learned::Values(file, params), &config, &of);
+        return solve::run(&args.solve, &Learned::of_parts(&parts).map_err(failed)?, &config, &of);
     }
     let policy =
         Policy::from_bytes(operant::algo::part(&parts, "policy.safetensors").map_err(failed)?).map_err(failed)?;
@@ -148,7 +147,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
     if !given.is_empty() {
         refuse_words_of_play()?;
-        return solve::run(&args.solve, Learned::Policy(&policy), &config, &of);
+        return solve::run(&args.solve, &Learned::Policy(policy), &config, &of);
     }
     let play = Play {
         episodes,

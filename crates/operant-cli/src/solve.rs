@@ -1,15 +1,12 @@
 //! `operant eval` of a run that learned values of a puzzle: how many states it solves by search, and how short.
 
 use crate::output::{Failure, grouped, print, warn};
-use operant::algo::{Policy, PolicyValues, Rewards};
-use operant::env::cube::{Cubies, DistanceTable, Metric, Pocket, parse_facelets, parse_moves, print_moves};
+use operant::env::cube::{Cubies, DistanceTable, Metric, Pocket};
 use operant::env::puzzle::{CubePuzzle, PocketPuzzle, Puzzle, Walk};
 use operant::lanes::rng::HostRng;
-use operant::nn::{Options, Params};
 use operant::run::Config;
-use operant::search::{
-    AstarSettings, Evaluator, HeldOut, PuzzleName, Solution, ValueFile, Values, astar, beam, greedy,
-};
+use operant::run::cubes::{Cube, Learned, Search};
+use operant::search::{AstarSettings, HeldOut, Solution};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -140,18 +137,12 @@ fn depths(text: &str) -> Result<Depths, Failure> {
     }
 }
 
-/// A puzzle as this verb needs it.
-trait Scored: Puzzle {
-    /// The state of these pieces.
-    fn of_cubies(&self, cube: &Cubies) -> operant::Result<Self::State>;
+/// A cube as this verb needs it.
+trait Scored: Cube {
     /// States of a depth.
     fn draw(&self, depth: Option<usize>, count: usize, seed: u64) -> operant::Result<Vec<Self::State>>;
     /// Moves of a shortest solution, if they are known.
     fn distance(&self, state: Self::State) -> Option<usize>;
-    /// Moves in the usual notation.
-    fn print(moves: &[u8]) -> String;
-    /// Stickers along an edge.
-    const SIZE: usize;
 }
 
 /// The 2×2×2 cube with all its distances.
@@ -201,13 +192,19 @@ impl Puzzle for Known {
     }
 }
 
-impl Scored for Known {
-    const SIZE: usize = 2;
+impl Cube for Known {
+    const SIZE: usize = PocketPuzzle::SIZE;
 
     fn of_cubies(&self, cube: &Cubies) -> operant::Result<u32> {
-        Pocket::index_of_any(cube)
+        self.puzzle.of_cubies(cube)
     }
 
+    fn print(moves: &[u8]) -> String {
+        PocketPuzzle::print(moves)
+    }
+}
+
+impl Scored for Known {
     fn draw(&self, depth: Option<usize>, count: usize, seed: u64) -> operant::Result<Vec<u32>> {
         match depth {
             Some(depth) => self.table.draw(depth, count, seed),
@@ -221,22 +218,12 @@ impl Scored for Known {
     fn distance(&self, state: u32) -> Option<usize> {
         Some(self.table.distance(state))
     }
-
-    fn print(moves: &[u8]) -> String {
-        print_moves(&moves.iter().map(|&m| Pocket::action_move(usize::from(m))).collect::<Vec<_>>())
-    }
 }
 
 /// Moves of a walk that counts as random on the 3×3×3.
 const LONG_WALK: usize = 100;
 
 impl Scored for CubePuzzle {
-    const SIZE: usize = 3;
-
-    fn of_cubies(&self, cube: &Cubies) -> operant::Result<[i32; 4]> {
-        Ok(Self::of_cubies(cube))
-    }
-
     fn draw(&self, depth: Option<usize>, count: usize, seed: u64) -> operant::Result<Vec<[i32; 4]>> {
         let depth = depth.unwrap_or(LONG_WALK);
         let walk = |row: u32| {
@@ -250,10 +237,6 @@ impl Scored for CubePuzzle {
 
     fn distance(&self, _: [i32; 4]) -> Option<usize> {
         None
-    }
-
-    fn print(moves: &[u8]) -> String {
-        print_moves(&moves.iter().map(|&m| Self::action_move(usize::from(m))).collect::<Vec<_>>())
     }
 }
 
@@ -313,67 +296,19 @@ impl Score {
     }
 }
 
-/// What a run learned.
-pub(crate) enum Learned<'a> {
-    /// Values of states.
-    Values(ValueFile, Params),
-    /// A policy, whose network values states or actions.
-    Policy(&'a Policy),
-}
-
-impl<'a> Learned<'a> {
-    fn puzzle(&self, config: &Config) -> PuzzleName {
-        match self {
-            Self::Values(file, _) => file.puzzle.clone(),
-            Self::Policy(_) => PuzzleName::of_env(&config.env, |name| parameter(config, name)),
+/// Tells states that training never saw.
+fn held_out_of<P: Puzzle>(learned: &Learned, puzzle: &P, config: &Config) -> HeldOut<P::State> {
+    match learned {
+        Learned::Values(file, _) => file.held_out(puzzle),
+        Learned::Policy(_) => {
+            let (share, beyond) = (config.own_number("held_out"), config.own_number("held_out_beyond"));
+            HeldOut::new(puzzle, share.unwrap_or(0.0), beyond.unwrap_or(0.0) as u32)
         }
     }
-
-    fn held_out<P: Puzzle>(&self, puzzle: &P, config: &Config) -> HeldOut<P::State> {
-        match self {
-            Self::Values(file, _) => file.held_out(puzzle),
-            Self::Policy(_) => {
-                let (share, beyond) = (own_number(config, "held_out"), own_number(config, "held_out_beyond"));
-                HeldOut::new(puzzle, share.unwrap_or(0.0), beyond.unwrap_or(0.0) as u32)
-            }
-        }
-    }
-
-    fn values<P: Puzzle>(self, puzzle: &Arc<P>, config: &Config) -> operant::Result<Box<dyn Values<P::State> + 'a>> {
-        let precision = config.precision()?;
-        let options = Options { precision, ..Options::threads(operant::device::threads_available()) };
-        let puzzle = Arc::clone(puzzle);
-        match self {
-            Self::Values(file, params) => Ok(Box::new(Evaluator::new(puzzle, &file.net, params, &options)?)),
-            Self::Policy(policy) => {
-                let gamma = own_number(config, "gamma").unwrap_or(1.0);
-                let (step, solved) = (parameter(config, "step_reward"), parameter(config, "solved_reward"));
-                let rewards = Rewards { step, solved, gamma };
-                let params: Vec<(&str, f64)> = config.env_params.iter().map(|(name, x)| (name.as_str(), *x)).collect();
-                Ok(Box::new(PolicyValues::new(puzzle, policy, &config.env, &params, rewards, &options)?))
-            }
-        }
-    }
-}
-
-/// A setting of the run's algorithm, if it has it.
-fn own_number(config: &Config, name: &str) -> Option<f64> {
-    let value = config.own.get(name)?;
-    value.as_float().or_else(|| value.as_integer().map(|x| x as f64))
-}
-
-/// A parameter of the run's env, as it was set or by default.
-fn parameter(config: &Config, name: &str) -> f64 {
-    let set = config.env_params.iter().find(|(own, _)| own == name).map(|(_, value)| *value);
-    let default = || {
-        let entry = operant::env::find(&config.env).ok()?;
-        entry.params().into_iter().find(|param| param.name == name).map(|param| param.value)
-    };
-    set.or_else(default).unwrap_or(0.0)
 }
 
 /// Solves what was asked for with what a run learned.
-pub(crate) fn run(args: &SolveArgs, learned: Learned<'_>, config: &Config, of: &Of<'_>) -> Result<(), Failure> {
+pub(crate) fn run(args: &SolveArgs, learned: &Learned, config: &Config, of: &Of<'_>) -> Result<(), Failure> {
     args.check()?;
     // Before tables are built.
     depths(args.depth.as_deref().unwrap_or("random"))?;
@@ -402,17 +337,7 @@ fn read_scrambles<P: Scored>(puzzle: &P, path: &PathBuf) -> Result<Vec<P::State>
         if line.is_empty() {
             continue;
         }
-        let count = line.chars().filter(|c| !c.is_whitespace()).count();
-        // Facelets of the other cube are facelets too, and are told so.
-        let letters = [24, 54].contains(&count);
-        // Moves one by one are no facelets, even if they are as many.
-        let one_by_one = line.split_whitespace().all(|word| word.len() == 1);
-        let cube = match letters && !one_by_one && !line.contains(['\'', '2', '3']) {
-            true => parse_facelets(line, P::SIZE),
-            false => parse_moves(line)
-                .map(|moves| moves.iter().fold(Cubies::SOLVED, |cube, &(face, quarters)| cube.turned(face, quarters))),
-        };
-        let state = cube.and_then(|cube| puzzle.of_cubies(&cube));
+        let state = puzzle.scrambled(line);
         let at = |error| Failure::Usage(format!("{} line {}: {error}", path.display(), number + 1));
         states.push(state.map_err(at)?);
     }
@@ -422,12 +347,9 @@ fn read_scrambles<P: Scored>(puzzle: &P, path: &PathBuf) -> Result<Vec<P::State>
     Ok(states)
 }
 
-/// States that are searched at once, if each keeps one at a time; beams keep all that they have been at.
-const TOGETHER: usize = 1024;
-
 fn solve<P: Scored>(
     args: &SolveArgs,
-    learned: Learned<'_>,
+    learned: &Learned,
     config: &Config,
     of: &Of<'_>,
     puzzle: P,
@@ -449,7 +371,7 @@ fn solve<P: Scored>(
         return Err(Failure::Usage(format!("--weight {weight}: wanted a number of 0 or more")));
     }
     let puzzle = Arc::new(puzzle);
-    let (held_out, mut entries) = (learned.held_out(&*puzzle, config), vec![0; puzzle.features().shown]);
+    let (held_out, mut entries) = (held_out_of(learned, &*puzzle, config), vec![0; puzzle.features().shown]);
     if args.held_out && held_out.is_empty() {
         let why = match config.algo.as_str() {
             algo @ ("davi" | "dqn") => format!("{algo}.held_out = 0"),
@@ -498,25 +420,19 @@ fn solve<P: Scored>(
     let mut scores: BTreeMap<Option<usize>, Score> = BTreeMap::new();
     let mut all = Score::default();
     let mut found: Vec<Option<String>> = Vec::new();
-    let together = if search == SearchName::Beam { (8 * TOGETHER / width).clamp(1, TOGETHER) } else { TOGETHER };
-    for states in states.chunks(together) {
-        let starts: Vec<P::State> = states.iter().map(|(state, _)| *state).collect();
-        let solutions = match search {
-            SearchName::Greedy => greedy(&*puzzle, values, &starts, most_moves, args.revisits),
-            SearchName::Beam => beam(&*puzzle, values, &starts, width, most_moves),
-            SearchName::Astar => {
-                let settings = AstarSettings { weight, batch: width, most_expanded };
-                starts.iter().map(|&start| astar(&*puzzle, values, start, settings)).collect()
-            }
-        };
-        for (&(state, depth), solution) in states.iter().zip(&solutions) {
-            let distance = puzzle.distance(state);
-            if args.scrambles.is_some() {
-                found.push(solution.moves.as_ref().map(|moves| P::print(moves)));
-            }
-            scores.entry(distance.or(depth)).or_default().add(solution, distance);
-            all.add(solution, distance);
+    let starts: Vec<P::State> = states.iter().map(|(state, _)| *state).collect();
+    let by = match search {
+        SearchName::Greedy => Search::Greedy { most_moves, revisits: args.revisits },
+        SearchName::Beam => Search::Beam { width, most_moves },
+        SearchName::Astar => Search::Astar(AstarSettings { weight, batch: width, most_expanded }),
+    };
+    for (&(state, depth), solution) in states.iter().zip(&by.solve(&*puzzle, values, &starts)) {
+        let distance = puzzle.distance(state);
+        if args.scrambles.is_some() {
+            found.push(solution.moves.as_ref().map(|moves| P::print(moves)));
         }
+        scores.entry(distance.or(depth)).or_default().add(solution, distance);
+        all.add(solution, distance);
     }
     let seconds = begun.elapsed().as_secs_f64();
     let exact = P::SIZE == 2;

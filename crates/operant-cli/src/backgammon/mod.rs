@@ -20,7 +20,7 @@ use operant::algo::Parts;
 use operant::env::backgammon::Bearoff;
 use operant::nn::{Options, Precision};
 use operant::run::{Checkpoints, Config};
-use operant::search::backgammon::{BackgammonFile, ByValue, Depth, Evaluator};
+use operant::search::backgammon::{BackgammonFile, ByValue, Depth, Evaluator, SHIPPED};
 use operant::search::game_net;
 use operant::search::mcts::{self, ChanceMode};
 use serde_json::json;
@@ -33,9 +33,6 @@ pub(crate) const PART: &str = "backgammon.safetensors";
 
 /// That of a run of alphazero, whose value heads analyse and play without a search.
 const NETWORK_PART: &str = "network.safetensors";
-
-/// Four networks of `operant train td backgammon --threads 1`, seeds 1 to 4, by `operant backgammon stack`; docs/results.md says how well they play.
-const SHIPPED: &[u8] = include_bytes!("../../../../models/backgammon.safetensors");
 
 /// The only game so far that can be played and analysed.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -68,11 +65,7 @@ impl ModelArgs {
 }
 
 fn by_value(name: &str, evaluator: Evaluator, plies: u8) -> ByValue {
-    let depth = match plies {
-        1 => Depth::One,
-        2 => Depth::Two,
-        _ => Depth::Three,
-    };
+    let depth = Depth::of_rolls(plies).unwrap_or(Depth::Three);
     ByValue::new(name, evaluator, depth)
 }
 

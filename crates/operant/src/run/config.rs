@@ -217,6 +217,12 @@ impl Config {
         self.precision().map(drop)
     }
 
+    /// A number of the algorithm's own table, if it has it.
+    pub fn own_number(&self, name: &str) -> Option<f64> {
+        let value = self.own.get(name)?;
+        value.as_float().or_else(|| value.as_integer().map(|x| x as f64))
+    }
+
     /// What matrix products read where this runs.
     pub fn precision(&self) -> Result<Precision> {
         Ok(self.served()?.0)

@@ -6,6 +6,7 @@
 mod changed;
 mod checkpoint;
 mod config;
+pub mod cubes;
 mod device;
 mod eval;
 mod profile;

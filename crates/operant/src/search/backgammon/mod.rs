@@ -19,3 +19,6 @@ pub use luck::{Luck, luck_of_games};
 pub use match_equity::MatchEquity;
 pub use network::{BackgammonFile, BackgammonNet, Evaluator, Kind, Weights, stacked};
 pub use player::{ByValue, Depth, Judged, RuleOfThumb};
+
+/// Four networks of `operant train td backgammon --threads 1`, seeds 1 to 4, by `operant backgammon stack`; docs/results.md says how well they play.
+pub const SHIPPED: &[u8] = include_bytes!("../../../../../models/backgammon.safetensors");

@@ -67,6 +67,11 @@ pub enum Depth {
 }
 
 impl Depth {
+    /// By the number of rolls, 1 to 3.
+    pub fn of_rolls(rolls: u8) -> Option<Self> {
+        [Self::One, Self::Two, Self::Three].get(usize::from(rolls).checked_sub(1)?).copied()
+    }
+
     /// Rolls beyond the first.
     fn beyond(self) -> usize {
         self as usize
@@ -116,8 +121,18 @@ impl ByValue {
         self.look(&[position], self.depth.beyond())[0]
     }
 
+    /// How games end for who is on roll in each position, before the roll, so many rolls ahead.
+    pub fn values_ahead(&mut self, positions: &[Position], rolls: usize) -> Vec<Outcome> {
+        self.look(positions, rolls)
+    }
+
     /// All plays, best first.
     pub fn judge(&mut self, position: Position, plays: &Plays) -> Vec<Judged> {
+        self.judge_ahead(position, plays, self.depth)
+    }
+
+    /// All plays, best first, looked at so far ahead.
+    pub fn judge_ahead(&mut self, position: Position, plays: &Plays, depth: Depth) -> Vec<Judged> {
         let after: Vec<Position> = plays.iter().map(|play| play.result(position)).collect();
         let mut judged: Vec<Judged> = (self.look(&after, 0).into_iter().enumerate())
             .map(|(play, outcome)| Judged { play, outcome: outcome.swapped(), rolls: 1 })
@@ -125,7 +140,7 @@ impl ByValue {
         let best_first = |a: &Judged, b: &Judged| b.outcome.equity().total_cmp(&a.outcome.equity());
         judged.sort_by(best_first);
         let mut kept = judged.len();
-        for (beyond, &(most, behind)) in (1..=self.depth.beyond()).zip(&FILTERS) {
+        for (beyond, &(most, behind)) in (1..=depth.beyond()).zip(&FILTERS) {
             let least = judged[0].outcome.equity() - behind;
             let near = judged[..kept].iter().take(most).take_while(|judged| judged.outcome.equity() >= least);
             kept = near.count();
