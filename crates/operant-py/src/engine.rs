@@ -6,6 +6,7 @@ use crate::actions::{Form, asarray, fresh};
 use crate::describe::{describe, find, value};
 use crate::error::{ClosedEnvironmentError, ResetNeeded, raise};
 use crate::memory::Memory;
+use crate::picture::array;
 use crate::state::{Seed, Shelf, State};
 use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1, PyUntypedArrayMethods};
 use operant::Error;
@@ -291,8 +292,7 @@ impl Engine {
             return Err(PyIndexError::new_err(format!("env {env}: wanted 0..={}", state.num_envs() - 1)));
         }
         let Some(canvas) = state.env.draw(env) else { return Ok(None) };
-        let pixels = PyArray1::from_slice(py, canvas.pixels());
-        Ok(Some(pixels.reshape([canvas.height(), canvas.width(), 3])?.into_any()))
+        Ok(Some(array(py, &canvas)?.into_any()))
     }
 
     /// What the envs are, with their parameters as they are.

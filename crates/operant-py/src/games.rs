@@ -1,6 +1,7 @@
 //! Games for two, as values that do not change: a play gives the position after it.
 
 use crate::error::raise;
+use crate::picture::{Picture, array};
 use numpy::{PyArray1, ToPyArray};
 use operant::env::backgammon::{
     self, BAR, Decision, Match, MatchId, OBSERVATION, Phase, Plays, Position, ROLLS, Stakes,
@@ -11,9 +12,10 @@ use pyo3::prelude::*;
 /// A backgammon position, as the player whose turn it is sees it.
 #[pyclass(frozen, eq, hash, module = "operant.games")]
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Backgammon(Position);
+pub(crate) struct Backgammon(pub(crate) Position);
 
-fn found(position: Position, dice: (u8, u8)) -> PyResult<Plays> {
+/// The legal plays of a roll.
+pub(crate) fn found(position: Position, dice: (u8, u8)) -> PyResult<Plays> {
     if !(1..=6).contains(&dice.0) || !(1..=6).contains(&dice.1) {
         return Err(PyValueError::new_err(format!("dice {dice:?}: wanted two numbers from 1 to 6")));
     }
@@ -62,6 +64,18 @@ impl Backgammon {
     #[getter]
     fn outcome(&self) -> Option<i32> {
         self.0.lost().map(|points| -(points as i32))
+    }
+
+    /// A picture of the board, `[height, width, 3]`, as player 0 sees it; `player` is the one whose turn it is.
+    #[pyo3(signature = (dice=None, player=0))]
+    fn render<'py>(&self, py: Python<'py>, dice: Option<(u8, u8)>, player: u8) -> PyResult<Picture<'py>> {
+        if let Some((a, b)) = dice.filter(|(a, b)| !(1..=6).contains(a) || !(1..=6).contains(b)) {
+            return Err(PyValueError::new_err(format!("dice {:?}: wanted two numbers from 1 to 6", (a, b))));
+        }
+        if player > 1 {
+            return Err(PyValueError::new_err(format!("player = {player}: wanted 0 or 1")));
+        }
+        array(py, &backgammon::draw(self.0, dice.map(|(a, b)| [a, b]), usize::from(player)))
     }
 
     /// Rolls with their probabilities. In the first turn there are no doubles.

@@ -1,6 +1,7 @@
 //! Episodes of growth that Python steps: a host in training, the heuristic beside it, and what every epoch showed.
 
 use crate::error::raise;
+use crate::picture::{Picture, array};
 use crate::settings::{of_config, table};
 use numpy::{PyArray1, ToPyArray};
 use operant::env::growth::{Choice, Heuristic, Op, SPEEDS, STYLES, TARGETS, TEMPOS};
@@ -85,6 +86,11 @@ impl Growth {
         state.env.observe(&mut obs);
         state.env.legal(&mut legal);
         (obs.to_pyarray(py), legal.to_pyarray(py))
+    }
+
+    /// A picture of the episode as it is, `[height, width, 3]`; none before `reset`.
+    fn render<'py>(&self, py: Python<'py>) -> PyResult<Option<Picture<'py>>> {
+        self.lock().env.draw().map(|canvas| array(py, &canvas)).transpose()
     }
 
     /// One epoch after this action, or after the heuristic's: whether the episode is over, and what the epoch showed.

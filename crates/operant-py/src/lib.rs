@@ -10,6 +10,10 @@
 //! - `network`: networks and their parameters
 //! - `settings`: settings of runs, from and to dictionaries
 //! - `actor`: a policy that acts
+//! - `backgammon`: value networks of backgammon
+//! - `cube`: solvers of cubes
+//! - `gae`: advantages of rollouts that Python made
+//! - `picture`: pictures as arrays
 //! - `foreign`: envs that Python brings, as the engine's vector env
 //! - `field`: neural operators on fields
 //! - `games`: games for two
@@ -21,17 +25,21 @@
 
 mod actions;
 mod actor;
+mod backgammon;
+mod cube;
 mod describe;
 mod dlpack;
 mod engine;
 mod error;
 mod field;
 mod foreign;
+mod gae;
 mod games;
 mod gpu;
 mod growth;
 mod memory;
 mod network;
+mod picture;
 mod search;
 mod settings;
 mod state;
@@ -44,6 +52,10 @@ mod _operant {
     #[pymodule_export]
     use super::actor::Actor;
     #[pymodule_export]
+    use super::backgammon::BackgammonNetwork;
+    #[pymodule_export]
+    use super::cube::{Cube2Solver, CubeSolver};
+    #[pymodule_export]
     use super::describe::{doctor, env_info, list_envs};
     #[pymodule_export]
     use super::dlpack::Relay;
@@ -51,6 +63,8 @@ mod _operant {
     use super::engine::Engine;
     #[pymodule_export]
     use super::field::roll_out_field;
+    #[pymodule_export]
+    use super::gae::estimate_advantages;
     #[pymodule_export]
     use super::games::{Backgammon, BackgammonMatch};
     #[pymodule_export]

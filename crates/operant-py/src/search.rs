@@ -1,6 +1,7 @@
 //! Rules of games by name, and tree search over them with an evaluator that is a Python function, or the network of a run.
 
 use crate::error::raise;
+use crate::picture::{Picture, array};
 use crate::settings::table;
 use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, ToPyArray};
 use operant::env::backgammon::Backgammon;
@@ -106,6 +107,14 @@ impl Rules {
     /// Whose turn it is: 0 or 1.
     fn player(&self, state: &str) -> PyResult<usize> {
         with_rules!(self.name.as_str(), G => Ok(G::player(&G::parse(state).map_err(raise)?)))
+    }
+
+    /// A picture of a state, `[height, width, 3]`.
+    fn render<'py>(&self, py: Python<'py>, state: &str) -> PyResult<Picture<'py>> {
+        with_rules!(self.name.as_str(), G => {
+            let canvas = G::draw(&G::parse(state).map_err(raise)?);
+            array(py, &canvas.ok_or_else(|| PyValueError::new_err(format!("{} draws no picture", G::NAME)))?)
+        })
     }
 
     /// Points of player 0 that are certain: all of them once the game is over.

@@ -84,3 +84,33 @@ def test_a_match_with_the_cube():
         BackgammonMatch().apply("double")
     with pytest.raises(ValueError, match="wanted one of"):
         BackgammonMatch().apply("8/5 6/5")
+
+
+def test_boards_are_drawn():
+    start = Backgammon()
+    picture = start.render()
+    assert picture.dtype == np.uint8 and picture.ndim == 3 and picture.shape[2] == 3
+    # White's point 24 is at the top right, its 13 at the top left; black stands opposite.
+    white, black = [250, 248, 240], [52, 46, 48]
+    assert picture[34, 520].tolist() == picture[34, 36].tolist() == white
+    assert picture[426, 520].tolist() == picture[426, 36].tolist() == black
+    # The same board, seen by the other player, and with dice.
+    np.testing.assert_array_equal(start.render(player=1), picture)
+    assert (start.render((6, 4), player=1) != start.render((6, 4))).any()
+    after = start.play((3, 1), "8/5 6/5")
+    assert after.render(player=1)[426, 360].tolist() == white
+    with pytest.raises(ValueError, match="player = 2: wanted 0 or 1"):
+        start.render(player=2)
+    with pytest.raises(ValueError, match="two numbers from 1 to 6"):
+        start.render((7, 1))
+
+
+def test_borne_off_and_hit_checkers_are_drawn():
+    # Two checkers of the one whose turn it is are on the bar.
+    hit = Backgammon("AfDB+UAD4IPzAQ")
+    assert hit.other[25] == 1
+    bare = hit.render()
+    assert bare[200:262, 270:286].tolist() != Backgammon().render()[200:262, 270:286].tolist()
+    over = Backgammon("AQAABAAAAAAAAA").render()
+    # Fourteen of each side in the tray.
+    assert (over[16:198, 560].tolist().count([52, 46, 48]), over[262:444, 560].tolist().count([250, 248, 240])) == (154, 154)

@@ -34,13 +34,20 @@ def test_steps_by_hand():
     growth = operant.Growth(**SMALL)
     with pytest.raises(RuntimeError, match="call reset"):
         growth.step()
+    with pytest.raises(RuntimeError, match="call reset"):
+        growth.render()
     obs, legal = growth.reset(seed=1)
+    before = growth.render()
     sizes = [len(growth.choices()[name]) for name in ("op", "blueprint", "style", "tempo", "target", "speed")]
     assert sizes == [6, 13, 4, 3, 3, 4] and legal.size == sum(sizes) + 3 + 5 and obs.dtype == np.float32
     blueprint = growth.choices()["blueprint"].index("conv_small")
     over, row = growth.step({"op": 1, "slot": 1, "blueprint": blueprint})
     assert not over and row["stage"][1] == 3 and row["blueprint"] == [-1, blueprint, -1] and row["done"]
     assert row["seed_parameters"] > 0
+    after = growth.render()
+    assert after.dtype == np.uint8 and after.shape == before.shape and after.shape[2] == 3
+    # The second slot's chip has the colour of training.
+    assert after[200, 60].tolist() == [244, 186, 84] and before[200, 60].tolist() == [222, 226, 234]
     for _ in range(11):
         over, row = growth.step([0] * 8)
     assert over and row["epoch"] == 12

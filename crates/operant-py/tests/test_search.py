@@ -94,3 +94,19 @@ def test_alphazero_learns_and_goes_on(tmp_path):
     assert np.array_equal(found["visits"], again["visits"]) and found["value"] == again["value"]
     with pytest.raises(TypeError, match="mcts"):
         model.predict(np.zeros(168))
+
+
+def test_states_are_drawn():
+    red, yellow, hole = [220, 50, 47], [250, 200, 40], [235, 238, 245]
+    board = Rules("connect4").render("445")
+    assert board.shape == (380, 440, 3) and board.dtype == np.uint8
+    # Columns 4 and 5, the lowest row and the one above it.
+    spots = [board[340, 220], board[280, 220], board[340, 280], board[280, 280]]
+    assert [spot.tolist() for spot in spots] == [red, yellow, red, hole]
+    tiles = Rules("2048").render("2 . . ./. . . ./. . 4 ./. . . . : 8")
+    colours = [tiles[44 + 20 + 112 * row, 20 + 112 * column].tolist() for row, column in ((0, 0), (2, 2), (3, 3))]
+    assert colours == [[238, 228, 218], [237, 224, 200], [205, 193, 180]]
+    backgammon = Rules("backgammon")
+    assert backgammon.render(backgammon.start()).shape == (460, 612, 3)
+    with pytest.raises(ValueError, match="no game comes there|wanted"):
+        Rules("connect4").render("nothing")

@@ -22,6 +22,7 @@ from operant.field import FieldDataset, Operator, OperatorRollout
 from operant.growth import Growth
 from operant.ppo import PPO
 from operant.registration import register_envs
+from operant.returns import gae
 from operant.single import OperantEnv
 from operant.spaces import UnknownEnvError, env_info
 from operant.tables import RunTables
@@ -47,6 +48,7 @@ __all__ = [
     "__version__",
     "doctor",
     "env_info",
+    "gae",
     "games",
     "list_envs",
     "make_vec",

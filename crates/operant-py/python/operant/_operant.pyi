@@ -1,6 +1,7 @@
 """The compiled part. Use the package `operant`, which wraps it."""
 
 from collections.abc import Callable
+from os import PathLike
 from typing import Any, final
 
 import numpy as np
@@ -32,6 +33,17 @@ def resolve_settings(algo: str, env: str, settings: list[tuple[str, Any]]) -> di
 def copy_checkpoint(folder: str, to: str, checkpoint: str | None = None) -> None:
     """Copies the settings and one checkpoint of a run to another folder, which then can be resumed."""
 
+def estimate_advantages(
+    rewards: npt.NDArray[np.float32],
+    values: npt.NDArray[np.float32],
+    terminated: npt.NDArray[np.bool_],
+    truncated: npt.NDArray[np.bool_],
+    final_values: npt.NDArray[np.float32],
+    gamma: float,
+    gae_lambda: float,
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+    """Advantages and returns `[T, N]`: see operant.gae."""
+
 def roll_out_field(first: Any, **settings: Any) -> Any:
     """Fields of an operator's rollout, flat, and a note of what was not served as asked: see operant.OperatorRollout."""
 
@@ -55,6 +67,8 @@ class Backgammon:
     @property
     def outcome(self) -> int | None:
         """Points of the player whose turn it is if the game is over: -1, -2 or -3. Else None."""
+    def render(self, dice: tuple[int, int] | None = None, player: int = 0) -> npt.NDArray[np.uint8]:
+        """A picture of the board, `[height, width, 3]`, as player 0 sees it; `player` is the one whose turn it is."""
     @staticmethod
     def chance_outcomes(first_turn: bool = False) -> list[tuple[tuple[int, int], float]]:
         """Rolls with their probabilities. In the first turn there are no doubles."""
@@ -124,6 +138,80 @@ class BackgammonMatch:
         """The next game; None while this one goes on, and when it won the match."""
 
 @final
+class BackgammonNetwork:
+    """Value networks of backgammon: those that come with Operant, or those of a file. Calls from several threads take turns.
+
+    Plies are rolls that are looked ahead. An outcome has `equity` (points without the cube) and the probabilities `win`, `win_gammon`,
+    `win_backgammon`, `lose_gammon`, `lose_backgammon`, each of which includes what is more.
+    """
+
+    def __new__(
+        cls, path: str | PathLike[str] | None = None, *, table: str | PathLike[str] | None = None
+    ) -> BackgammonNetwork:
+        """`path` is a `.safetensors` file, such as `backgammon.safetensors` of a checkpoint; `table` a file of exact endings
+        (`operant backgammon table --out FILE`)."""
+    def outcome(self, position: Backgammon, plies: int = 0) -> dict[str, float]:
+        """How the game ends for the player on roll, before the roll; 0 to 3 plies."""
+    def outcomes(self, positions: list[Backgammon], plies: int = 0) -> npt.NDArray[np.float32]:
+        """The same of many positions, `[N, 5]`: the probabilities in the order that `outcome` gives them."""
+    def plays(self, position: Backgammon, dice: tuple[int, int], plies: int = 1) -> list[dict[str, Any]]:
+        """Every legal play of a roll, best first: `play`, the `position` after it, its outcome for the one who makes it, and the
+        `plies` that it was looked ahead: of 1 to 3 as many as asked for only where it was among the best."""
+    def best_play(self, position: Backgammon, dice: tuple[int, int], plies: int = 1) -> str:
+        """The best play of a roll, such as "8/5 6/5"."""
+
+@final
+class Cube2Solver:
+    """Shortest solutions of the 2x2x2 cube, by the distances of all its states.
+
+    A cube is given as moves from the solved one, such as "R U' F2", or as 24 facelets: the faces U R F D L B, row by row.
+    """
+
+    def __new__(cls, metric: str = "qtm", *, table: str | PathLike[str] | None = None) -> Cube2Solver:
+        """Searches all states, or reads a file of `save`. One move is a quarter turn ("qtm"), or a half turn too ("htm")."""
+    @property
+    def metric(self) -> str:
+        """What counts as one move: "qtm" or "htm"."""
+    def distance(self, cube: str) -> int:
+        """Moves of a shortest solution."""
+    def solve(self, cube: str) -> dict[str, Any]:
+        """A shortest `solution` and its `length`, for the cube held as `facelets` say."""
+    def scrambles(self, distance: int, count: int = 1, seed: int = 0) -> list[str]:
+        """Scrambles whose shortest solutions have so many moves, each state with the same chance."""
+    def save(self, path: str | PathLike[str]) -> None:
+        """Writes the distances to a file."""
+
+@final
+class CubeSolver:
+    """Solves cubes by search over what a run learned: its values, or its policy. As `operant eval RUN --scrambles FILE` does."""
+
+    def __new__(cls, run: str | PathLike[str], checkpoint: str | None = None) -> CubeSolver:
+        """By a checkpoint of a run on cube2 or cube3: the one of this name, "best", or the newest."""
+    @property
+    def env(self) -> str:
+        """The env that the run learned: "cube2" or "cube3"."""
+    @property
+    def checkpoint(self) -> str:
+        """The checkpoint that was taken."""
+    def solve(
+        self,
+        scrambles: list[str],
+        *,
+        search: str = "greedy",
+        width: int = 8,
+        most_moves: int = 50,
+        weight: float = 1.0,
+        most_expanded: int = 100_000,
+        revisits: bool = False,
+    ) -> list[dict[str, Any]]:
+        """Solves scrambles, given as moves from the solved cube or as facelets. Of each: `moves` (None if the search did not come to
+        an end), their `length`, and how many states were `expanded`.
+
+        `search` is "greedy" (with `revisits` a walk may come back), "beam" (`width` states are kept) or "astar" (`width` states are
+        expanded at once, `most_expanded` at all, `weight` of moves made). `most_moves` limits greedy and beam.
+        """
+
+@final
 class Rules:
     """The rules of a game, over states as text."""
 
@@ -146,6 +234,8 @@ class Rules:
         """What happens next: "decision", "chance" or "over"."""
     def player(self, state: str) -> int:
         """Whose turn it is: 0 or 1."""
+    def render(self, state: str) -> npt.NDArray[np.uint8]:
+        """A picture of a state, `[height, width, 3]`."""
     def points(self, state: str) -> float:
         """Points of player 0 that are certain: all of them once the game is over."""
     def actions(self, state: str) -> list[tuple[str, list[int]]]:
@@ -370,6 +460,7 @@ class Growth:
     def reset(self, seed: int, number: int) -> None: ...
     def observe(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.uint8]]: ...
     def step(self, action: list[int] | None = None) -> tuple[bool, dict[str, Any]]: ...
+    def render(self) -> npt.NDArray[np.uint8] | None: ...
 
 @final
 class Trainer:

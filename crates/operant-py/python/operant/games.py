@@ -1,5 +1,13 @@
-"""Games: rules, positions and plays, for search and learning of your own."""
+"""Games: rules, positions and plays, for search and learning of your own; networks and solvers that play and solve.
 
-from operant._operant import Backgammon, BackgammonMatch, Rules
+>>> from operant import games
+>>> network = games.BackgammonNetwork()
+>>> network.best_play(games.Backgammon(), (3, 1))
+'8/5 6/5'
+>>> games.Rules("connect4").render("4453").shape
+(380, 440, 3)
+"""
 
-__all__ = ["Backgammon", "BackgammonMatch", "Rules"]
+from operant._operant import Backgammon, BackgammonMatch, BackgammonNetwork, Cube2Solver, CubeSolver, Rules
+
+__all__ = ["Backgammon", "BackgammonMatch", "BackgammonNetwork", "Cube2Solver", "CubeSolver", "Rules"]

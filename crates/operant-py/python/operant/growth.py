@@ -73,6 +73,13 @@ class Growth:
             raise ValueError(f"action {numbers}: wanted {len(HEADS)} numbers of 0 or more")
         return self._engine.step(numbers)
 
+    def render(self) -> npt.NDArray[np.uint8]:
+        """A picture of the episode as it is, ``[height, width, 3]``: accuracy, and a row per slot with its seed."""
+        picture = self._engine.render()
+        if picture is None:
+            raise RuntimeError("no episode has begun; call reset")
+        return picture
+
     def episode(
         self, controller: Controller | None = None, *, seed: int = 1, number: int = 0, deterministic: bool = False
     ) -> dict[str, npt.NDArray[Any]]:
