@@ -26,9 +26,9 @@ def gae(
     observation of its own episode, never to that of the next episode.
 
     >>> import operant
-    >>> advantages, returns = operant.gae([0.0, 1.0], [0.5, 0.5, 9.0], [False, True], gamma=0.9, gae_lambda=1.0)
-    >>> returns.round(3).tolist()
-    [0.9, 1.0]
+    >>> advantages, returns = operant.gae([0.0, 1.0], [0.5, 0.5, 9.0], [False, True], gamma=0.5, gae_lambda=1.0)
+    >>> returns.tolist()
+    [0.5, 1.0]
 
     Args:
         rewards: ``[T, ...]``, such as ``[T, num_envs]``.
