@@ -3,9 +3,9 @@
 use crate::error::raise;
 use crate::games::{Backgammon, found};
 use numpy::{PyArray1, PyArray2, PyArrayMethods};
-use operant::env::backgammon::{Bearoff, OUTCOMES, Outcome, Position};
+use operant::env::backgammon::{Bearoff, OUTCOMES, Outcome, Plays, Position};
 use operant::nn::{Options, Precision};
-use operant::search::backgammon::{BackgammonFile, ByValue, Depth, Evaluator, SHIPPED};
+use operant::search::backgammon::{BackgammonFile, ByValue, Depth, Evaluator, Judged, SHIPPED};
 use operant::search::game_net;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
@@ -20,7 +20,8 @@ const MOST_PLIES: u8 = 3;
 #[pyclass(frozen, module = "operant.games")]
 pub(crate) struct BackgammonNetwork {
     player: Mutex<ByValue>,
-    source: Option<PathBuf>,
+    path: Option<PathBuf>,
+    table: Option<PathBuf>,
 }
 
 fn evaluator(bytes: &[u8]) -> operant::Result<Evaluator> {
@@ -59,10 +60,23 @@ impl BackgammonNetwork {
     }
 
     fn ahead(&self, py: Python<'_>, positions: &[Position], plies: u8) -> PyResult<Vec<Outcome>> {
-        if plies > MOST_PLIES {
-            return Err(PyValueError::new_err(format!("plies = {plies}: wanted 0 to {MOST_PLIES}")));
-        }
-        Ok(py.detach(|| self.lock().values_ahead(positions, usize::from(plies))))
+        let depth = depth(plies)?;
+        let look = || {
+            let mut player = self.lock();
+            player.look_ahead(depth);
+            player.values(positions)
+        };
+        Ok(py.detach(look))
+    }
+
+    fn judge(&self, py: Python<'_>, position: Position, plays: &Plays, plies: u8) -> PyResult<Vec<Judged>> {
+        let depth = depth(plies)?;
+        let look = || {
+            let mut player = self.lock();
+            player.look_ahead(depth);
+            player.judge(position, plays)
+        };
+        Ok(py.detach(look))
     }
 }
 
@@ -76,21 +90,28 @@ impl BackgammonNetwork {
             Some(path) => evaluator(&read(path)?),
             None => evaluator(SHIPPED),
         };
-        let evaluator = match table {
-            Some(table) => made.map_err(raise)?.with_table(Arc::new(Bearoff::load(&table).map_err(raise)?)),
+        let evaluator = match &table {
+            Some(table) => made.map_err(raise)?.with_table(Arc::new(Bearoff::load(table).map_err(raise)?)),
             None => made.map_err(raise)?,
         };
-        Ok(Self { player: Mutex::new(ByValue::new("operant", evaluator, Depth::One)), source: path })
+        Ok(Self { player: Mutex::new(ByValue::new("operant", evaluator, Depth::One)), path, table })
+    }
+
+    /// The arguments from which pickle and copy make it again.
+    fn __getnewargs_ex__<'py>(&self, py: Python<'py>) -> PyResult<((Option<PathBuf>,), Bound<'py, PyDict>)> {
+        let named = PyDict::new(py);
+        named.set_item("table", &self.table)?;
+        Ok(((self.path.clone(),), named))
     }
 
     /// How the game ends for the player on roll, before the roll: `equity` in points and five probabilities.
-    #[pyo3(signature = (position, plies=0))]
+    #[pyo3(signature = (position, plies=1))]
     fn outcome<'py>(&self, py: Python<'py>, position: &Backgammon, plies: u8) -> PyResult<Bound<'py, PyDict>> {
         numbers(py, self.ahead(py, &[position.0], plies)?[0])
     }
 
     /// The same of many positions, `[N, 5]`: the probabilities in the order that `outcome` gives them.
-    #[pyo3(signature = (positions, plies=0))]
+    #[pyo3(signature = (positions, plies=1))]
     fn outcomes<'py>(
         &self,
         py: Python<'py>,
@@ -112,9 +133,9 @@ impl BackgammonNetwork {
         dice: (u8, u8),
         plies: u8,
     ) -> PyResult<Vec<Bound<'py, PyDict>>> {
-        let (plays, depth, position) = (found(position.0, dice)?, depth(plies)?, position.0);
-        let judged = py.detach(|| self.lock().judge_ahead(position, &plays, depth));
-        let row = |one: &operant::search::backgammon::Judged| {
+        let (plays, position) = (found(position.0, dice)?, position.0);
+        let judged = self.judge(py, position, &plays, plies)?;
+        let row = |one: &Judged| {
             let row = numbers(py, one.outcome)?;
             row.set_item("play", plays[one.play].text())?;
             row.set_item("position", Backgammon(plays[one.play].result(position)))?;
@@ -127,13 +148,13 @@ impl BackgammonNetwork {
     /// The best play of a roll as text, such as "8/5 6/5".
     #[pyo3(signature = (position, dice, plies=1))]
     fn best_play(&self, py: Python<'_>, position: &Backgammon, dice: (u8, u8), plies: u8) -> PyResult<String> {
-        let (plays, depth, position) = (found(position.0, dice)?, depth(plies)?, position.0);
-        let judged = py.detach(|| self.lock().judge_ahead(position, &plays, depth));
+        let plays = found(position.0, dice)?;
+        let judged = self.judge(py, position.0, &plays, plies)?;
         Ok(plays[judged[0].play].text())
     }
 
     fn __repr__(&self) -> String {
-        match &self.source {
+        match &self.path {
             Some(path) => format!("BackgammonNetwork({:?})", path.display().to_string()),
             None => "BackgammonNetwork()".into(),
         }

@@ -43,6 +43,11 @@ impl Cube2Solver {
         Ok(Self { puzzle, table })
     }
 
+    /// The arguments from which pickle and copy make it again.
+    fn __getnewargs__(&self) -> (&'static str,) {
+        (self.metric(),)
+    }
+
     /// What counts as one move: "qtm" or "htm".
     #[getter]
     fn metric(&self) -> &'static str {
@@ -124,6 +129,11 @@ impl CubeSolver {
     #[pyo3(signature = (run, checkpoint=None))]
     fn new(run: PathBuf, checkpoint: Option<&str>) -> PyResult<Self> {
         Ok(Self { solver: cubes::CubeSolver::open(&run, checkpoint).map_err(raise)?, run })
+    }
+
+    /// The arguments from which pickle and copy make it again.
+    fn __getnewargs__(&self) -> (&PathBuf, &str) {
+        (&self.run, self.checkpoint())
     }
 
     /// The env that the run learned: "cube2" or "cube3".

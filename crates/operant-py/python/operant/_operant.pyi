@@ -141,7 +141,7 @@ class BackgammonMatch:
 class BackgammonNetwork:
     """Value networks of backgammon: those that come with Operant, or those of a file. Calls from several threads take turns.
 
-    Plies are rolls that are looked ahead. An outcome has `equity` (points without the cube) and the probabilities `win`, `win_gammon`,
+    Plies are rolls that are looked ahead, 1 to 3, that of a play included: before a roll 1 takes values as they are. An outcome has `equity` (points without the cube) and the probabilities `win`, `win_gammon`,
     `win_backgammon`, `lose_gammon`, `lose_backgammon`, each of which includes what is more.
     """
 
@@ -150,13 +150,13 @@ class BackgammonNetwork:
     ) -> BackgammonNetwork:
         """`path` is a `.safetensors` file, such as `backgammon.safetensors` of a checkpoint; `table` a file of exact endings
         (`operant backgammon table --out FILE`)."""
-    def outcome(self, position: Backgammon, plies: int = 0) -> dict[str, float]:
-        """How the game ends for the player on roll, before the roll; 0 to 3 plies."""
-    def outcomes(self, positions: list[Backgammon], plies: int = 0) -> npt.NDArray[np.float32]:
+    def outcome(self, position: Backgammon, plies: int = 1) -> dict[str, float]:
+        """How the game ends for the player on roll, before the roll."""
+    def outcomes(self, positions: list[Backgammon], plies: int = 1) -> npt.NDArray[np.float32]:
         """The same of many positions, `[N, 5]`: the probabilities in the order that `outcome` gives them."""
     def plays(self, position: Backgammon, dice: tuple[int, int], plies: int = 1) -> list[dict[str, Any]]:
         """Every legal play of a roll, best first: `play`, the `position` after it, its outcome for the one who makes it, and the
-        `plies` that it was looked ahead: of 1 to 3 as many as asked for only where it was among the best."""
+        `plies` that it was looked ahead: as many as asked for only where it was among the best."""
     def best_play(self, position: Backgammon, dice: tuple[int, int], plies: int = 1) -> str:
         """The best play of a roll, such as "8/5 6/5"."""
 

@@ -121,18 +121,8 @@ impl ByValue {
         self.look(&[position], self.depth.beyond())[0]
     }
 
-    /// How games end for who is on roll in each position, before the roll, so many rolls ahead.
-    pub fn values_ahead(&mut self, positions: &[Position], rolls: usize) -> Vec<Outcome> {
-        self.look(positions, rolls)
-    }
-
     /// All plays, best first.
     pub fn judge(&mut self, position: Position, plays: &Plays) -> Vec<Judged> {
-        self.judge_ahead(position, plays, self.depth)
-    }
-
-    /// All plays, best first, looked at so far ahead.
-    pub fn judge_ahead(&mut self, position: Position, plays: &Plays, depth: Depth) -> Vec<Judged> {
         let after: Vec<Position> = plays.iter().map(|play| play.result(position)).collect();
         let mut judged: Vec<Judged> = (self.look(&after, 0).into_iter().enumerate())
             .map(|(play, outcome)| Judged { play, outcome: outcome.swapped(), rolls: 1 })
@@ -140,7 +130,7 @@ impl ByValue {
         let best_first = |a: &Judged, b: &Judged| b.outcome.equity().total_cmp(&a.outcome.equity());
         judged.sort_by(best_first);
         let mut kept = judged.len();
-        for (beyond, &(most, behind)) in (1..=depth.beyond()).zip(&FILTERS) {
+        for (beyond, &(most, behind)) in (1..=self.depth.beyond()).zip(&FILTERS) {
             let least = judged[0].outcome.equity() - behind;
             let near = judged[..kept].iter().take(most).take_while(|judged| judged.outcome.equity() >= least);
             kept = near.count();
@@ -182,6 +172,18 @@ impl ByValue {
                 Outcome::from_array(sum)
             })
             .collect()
+    }
+}
+
+impl ByValue {
+    /// Looks so far ahead from now on; its name stays.
+    pub fn look_ahead(&mut self, depth: Depth) {
+        self.depth = depth;
+    }
+
+    /// How games end for who is on roll in each position, before the roll, as far ahead as after a play: that roll counts as the first.
+    pub fn values(&mut self, positions: &[Position]) -> Vec<Outcome> {
+        self.look(positions, self.depth.beyond())
     }
 }
 
