@@ -52,9 +52,10 @@ const VERBS: &[Verb] = &[
     },
     Verb {
         name: "test",
-        words: "[--peers] [filter...]",
+        words: "[--peers] [--ecosystem] [filter...]",
         does: "set up, then format, lints, Rust tests, the wheel in a clean environment, Python tests; \
                --peers adds the tests that need torch and other large packages; \
+               --ecosystem adds real uses together with other libraries, and writes the table in docs/ecosystem.md; \
                with filters, only the tests whose names contain one of them",
         run: test::run,
     },

@@ -28,6 +28,13 @@ pub(crate) fn peers() -> Result<Venv, String> {
     Ok(venv)
 }
 
+/// `.venv-ecosystem` with other libraries that users bring together with Operant, without the wheel.
+pub(crate) fn ecosystem() -> Result<Venv, String> {
+    let venv = Venv::open(".venv-ecosystem")?;
+    requirements(&venv, "requirements-ecosystem.txt")?;
+    Ok(venv)
+}
+
 /// Installs `xtask/<file>`.
 fn requirements(venv: &Venv, file: &str) -> Result<(), String> {
     let path = root().join("xtask").join(file);

@@ -11,11 +11,34 @@ use std::time::Instant;
 
 /// Exit code of pytest when no test has a name that matches.
 const PYTEST_NONE_COLLECTED: i32 = 5;
+/// Tests of the Python package.
+const TESTS: &str = "crates/operant-py/tests";
+
+/// Python tests that need large packages, in a folder and an environment of their own.
+struct More {
+    flag: &'static str,
+    stage: &'static str,
+    folder: &'static str,
+    packages: fn() -> Result<Venv, String>,
+    /// The variable that names the page of documentation whose table the tests write, and that page.
+    table: Option<(&'static str, &'static str)>,
+}
+
+const MORE: [More; 2] = [
+    More { flag: "--peers", stage: "pytest, peers", folder: "peers", packages: setup::peers, table: None },
+    More {
+        flag: "--ecosystem",
+        stage: "pytest, ecosystem",
+        folder: "ecosystem",
+        packages: setup::ecosystem,
+        table: Some(("OPERANT_ECOSYSTEM_TABLE", "docs/ecosystem.md")),
+    },
+];
 
 pub(crate) fn run(words: &[String]) -> Result<(), Failure> {
     let (flags, filters): (Vec<&String>, Vec<&String>) = words.iter().partition(|word| word.starts_with('-'));
-    if let Some(flag) = flags.iter().find(|flag| **flag != "--peers") {
-        return Err(Failure::Usage(unknown("flag", flag, std::iter::once("--peers"))));
+    if let Some(flag) = flags.iter().find(|flag| MORE.iter().all(|more| more.flag != **flag)) {
+        return Err(Failure::Usage(unknown("flag", flag, MORE.iter().map(|more| more.flag))));
     }
     let filters: Vec<&str> = filters.into_iter().map(String::as_str).collect();
     let mut stages = Stages::default();
@@ -61,12 +84,21 @@ pub(crate) fn run(words: &[String]) -> Result<(), Failure> {
             if filters.is_empty() {
                 stages.run("wheel in a clean environment", || Ok((Tally::default(), smoke(&python.wheel)?)));
             }
-            stages.run("pytest", || pytest(&python.venv, "crates/operant-py/tests", &filters));
-            if !flags.is_empty() {
-                stages.run("pytest, peers", || {
-                    let venv = setup::peers()?;
+            stages.run("pytest", || {
+                let mut command = pytest(&python.venv, TESTS);
+                // Their tests run only when they are asked for.
+                command.args(MORE.iter().map(|more| format!("--ignore={TESTS}/{}", more.folder)));
+                count_pytest(command, &filters)
+            });
+            for more in MORE.iter().filter(|more| flags.iter().any(|flag| *flag == more.flag)) {
+                stages.run(more.stage, || {
+                    let venv = (more.packages)()?;
                     setup::install(&venv, &python.wheel)?;
-                    pytest(&venv, "crates/operant-py/tests/peers", &filters)
+                    let mut command = pytest(&venv, &format!("{TESTS}/{}", more.folder));
+                    if let (Some((variable, page)), true) = (more.table, filters.is_empty()) {
+                        command.env(variable, root().join(page));
+                    }
+                    count_pytest(command, &filters)
                 });
             }
         }
@@ -89,15 +121,15 @@ fn smoke(wheel: &Path) -> Result<(), String> {
     execute(venv.python().arg("-I").arg(root().join("xtask/smoke.py")).current_dir(venv.folder()))
 }
 
-fn pytest(venv: &Venv, folder: &str, filters: &[&str]) -> Result<(Tally, ()), String> {
+fn pytest(venv: &Venv, folder: &str) -> Command {
     let mut command = venv.python();
     command.args(["-m", "pytest", "-ra", "--color=no"]).arg(folder);
-    // Peer tests run only when their own folder is asked for.
-    if !folder.ends_with("/peers") {
-        command.arg(format!("--ignore={folder}/peers"));
-    }
     // Where tests that compare with the command line find it.
     command.env("CARGO_TARGET_DIR", target());
+    command
+}
+
+fn count_pytest(mut command: Command, filters: &[&str]) -> Result<(Tally, ()), String> {
     if filters.is_empty() {
         return count(&mut command, Tally::of_pytest, &[0]);
     }

@@ -14,6 +14,7 @@ use operant::run::replace_file;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
+use pyo3::types::PyBytes;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -67,6 +68,17 @@ impl Actor {
     }
 }
 
+/// What [`Actor::__reduce__`] gives to [`copied_actor`].
+type Copied<'py> = (Bound<'py, PyBytes>, u64, u64);
+
+/// The policy that was pickled or copied.
+#[pyfunction]
+pub(crate) fn copied_actor(bytes: &[u8], seed: u64, calls: u64) -> PyResult<Actor> {
+    let (.., notes) = Architecture::from_bytes(bytes).map_err(raise)?;
+    let policy = Policy::from_bytes(bytes).map_err(raise)?;
+    Ok(Actor { policy, notes, seed, plans: Mutex::new(Plans { actors: Vec::new(), calls }) })
+}
+
 fn read(path: &Path) -> PyResult<Vec<u8>> {
     std::fs::read(path).map_err(|error| raise(operant::Error::io("read", path, &error)))
 }
@@ -84,6 +96,14 @@ impl Actor {
         let (.., notes) = Architecture::from_bytes(&bytes).map_err(of_file)?;
         let policy = Policy::from_bytes(&bytes).map_err(of_file)?;
         Ok(Self { notes, ..Self::new(policy, seed) })
+    }
+
+    /// What pickle and copy make it again from: the policy's file, its seed, and how many calls sampled.
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Copied<'py>)> {
+        let calls = self.plans.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner).calls;
+        let bytes = self.policy.to_bytes_with(self.notes.clone());
+        let again = py.import("operant._operant")?.getattr("copied_actor")?;
+        Ok((again, (PyBytes::new(py, &bytes), self.seed, calls)))
     }
 
     /// Writes the policy's file with further notes.

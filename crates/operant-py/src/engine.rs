@@ -27,9 +27,30 @@ const ENVS_PER_THREAD: usize = 64;
 #[pyclass(frozen, module = "operant._operant")]
 pub(crate) struct Engine {
     id: &'static str,
+    /// What it was made with, from which a pickled engine is made again.
+    made: Made,
     /// `None` once closed.
     state: Mutex<Option<State>>,
 }
+
+/// The keyword arguments of [`Engine::new`], under their names.
+#[derive(Clone, IntoPyObject)]
+struct Made {
+    seed: u64,
+    threads: Option<i64>,
+    lanes: u32,
+    fast_math: bool,
+    autoreset: String,
+    max_episode_steps: Option<i64>,
+    first_env: u32,
+    copy: bool,
+    episode_stats: bool,
+    guarded: bool,
+    params: Vec<(String, f64)>,
+}
+
+/// What [`Engine::__getstate__`] gives.
+type Standing<'py> = (Bound<'py, PyBytes>, Vec<u32>, Vec<f64>);
 
 /// An open engine, locked.
 struct Open<'a>(MutexGuard<'a, Option<State>>, &'static str);
@@ -91,6 +112,19 @@ impl Engine {
         params: Vec<(String, f64)>,
     ) -> PyResult<Self> {
         let entry = find(env_id)?;
+        let made = Made {
+            seed,
+            threads,
+            lanes,
+            fast_math,
+            autoreset: autoreset.to_owned(),
+            max_episode_steps,
+            first_env,
+            copy,
+            episode_stats,
+            guarded,
+            params: params.clone(),
+        };
         let invalid = |text: String| Err(PyValueError::new_err(text));
         let num_envs = match usize::try_from(num_envs) {
             Ok(n) if (1..=MAX_ENVS).contains(&n) => n,
@@ -156,8 +190,44 @@ impl Engine {
             began_at: vec![0.0; num_envs],
             clock: Instant::now(),
             everywhere,
+            told_of_old_arrays: false,
         };
-        Ok(Self { id: entry.spec().id, state: Mutex::new(Some(state)) })
+        Ok(Self { id: entry.spec().id, made, state: Mutex::new(Some(state)) })
+    }
+
+    /// The arguments from which pickle and copy make it again.
+    fn __getnewargs_ex__(&self) -> PyResult<((&'static str, usize), Made)> {
+        Ok(((self.id, self.lock()?.state()?.num_envs()), self.made.clone()))
+    }
+
+    /// Where it stands: saved bytes, which envs wait for a reset, how long each episode has taken; None before the first reset.
+    fn __getstate__<'py>(&self, py: Python<'py>) -> PyResult<Option<Standing<'py>>> {
+        let mut open = self.lock()?;
+        let state = open.state()?;
+        if !state.begun {
+            return Ok(None);
+        }
+        let now = state.clock.elapsed().as_secs_f64();
+        let ages = state.began_at.iter().map(|at| now - at).collect();
+        Ok(Some((PyBytes::new(py, &state.env.save()), state.waiting.clone(), ages)))
+    }
+
+    /// Goes on from where another stood.
+    fn __setstate__(&self, standing: Option<Standing<'_>>) -> PyResult<()> {
+        let Some((saved, waiting, ages)) = standing else { return Ok(()) };
+        let mut open = self.lock()?;
+        let state = open.state()?;
+        let num_envs = state.num_envs();
+        if ages.len() != num_envs || waiting.iter().any(|&env| env as usize >= num_envs) {
+            let text = format!("a pickled {} of other than {num_envs} envs; pickle it again", self.id);
+            return Err(PyValueError::new_err(text));
+        }
+        state.env.load(saved.as_bytes()).map_err(raise)?;
+        state.jump();
+        state.waiting.extend(waiting);
+        let now = state.clock.elapsed().as_secs_f64();
+        state.began_at.iter_mut().zip(ages).for_each(|(at, age)| *at = now - age);
+        Ok(())
     }
 
     /// Steps all envs: observations, rewards, terminations, truncations, infos.
@@ -171,6 +241,7 @@ impl Engine {
                 state.waiting[0], self.id
             )));
         }
+        state.tell_of_old_arrays(py)?;
         state.step(actions)?;
         let views = &state.shelves[state.turn].views;
         PyTuple::new(
@@ -212,6 +283,7 @@ impl Engine {
                 return Err(ResetNeeded::new_err(format!("the first reset of {} must be of all envs", self.id)));
             }
         }
+        state.tell_of_old_arrays(py)?;
         state.reset_under(&bounds, seed, mask.as_deref())?;
         Ok((state.give(py, &state.shelves[state.turn].views.obs)?, state.mask_info(py)?))
     }
@@ -220,6 +292,7 @@ impl Engine {
     fn observe<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let mut open = self.lock()?;
         let state = open.begun()?;
+        state.tell_of_old_arrays(py)?;
         state.turn_over();
         let (env, row) = state.env_and_row();
         env.observe(row);

@@ -4,7 +4,7 @@ use crate::error::raise;
 use crate::picture::{Picture, array};
 use numpy::{PyArray1, ToPyArray};
 use operant::env::backgammon::{
-    self, BAR, Decision, Match, MatchId, OBSERVATION, Phase, Plays, Position, ROLLS, Stakes,
+    self, BAR, Decision, Match, MatchId, OBSERVATION, Phase, Plays, Points, Position, ROLLS, Stakes, State, Won,
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -34,6 +34,11 @@ impl Backgammon {
     #[pyo3(signature = (position_id=None))]
     fn new(position_id: Option<&str>) -> PyResult<Self> {
         position_id.map_or(Ok(Position::START), Position::from_id).map(Self).map_err(raise)
+    }
+
+    /// The arguments from which pickle and copy make it again.
+    fn __getnewargs__(&self) -> (String,) {
+        (self.0.id(),)
     }
 
     /// GNU Backgammon's id of this position.
@@ -135,6 +140,19 @@ impl BackgammonMatch {
         }
         let stakes = if length == 0 { Ok(Stakes::money(jacoby)) } else { Stakes::match_to(length) };
         Ok(Self(Match::begin(stakes.map_err(raise)?, begins(first)?)))
+    }
+
+    /// What pickle and copy make it again from. GNU Backgammon's ids do not tell a roll that must come from a double that may.
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Copied)> {
+        let Match { stakes, board, phase } = self.0;
+        let Stakes { length, scores, crawford, jacoby, cube, owner } = stakes;
+        let over = match phase {
+            Phase::Over(Won { player, points, by }) => Some((player, points, by.map(|by| by as u8))),
+            _ => None,
+        };
+        let of_board = (board.position.id(), board.dice, board.player, board.first);
+        let again = py.import("operant._operant")?.getattr("copied_match")?;
+        Ok((again, ((length, scores, crawford, jacoby, cube, owner), of_board, self.phase().to_owned(), over)))
     }
 
     /// What comes next: "cube" (double or roll), "offered" (take or drop), "roll" (the dice), "play" or "over".
@@ -256,6 +274,48 @@ impl BackgammonMatch {
         let (position, id) = (self.0.board.position.id(), self.match_id());
         format!("BackgammonMatch(position_id=\"{position}\", match_id=\"{id}\")")
     }
+}
+
+/// Fields of [`Stakes`].
+type CopiedStakes = (u16, [u16; 2], bool, bool, u16, Option<u8>);
+/// Fields of [`State`], with the position's id.
+type CopiedBoard = (String, [u8; 2], u8, bool);
+/// Fields of [`Won`].
+type CopiedEnd = Option<(u8, u16, Option<u8>)>;
+/// What [`BackgammonMatch::__reduce__`] gives to [`copied_match`]: stakes, board, phase, and how the game ended.
+type Copied = (CopiedStakes, CopiedBoard, String, CopiedEnd);
+
+/// The state that was pickled or copied.
+#[pyfunction]
+pub(crate) fn copied_match(
+    stakes: CopiedStakes,
+    board: CopiedBoard,
+    phase: &str,
+    over: CopiedEnd,
+) -> PyResult<BackgammonMatch> {
+    let damaged = |what: String| PyValueError::new_err(format!("a pickled match with {what}; pickle it again"));
+    let (length, scores, crawford, jacoby, cube, owner) = stakes;
+    let stakes = Stakes { length, scores, crawford, jacoby, cube, owner };
+    stakes.check().map_err(raise)?;
+    let (position, dice, player, first) = board;
+    if player > 1 || owner.is_some_and(|owner| owner > 1) || dice.iter().any(|&die| die > 6) {
+        return Err(damaged(format!("player {player}, owner {owner:?}, dice {dice:?}")));
+    }
+    let position = Position::from_id(&position).map_err(raise)?;
+    let phase = match (phase, over) {
+        ("cube", None) => Phase::Cube,
+        ("offered", None) => Phase::Offered,
+        ("roll", None) => Phase::Roll,
+        ("play", None) if !dice.contains(&0) => Phase::Play,
+        ("over", Some((player @ 0..=1, points, by))) => {
+            let named =
+                |by: u8| [Points::Single, Points::Gammon, Points::Backgammon].into_iter().find(|&p| p as u8 == by);
+            let known = by.map(|by| named(by).ok_or_else(|| damaged(format!("a win by {by}")))).transpose()?;
+            Phase::Over(Won { player, points, by: known })
+        }
+        _ => return Err(damaged(format!("phase {phase:?}"))),
+    };
+    Ok(BackgammonMatch(Match { stakes, board: State { position, dice, player, first }, phase }))
 }
 
 fn begins(first: u8) -> PyResult<u8> {

@@ -11,7 +11,7 @@ use operant::nn::grow::Blueprint;
 use operant::run::Config;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBytes, PyDict};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A host and its controller's memory.
@@ -25,8 +25,13 @@ struct State {
 #[pyclass(frozen, module = "operant._operant")]
 pub(crate) struct Growth {
     config: Config,
+    /// Settings as they were given.
+    given: Vec<(String, Py<PyAny>)>,
     state: Mutex<State>,
 }
+
+/// What [`Growth::__getstate__`] gives.
+type Standing<'py> = (Bound<'py, PyBytes>, Option<String>, bool);
 
 /// Observation and mask.
 type Seen<'py> = (Bound<'py, PyArray1<f32>>, Bound<'py, PyArray1<u8>>);
@@ -48,7 +53,30 @@ impl Growth {
             env.set(name, *value).map_err(raise)?;
         }
         env.validate().map_err(raise)?;
-        Ok(Self { config, state: Mutex::new(State { env, heuristic: None, over: true }) })
+        let given = settings.into_iter().map(|(name, value)| (name, value.unbind())).collect();
+        Ok(Self { config, given, state: Mutex::new(State { env, heuristic: None, over: true }) })
+    }
+
+    /// The arguments from which pickle and copy make it again.
+    fn __getnewargs__<'py>(&self, py: Python<'py>) -> (Vec<(String, Bound<'py, PyAny>)>,) {
+        (self.given.iter().map(|(name, value)| (name.clone(), value.bind(py).clone())).collect(),)
+    }
+
+    /// Where the episode stands: the host, the heuristic's memory, whether it is over.
+    fn __getstate__<'py>(&self, py: Python<'py>) -> PyResult<Standing<'py>> {
+        let state = self.lock();
+        let heuristic = state.heuristic.as_ref().map(Heuristic::to_json);
+        Ok((PyBytes::new(py, &state.env.save_rest()), heuristic, state.over))
+    }
+
+    /// Goes on from where another stood.
+    fn __setstate__(&self, standing: Standing<'_>) -> PyResult<()> {
+        let (saved, heuristic, over) = standing;
+        let mut state = self.lock();
+        state.env.load_rest(saved.as_bytes()).map_err(raise)?;
+        state.heuristic = heuristic.as_deref().map(Heuristic::from_json).transpose().map_err(raise)?;
+        state.over = over;
+        Ok(())
     }
 
     /// The env's parameters.

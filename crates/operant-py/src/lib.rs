@@ -50,7 +50,7 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _operant {
     #[pymodule_export]
-    use super::actor::Actor;
+    use super::actor::{Actor, copied_actor};
     #[pymodule_export]
     use super::backgammon::BackgammonNetwork;
     #[pymodule_export]
@@ -66,7 +66,7 @@ mod _operant {
     #[pymodule_export]
     use super::gae::estimate_advantages;
     #[pymodule_export]
-    use super::games::{Backgammon, BackgammonMatch};
+    use super::games::{Backgammon, BackgammonMatch, copied_match};
     #[pymodule_export]
     use super::gpu::{DeviceArray, DeviceEngine, add_library_folders};
     #[pymodule_export]

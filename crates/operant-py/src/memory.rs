@@ -9,6 +9,7 @@ use numpy::npyffi::{NPY_ARRAY_CARRAY, NPY_ORDER, NpyTypes, PY_ARRAY_API, get_typ
 use numpy::{Element, PyArrayDescrMethods, dtype};
 use operant::env::{Row, Spec};
 use pyo3::exceptions::PyMemoryError;
+use pyo3::ffi::Py_REFCNT;
 use pyo3::prelude::*;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ops::Range;
@@ -210,6 +211,19 @@ impl Views {
             ended: view::<bool, _>(memory, &m.ended, &[n])?,
             legal: if choices > 0 { Some(view::<i8, _>(memory, &m.legal, &[n, choices])?) } else { None },
         })
+    }
+
+    /// Whether anybody but this value refers to one of the arrays. Parts of them, and tensors that share their memory, refer to
+    /// the array that they were made from.
+    pub(crate) fn are_held(&self, _: Python<'_>) -> bool {
+        let Self { obs, reward, terminated, truncated, final_obs, .. } = self;
+        let Self { episode_return, episode_length, seconds, ended, legal, .. } = self;
+        // SAFETY: the interpreter is attached, and `self` refers to the array.
+        let held = |array: &Py<PyAny>| unsafe { Py_REFCNT(array.as_ptr()) } > 1;
+        [obs, reward, terminated, truncated, final_obs, episode_return, episode_length, seconds, ended]
+            .into_iter()
+            .chain(legal)
+            .any(held)
     }
 }
 

@@ -11,7 +11,7 @@ use operant::nn::{Feed, Metadata, Options, Params, Plan, Precision};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBytes, PyDict};
 use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -36,6 +36,8 @@ pub(crate) struct Network {
     notes: Metadata,
     /// What observations go through first.
     normaliser: Option<Running>,
+    /// What it was asked to run with, from which a pickled network is made again.
+    asked: (Option<usize>, String),
     state: Mutex<State>,
 }
 
@@ -62,14 +64,22 @@ impl Network {
 impl Network {
     /// A new network from its description in JSON.
     #[new]
-    #[pyo3(signature = (architecture, *, seed, threads, precision))]
-    fn new(architecture: &str, seed: u64, threads: Option<usize>, precision: &str) -> PyResult<Self> {
+    #[pyo3(signature = (architecture, *, seed, threads, precision, notes=None))]
+    fn new(
+        architecture: &str,
+        seed: u64,
+        threads: Option<usize>,
+        precision: &str,
+        notes: Option<Metadata>,
+    ) -> PyResult<Self> {
         let architecture = Architecture::from_json(architecture).map_err(raise)?;
         let net = architecture.build().map_err(raise)?;
         let params = net.graph.params(seed).map_err(raise)?;
         let state = Mutex::new(State { params, plans: [None, None] });
-        let (notes, normaliser) = (Metadata::new(), None);
-        Ok(Self { architecture, net, options: options(threads, precision)?, notes, normaliser, state })
+        let notes = notes.unwrap_or_default();
+        let normaliser = normaliser_of(&notes, net.graph.ty(net.input).len()).map_err(raise)?;
+        let asked = (threads, precision.to_owned());
+        Ok(Self { architecture, net, options: options(threads, precision)?, notes, normaliser, asked, state })
     }
 
     /// A network from a file that `save` wrote.
@@ -82,8 +92,29 @@ impl Network {
             Error::Saved(reason) => raise(Error::Saved(format!("{}: {reason}", path.display()))),
             other => raise(other),
         })?;
-        let state = Mutex::new(State { params, plans: [None, None] });
-        Ok(Self { architecture, net, options, notes, normaliser, state })
+        let (asked, state) = ((threads, precision.to_owned()), Mutex::new(State { params, plans: [None, None] }));
+        Ok(Self { architecture, net, options, notes, normaliser, asked, state })
+    }
+
+    /// The arguments from which pickle and copy make it again.
+    fn __getnewargs_ex__<'py>(&self, py: Python<'py>) -> PyResult<((String,), Bound<'py, PyDict>)> {
+        let keywords = PyDict::new(py);
+        keywords.set_item("seed", 0)?;
+        keywords.set_item("threads", self.asked.0)?;
+        keywords.set_item("precision", &self.asked.1)?;
+        keywords.set_item("notes", self.notes.clone())?;
+        Ok(((self.architecture.to_json(),), keywords))
+    }
+
+    /// Its parameters, as the bytes of a file of them.
+    fn __getstate__<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        let bytes = self.lock(py).params.to_bytes(&Metadata::new());
+        PyBytes::new(py, &bytes)
+    }
+
+    /// Takes the parameters of another.
+    fn __setstate__(&self, py: Python<'_>, bytes: &[u8]) -> PyResult<()> {
+        self.lock(py).params.from_bytes(bytes).map(drop).map_err(raise)
     }
 
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {

@@ -63,6 +63,11 @@ impl Rules {
         with_rules!(name, G => Ok(Self { name: G::NAME.to_owned() }))
     }
 
+    /// The arguments from which pickle and copy make them again.
+    fn __getnewargs__(&self) -> (&str,) {
+        (&self.name,)
+    }
+
     /// Its name.
     #[getter]
     fn name(&self) -> &str {

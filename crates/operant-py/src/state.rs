@@ -6,7 +6,7 @@ use crate::actions::{Form, apart};
 use crate::error::raise;
 use crate::memory::{Memory, Rows, Views, copy};
 use operant::env::{AutoReset, Row, Seeds, VecEnv};
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyRuntimeWarning, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -46,6 +46,8 @@ pub(crate) struct State {
     pub(crate) clock: Instant,
     /// `[N]` true: every env has an action mask.
     pub(crate) everywhere: Option<Py<PyAny>>,
+    /// Whether the warning about arrays of a former step was given.
+    pub(crate) told_of_old_arrays: bool,
 }
 
 /// One of the two blocks that steps write in turn.
@@ -144,6 +146,19 @@ impl State {
             info.set_item(intern!(py, "_final_info"), &mask)?;
         }
         Ok(info)
+    }
+
+    /// Warns, once, if somebody still holds an array of the block that is written next. Arrays of the last step lie in the
+    /// other block, so loops that read them while they step are not told anything.
+    pub(crate) fn tell_of_old_arrays(&mut self, py: Python<'_>) -> PyResult<()> {
+        if self.copy || self.told_of_old_arrays || !self.shelves[1 - self.turn].views.are_held(py) {
+            return Ok(());
+        }
+        self.told_of_old_arrays = true;
+        let text =
+            c"an array that an earlier step or reset returned is still referenced and is overwritten now: arrays are \
+                     valid until the second next call; keep it with .copy(), or make the env with copy=True";
+        PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), text, 2)
     }
 
     /// Steps into the shelf whose turn it is. On an error nothing has changed.

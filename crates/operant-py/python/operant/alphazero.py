@@ -60,8 +60,16 @@ class Mcts:
         if evaluator is not None and not callable(evaluator):
             raise TypeError(f"evaluator is a {type(evaluator).__name__}: wanted a function over a batch")
         name = game.name if isinstance(game, _operant.Rules) else game
+        self._made = {"game": name, "evaluator": evaluator, "network": network, **settings}
         self._search = _operant.Search(name, evaluator, network, list(settings.items()))
         self.rules = _operant.Rules(name)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A tree lives for one call of `search`, so there is nothing to keep but what it is made with.
+        return self._made
+
+    def __setstate__(self, made: dict[str, Any]) -> None:
+        self.__init__(**made)  # type: ignore[misc]
 
     def search(self, state: str | None = None, seed: int = 0) -> dict[str, Any]:
         """Searches from a state, a decision; the beginning of a game without chance if None.

@@ -86,6 +86,7 @@ class CudaVectorEnv(VectorEnv[DeviceArray, Any, DeviceArray]):
         self.single_action_space = spaces.action_space(self.env_info)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
+        self.autoreset_mode = autoreset[1]
         self.metadata = {"render_modes": [], "autoreset_mode": autoreset[1]}
         self.render_mode = None
         self.spec = gymnasium.registry.get(spaces.gymnasium_id(info["id"]))

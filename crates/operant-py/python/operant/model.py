@@ -35,11 +35,18 @@ PathLike = str | os.PathLike[str]
 _CHUNK_S = 0.05
 """Seconds of training between looks at signals."""
 _CALLBACK_S = 0.1
+_STANDING = ("_actor", "_actor_steps", "_told", "metrics", "num_timesteps")
+"""What a model keeps beside its run."""
 _SPACES_NOTE, _SETTINGS_NOTE, _SPACES_FILE = "operant.spaces", "operant.run", "spaces.json"
 
 
 class Model:
-    """An algorithm with its environments, network and run; a subclass names the algorithm."""
+    """An algorithm with its environments, network and run; a subclass names the algorithm.
+
+    Pickle and copy take the whole run along, as :meth:`save` writes it: a copy goes on with the same bits, in a temporary
+    folder of its own. Envs that the user brought stay behind: the copy predicts, and :meth:`load` takes its ``run_dir``
+    with ``env=`` to train on.
+    """
 
     _algo: ClassVar[str]
     """Its name in the engine, and that of its table."""
@@ -292,6 +299,41 @@ class Model:
         _operant.copy_checkpoint(os.fspath(self._folder), os.fspath(path))
         if self._host is not None:
             shutil.copy(self._folder / _SPACES_FILE, path / _SPACES_FILE)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The run as :meth:`save` writes it, and where this object stands, for pickle and copy."""
+        state = {name: self.__dict__[name] for name in _STANDING}
+        state["spaces"] = (self.observation_space, self.action_space)
+        state["folder"], state["files"] = os.fspath(self._folder), {}
+        if self._trainer is None:
+            return state
+        if self._host is not None:
+            # Without envs there is no trainer to ask for the policy.
+            self._current_actor()
+            state |= {name: self.__dict__[name] for name in ("_actor", "_actor_steps")}
+        with tempfile.TemporaryDirectory(prefix="operant-") as folder:
+            to = Path(folder, "run")
+            self.save(to)
+            files = [file for file in to.rglob("*") if file.is_file()]
+            state["files"] = {file.relative_to(to).as_posix(): file.read_bytes() for file in files}
+        state["resumes"] = self._host is None
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if not state["files"]:
+            self._set_up(None, None, state["folder"], actor=state["_actor"], spaces=state["spaces"])
+        else:
+            kept, folder = _folder(None)
+            for name, content in state["files"].items():
+                file = Path(folder, name)
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_bytes(content)
+            if state["resumes"]:
+                devices.add_library_folders()
+                self._set_up(_operant.Trainer.resume(folder), kept, folder)
+            else:
+                self._set_up(None, kept, folder, actor=state["_actor"], spaces=state["spaces"])
+        self.__dict__.update({name: state[name] for name in _STANDING})
 
     @classmethod
     def load(cls, path: PathLike, env: Any = None, *, run_dir: PathLike | None = None, **settings: Any) -> Self:

@@ -35,12 +35,16 @@ def make_registered_vec(
     *,
     autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
     episode_stats: bool = False,
+    copy: bool = True,
     **options: Any,
 ) -> OperantVectorEnv:
     """What ``gymnasium.make_vec("operant/CartPole-v1")`` calls: :func:`operant.make_vec` with Gymnasium's defaults.
 
     Scripts written for Gymnasium expect next-step autoreset and wrap a vector env in ``RecordEpisodeStatistics``,
     which refuses infos that have statistics already; so here that is the mode and statistics are off, unless asked
-    for otherwise.
+    for otherwise. They also keep arrays, as those of Gymnasium's own vector envs stay: here arrays are fresh, unless
+    ``copy=False`` asks for views of the engine's memory (:class:`operant.OperantVectorEnv` says how long they are valid).
     """
-    return OperantVectorEnv(env_id, num_envs, autoreset_mode=autoreset_mode, episode_stats=episode_stats, **options)
+    return OperantVectorEnv(
+        env_id, num_envs, autoreset_mode=autoreset_mode, episode_stats=episode_stats, copy=copy, **options
+    )

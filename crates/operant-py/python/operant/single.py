@@ -15,7 +15,7 @@ from operant._operant import Engine
 class OperantEnv(gymnasium.Env[npt.NDArray[np.float32], Any]):
     """One environment. It neither resets itself nor limits time: Gymnasium's wrappers do.
 
-    Observations and masks are fresh arrays. For speed step many at once, with :func:`operant.make_vec`.
+    Observations and masks are fresh arrays. Pickle and copy take the state along, random streams included. For speed step many at once, with :func:`operant.make_vec`.
     """
 
     # Gymnasium asks the class whether to wrap "human" around "rgb_array"; an env that draws nothing says so itself.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import operator
 from collections.abc import Iterable, Mapping
 from typing import Any, SupportsFloat
@@ -18,6 +19,11 @@ RESET_BOUNDS = ("low", "high", "x_init", "y_init")
 
 class UnknownEnvError(gymnasium.error.NameNotFound, ValueError):
     """No environment has this name."""
+
+
+class UnknownParameterError(TypeError, ValueError):
+    """An environment has no parameter of this name. It is a ``TypeError``, as for any keyword that a function does not take,
+    since libraries that try keywords look for that."""
 
 
 def env_info(name: str) -> dict[str, Any]:
@@ -118,9 +124,7 @@ def numbers(params: Mapping[str, SupportsFloat | str], info: Mapping[str, Any]) 
     pairs = []
     for name, value in params.items():
         if name not in known:
-            # Whatever its value, the engine names the nearest parameter.
-            pairs.append((name, 0.0))
-            continue
+            raise _unknown_parameter(name, list(known))
         if isinstance(value, str):
             names = known[name]
             if not names:
@@ -133,6 +137,14 @@ def numbers(params: Mapping[str, SupportsFloat | str], info: Mapping[str, Any]) 
         except (TypeError, ValueError):
             raise TypeError(f"parameter {name} = {value!r}: wanted a number") from None
     return pairs
+
+
+def _unknown_parameter(name: str, known: list[str]) -> UnknownParameterError:
+    near = difflib.get_close_matches(name, known, 1)
+    hint = f'; did you mean "{near[0]}"?' if near else ""
+    # The words that Python itself has for it, which TorchRL looks for.
+    said = f'got an unexpected keyword argument {name!r}: unknown parameter "{name}"{hint}'
+    return UnknownParameterError(f"{said} (it has {', '.join(known) or 'none'})")
 
 
 def reset_bounds(

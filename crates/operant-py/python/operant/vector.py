@@ -46,8 +46,11 @@ class OperantVectorEnv(VectorEnv[Observations, npt.ArrayLike, np.ndarray]):
     Lifetime of arrays: observations, rewards, flags and the arrays within infos are views of the engine's memory,
     of which there are two blocks, written in turn. An array is valid until the second next call of ``step``,
     ``reset`` or ``observe``, so those of the last step can be read while the next is taken; keep one for longer with
-    ``.copy()``, or make the env with ``copy=True``. Views outlive the env and may be written to, but not by another
+    ``.copy()``, or make the env with ``copy=True``. If an array of a former step is still referenced when it is
+    overwritten, a ``RuntimeWarning`` says so, once. Views outlive the env and may be written to, but not by another
     thread while a step runs.
+
+    Pickle and copy take the state along: a copy goes on with the same bits, random streams included.
 
     Infos: if an episode ended, ``episode`` has the arrays ``r`` (return), ``l`` (length) and ``t`` (seconds), zero
     where none ended, and ``_episode`` says where one did, as ``gymnasium.wrappers.vector.RecordEpisodeStatistics``
@@ -108,11 +111,20 @@ class OperantVectorEnv(VectorEnv[Observations, npt.ArrayLike, np.ndarray]):
         self.single_action_space = spaces.action_space(self.env_info)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
+        self.autoreset_mode = mode
         self.metadata = {**spaces.metadata(self.env_info), "autoreset_mode": mode}
         self.render_mode = render_mode
         self.spec = gymnasium.registry.get(spaces.gymnasium_id(info["id"]))
         # `np_random_seed` names the seed even where nobody gave one, so that every run can be repeated.
         self._np_random, self._np_random_seed = seeding.np_random(seed)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # `copy.deepcopy` would keep the method of this engine.
+        return {name: value for name, value in self.__dict__.items() if name != "_step"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._step = self._engine.step
 
     def reset(
         self,

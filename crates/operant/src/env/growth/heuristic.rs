@@ -2,7 +2,9 @@
 
 use super::episode::{Choice, Episode};
 use super::lifecycle::{Op, Stage};
+use crate::error::{Error, Result};
 use crate::nn::grow::Blueprint;
+use serde::{Deserialize, Serialize};
 
 /// Epochs without progress that make a plateau.
 const PLATEAU: u32 = 3;
@@ -34,7 +36,7 @@ const ORDER_OF_TOKENS: [Blueprint; ORDER.len()] = [
 ];
 
 /// What the heuristic remembers.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Heuristic {
     best: f32,
     waited: u32,
@@ -47,6 +49,17 @@ impl Heuristic {
     /// For an episode of so many slots.
     pub fn new(slots: usize) -> Self {
         Self { best: 0.0, waited: 0, penalties: [0.0; ORDER.len()], chosen: vec![0; slots] }
+    }
+
+    /// What it remembers, in JSON.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("numbers are JSON")
+    }
+
+    /// Reads [`Heuristic::to_json`].
+    pub fn from_json(text: &str) -> Result<Self> {
+        let damaged = |error| Error::Saved(format!("the memory of the heuristic is damaged: {error}; save it again"));
+        serde_json::from_str(text).map_err(damaged)
     }
 
     /// What to do next.
