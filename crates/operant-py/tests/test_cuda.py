@@ -1,6 +1,8 @@
 """Vector environments on a GPU, beside PyTorch."""
 
+import copy
 import gc
+import pickle
 import re
 import subprocess
 import sys
@@ -41,6 +43,22 @@ def test_rows_are_those_of_the_cpu(env_id):
         wanted = cpu.step(actions.cpu().numpy())[:4]
         assert all(np.array_equal(a, b) for a, b in zip(got, wanted, strict=True))
     assert gpu.save() == cpu.save()
+
+
+@pytest.mark.parametrize("output", ["dlpack", "torch"])
+def test_copies_go_on(output):
+    gpu = operant.make_vec("CartPole-v1", num_envs=N, seed=3, device="cuda", output=output, gravity=5.0)
+    before = pickle.loads(pickle.dumps(gpu))
+    seen, wanted = before.reset()[0], gpu.reset()[0]
+    assert torch.equal(torch.from_dlpack(seen), torch.from_dlpack(wanted))
+    actions = torch.randint(0, 2, (N,), device="cuda")
+    for _ in range(20):
+        gpu.step(actions)
+    for other in (pickle.loads(pickle.dumps(gpu)), copy.deepcopy(gpu)):
+        assert other.save() == gpu.save()
+        other.step(actions)
+        gpu.step(actions)
+        assert other.save() == gpu.save()
 
 
 def test_rows_as_tensors_of_torch():

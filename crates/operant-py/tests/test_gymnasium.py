@@ -96,6 +96,20 @@ def test_make_vec_through_gymnasium() -> None:
     assert sync.reset(seed=0)[0].shape == (2, 4)
 
 
+def test_unknown_keywords_are_type_errors() -> None:
+    # TorchRL tries keywords and looks for these words.
+    for make in (gymnasium.make, gymnasium.make_vec, operant.make_vec):
+        with pytest.raises(TypeError, match="unexpected keyword argument 'frameskip'"):
+            make("operant/CartPole-v1", frameskip=1)
+
+
+@pytest.mark.parametrize("mode", list(gymnasium.vector.AutoresetMode))
+def test_the_mode_is_an_attribute_too(mode: gymnasium.vector.AutoresetMode) -> None:
+    for make in (gymnasium.make_vec, operant.make_vec):
+        env = make("operant/CartPole-v1", 2, autoreset_mode=mode)
+        assert env.autoreset_mode is env.metadata["autoreset_mode"] is mode
+
+
 def test_a_module_in_the_id_needs_no_import() -> None:
     code = 'import gymnasium; print(gymnasium.make("operant:operant/CartPole-v1").reset(seed=0)[0].shape)'
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import gc
+import warnings
+from collections.abc import Callable
+from typing import Any
 
+import gymnasium
 import numpy as np
 import operant
 import pytest
@@ -112,3 +116,54 @@ def test_infos_are_fresh_dictionaries() -> None:
     first, second = env.step([0] * 4)[4], env.step([0] * 4)[4]
     assert first is not second
     assert first["episode"] is not second["episode"]
+
+
+def told(env: operant.OperantVectorEnv, keep: Callable[[Any], Any], steps: int = 12) -> list[str]:
+    """Warnings in a loop that keeps something of every step."""
+    actions, kept = np.zeros(env.num_envs, dtype=np.int64), []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        kept.append(keep((env.reset()[0],)))
+        kept.extend(keep(env.step(actions)) for _ in range(steps))
+    assert all(one.category is RuntimeWarning and one.filename == __file__ for one in caught)
+    return [str(one.message) for one in caught]
+
+
+@pytest.mark.parametrize(
+    "keep",
+    [
+        lambda step: step[0],
+        lambda step: step[-1],
+        lambda step: step[0][1:, 2],
+        lambda step: memoryview(step[0]),
+        lambda step: step[1] if len(step) > 1 else None,
+        lambda step: step[4].get("final_obs") if len(step) > 1 else None,
+    ],
+    ids=["rows", "infos", "parts", "buffers", "rewards", "last observations"],
+)
+def test_arrays_that_are_kept_are_told_once(keep: Callable[[Any], Any]) -> None:
+    env = operant.make_vec("CartPole-v1", 4, seed=0, max_episode_steps=3)
+    messages = told(env, keep)
+    assert len(messages) == 1
+    assert "keep it with .copy(), or make the env with copy=True" in messages[0]
+    assert not told(operant.make_vec("CartPole-v1", 4, seed=0, max_episode_steps=3, copy=True), keep)
+    assert not told(gymnasium.make_vec("operant/CartPole-v1", 4, max_episode_steps=3), keep)
+
+
+def test_ordinary_loops_are_told_nothing() -> None:
+    env = operant.make_vec("gridworld", 4, seed=0, max_episode_steps=3)
+    assert not told(env, lambda step: step[0].copy())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        last, infos = env.reset()
+        for _ in range(20):
+            observations, rewards, terminated, truncated, infos = env.step(infos["action_mask"].argmax(1))
+            assert (last.shape, rewards.shape) == (observations.shape, (terminated | truncated).shape)
+            last = observations
+        env.reset()
+
+
+def test_registered_envs_give_views_when_asked() -> None:
+    view, fresh = (gymnasium.make_vec("operant/CartPole-v1", 2, **options) for options in ({"copy": False}, {}))
+    assert view.reset()[0].base is not None
+    assert fresh.reset()[0].base is None

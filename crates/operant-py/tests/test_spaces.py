@@ -98,6 +98,7 @@ def test_the_package() -> None:
         ({"render_mode": "human"}, ValueError, "render_mode = 'human'"),
         ({"low": 1, "high": -1}, ValueError, "parameters low = 1, high = -1: wanted low <= high"),
         ({"kinematics_integrator": "euler"}, ValueError, 'unknown parameter "kinematics_integrator"'),
+        ({"frameskip": 1}, TypeError, "got an unexpected keyword argument 'frameskip': unknown parameter"),
         ({"gravty": 1}, ValueError, 'unknown parameter "gravty"; did you mean "gravity"?'),
         ({"gravity": -1}, ValueError, "parameter gravity = -1: wanted"),
         ({"gravity": float("nan")}, ValueError, "parameter gravity = NaN"),

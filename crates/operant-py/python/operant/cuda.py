@@ -54,6 +54,10 @@ class CudaVectorEnv(VectorEnv[DeviceArray, Any, DeviceArray]):
         info = spaces.env_info(env_id)
         devices.add_library_folders()
         seed = spaces.fresh_seed() if seed is None else spaces.check_seed(seed)
+        options = {"device": device, "seed": seed, "autoreset": autoreset, "math": math, "output": output}
+        limits = {"max_episode_steps": max_episode_steps, "first_env": first_env}
+        self._made: dict[str, Any] = {"env_id": env_id, "num_envs": num_envs, **options, **limits, **params}
+        self._begun = False
         num_envs = spaces.whole("num_envs", num_envs)
         if num_envs < 1:
             raise ValueError(f"num_envs = {num_envs}: wanted at least 1")
@@ -102,6 +106,15 @@ class CudaVectorEnv(VectorEnv[DeviceArray, Any, DeviceArray]):
             # What PyTorch's own compilers use: a tenth of the time of `torch.cuda.current_stream`.
             self._raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What it was made with and where it stands, for pickle and copy."""
+        return {"made": self._made, "saved": self.save() if self._begun else None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state["made"])  # type: ignore[misc]
+        if state["saved"] is not None:
+            self.load(state["saved"])
+
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begins an episode in every env, or in those of ``options["reset_mask"]``.
 
@@ -116,7 +129,9 @@ class CudaVectorEnv(VectorEnv[DeviceArray, Any, DeviceArray]):
         if mask is not None:
             mask = np.asarray(mask, dtype=np.bool_).tolist()
         seed = None if seed is None else spaces.check_seed(seed)
-        return self._as_tensors(*self._engine.reset(seed, mask, self._stream()))
+        rows = self._engine.reset(seed, mask, self._stream())
+        self._begun = True
+        return self._as_tensors(*rows)
 
     def _stream(self) -> int | None:
         """PyTorch's current stream, on which older rows may still be read."""
@@ -210,7 +225,9 @@ class CudaVectorEnv(VectorEnv[DeviceArray, Any, DeviceArray]):
 
     def load(self, saved: bytes) -> tuple[Any, dict[str, Any]]:
         """Goes on from :meth:`save`'s bytes; gives what :meth:`reset` does."""
-        return self._as_tensors(*self._engine.load(saved, self._stream()))
+        rows = self._engine.load(saved, self._stream())
+        self._begun = True
+        return self._as_tensors(*rows)
 
     def close_extras(self, **kwargs: Any) -> None:
         """Gives the memory back, save what tensors still show."""

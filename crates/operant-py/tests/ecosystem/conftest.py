@@ -11,6 +11,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import operant
 import pytest
 
 BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
@@ -56,5 +57,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         text = path.read_text(encoding="utf-8")
         (before, rest), after = text.split(BEGIN), text.partition(END)[2]
         assert END in rest, f"{path} has no {END}"
-        where = f"Python {platform.python_version()}, operant {importlib.metadata.version('operant')}."
+        where = f"Python {platform.python_version()}, operant {operant.__version__}."
         path.write_text(f"{before}{BEGIN}\n{where}\n\n{table}\n{END}{after}", encoding="utf-8")

@@ -57,7 +57,7 @@ def test_duckdb(tmp_path: Path) -> None:
     with duckdb.connect() as base:
         base.register("metrics", arrow)
         for source in (f"read_json_auto('{run}/metrics.jsonl')", f"'{tmp_path}/metrics.parquet'", "metrics"):
-            rows = base.execute(f"select count(*), max({step}), avg("loss/policy") from {source}").fetchone()
+            rows = base.execute(f'select count(*), max({step}), avg("loss/policy") from {source}').fetchone()
             wanted = (len(metrics[step]), metrics[step].max(), metrics["loss/policy"].mean())
             assert rows == pytest.approx(wanted, rel=1e-9)
 
