@@ -44,7 +44,8 @@ def test_dqn_runs_and_is_saved(tmp_path) -> None:
 
 def test_processes() -> None:
     """`SubprocVecEnv` with spawned processes steps registered envs."""
-    env = SubprocVecEnv([lambda: gymnasium.make("operant/CartPole-v1")] * 2, start_method="spawn")
+    # The id names the module to import, which processes that begin anew need.
+    env = SubprocVecEnv([lambda: gymnasium.make("operant:operant/CartPole-v1")] * 2, start_method="spawn")
     try:
         env.seed(0)
         assert env.reset().shape == (2, 4)

@@ -25,7 +25,8 @@ class RandomPolicy(Policy):
 @pytest.mark.parametrize("kind", [DummyVectorEnv, SubprocVectorEnv])
 def test_collector(kind: type) -> None:
     """`Collector` over vector envs of `operant/CartPole-v1`, in one process and in several: every transition right."""
-    envs = kind([lambda: gymnasium.make("operant/CartPole-v1") for _ in range(4)])
+    # The id names the module to import, which processes that begin anew need.
+    envs = kind([lambda: gymnasium.make("operant:operant/CartPole-v1") for _ in range(4)])
     try:
         envs.seed([1, 2, 3, 4])
         space = gymnasium.make("operant/CartPole-v1").action_space
