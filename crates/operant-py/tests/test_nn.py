@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import threading
 import warnings
 from collections.abc import Callable
@@ -146,6 +147,7 @@ def test_policies_act_on_observations_as_envs_give_them(algorithm: Any, tmp_path
     net = nn.load(path)
     net.save(again)
     assert (nn.load_policy(again)(obs) == wanted).all()
+    assert (pickle.loads(pickle.dumps(policy))(obs) == wanted).all()
     assert algorithm.load(again).predict(obs, deterministic=True)[0].reshape(-1).tolist() == wanted.tolist()
     # Whoever takes the weights alone, as a module of PyTorch does, needs what the note says.
     normaliser = net.normaliser
