@@ -28,7 +28,7 @@ pub(crate) struct MatchArgs {
     #[arg(long, conflicts_with = "against")]
     pub(crate) error_rate: bool,
     /// td: rolls that are looked ahead, 1 to 3 [default: 1].
-    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=3))]
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=3), allow_negative_numbers = true)]
     pub(crate) plies: Option<u8>,
     /// td: exact endings, from operant backgammon table.
     #[arg(long, value_name = "FILE")]

@@ -93,6 +93,9 @@ pub(crate) fn shell(path: &Path) -> String {
     if !text.is_empty() && text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
+/// The largest number that may be written `2e6`.
+const MOST_WRITTEN: f64 = 9.2e18;
+
 /// A whole number that may be written `2e6`.
 pub(crate) fn count<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
     let float = text.parse::<f64>().ok();
@@ -100,9 +103,21 @@ pub(crate) fn count<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
         return Err(format!("{text} is negative: wanted 0 or more"));
     }
     let number = text.parse::<u64>().ok();
-    let number = number.or_else(|| float.filter(|x| x.fract() == 0.0 && *x < 9.2e18).map(|x| x as u64));
+    if number.is_none() && float.is_some_and(|x| x > MOST_WRITTEN) {
+        return Err(format!("{text} is too large: wanted at most {MOST_WRITTEN:e}"));
+    }
+    let number = number.or_else(|| float.filter(|x| x.fract() == 0.0).map(|x| x as u64));
     let number = number.ok_or_else(|| format!("\"{text}\" is not a whole number, such as 2000000 or 2e6"))?;
     T::try_from(number).map_err(|_| format!("{text} is too large"))
+}
+
+/// A whole number of at least 1, which may be written so.
+pub(crate) fn at_least_one(text: &str) -> Result<u64, String> {
+    match count(text) {
+        Ok(0) => Err("0: wanted 1 or more".into()),
+        Err(_) if text.parse::<f64>().is_ok_and(|x| x < 0.0) => Err(format!("{text} is negative: wanted 1 or more")),
+        other => other,
+    }
 }
 
 /// A whole number with thousands separated, as people read it.
@@ -143,6 +158,13 @@ mod tests {
         assert_eq!(count::<u64>("-3"), Err("-3 is negative: wanted 0 or more".into()));
         assert_eq!(count::<u64>("1.5"), Err("\"1.5\" is not a whole number, such as 2000000 or 2e6".into()));
         assert_eq!(count::<u8>("256"), Err("256 is too large".into()));
+        assert_eq!(count::<u64>("1e30"), Err("1e30 is too large: wanted at most 9.2e18".into()));
+        assert_eq!(count::<u64>("inf"), Err("inf is too large: wanted at most 9.2e18".into()));
+        assert_eq!(
+            (at_least_one("1e3"), at_least_one("-1")),
+            (Ok(1000), Err("-1 is negative: wanted 1 or more".into()))
+        );
+        assert_eq!(at_least_one("0"), Err("0: wanted 1 or more".into()));
     }
 
     #[test]

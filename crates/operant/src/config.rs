@@ -4,6 +4,10 @@
 //! Invariant: a struct's default says which keys there are and of what kind. An unknown key is an error that names the
 //! nearest known one; a whole number may be written `2e6`.
 
+mod aliases;
+
+pub use aliases::{Meaning, aliases};
+
 use crate::error::{Error, Result};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -84,6 +88,9 @@ pub fn read<T: Default + Serialize + DeserializeOwned>(table: &Table, prefix: &s
             if value.as_integer().or_else(|| Some(value.as_float()? as i64)).is_some_and(|x| x < 0) {
                 return Some(format!("{path} = {value}: wanted a whole number of 0 or more, such as {default}"));
             }
+            if let Some(most) = most_of(error.message()) {
+                return Some(format!("{path} = {value}: wanted a whole number of at most {most}, such as {default}"));
+            }
             let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
             let whole = list(default).first().is_some_and(Value::is_integer);
             if whole && list(value).iter().any(|x| x.as_integer().is_some_and(|x| x < 0)) {
@@ -104,9 +111,13 @@ struct Given<'a> {
     default: &'a Value,
 }
 
+/// The path of a key in the table at `prefix`.
+pub(crate) fn below(prefix: &str, key: &str) -> String {
+    if prefix.is_empty() { key.to_owned() } else { format!("{prefix}.{key}") }
+}
+
 /// Finds the keys of a table and of those in it, each in the kind that its default has.
 fn take<'a>(table: &Table, known: &'a Table, prefix: &str, inner: &str, given: &mut Vec<Given<'a>>) -> Result<()> {
-    let below = |prefix: &str, key: &str| if prefix.is_empty() { key.to_owned() } else { format!("{prefix}.{key}") };
     for (key, value) in table {
         let (path, inner) = (below(prefix, key), below(inner, key));
         let Some(default) = known.get(key) else {
@@ -121,6 +132,14 @@ fn take<'a>(table: &Table, known: &'a Table, prefix: &str, inner: &str, given: &
         }
     }
     Ok(())
+}
+
+/// The largest number that a setting takes, where serde says that one does not fit.
+fn most_of(message: &str) -> Option<u64> {
+    let (_, kind) = message.strip_prefix("invalid value: integer ")?.split_once(", expected ")?;
+    [("u8", u64::from(u8::MAX)), ("u16", u64::from(u16::MAX)), ("u32", u64::from(u32::MAX))]
+        .into_iter()
+        .find_map(|(name, most)| (kind == name).then_some(most))
 }
 
 /// What serde says about a text that is none of some words, in ours: `wanted solved or steps; did you mean "steps"?`.
@@ -144,11 +163,21 @@ pub fn unknown_key<'a>(path: &str, key: &str, known: impl IntoIterator<Item = &'
     let next = format!("known: {}", known.join(", "));
     match crate::error::nearest(key, known.iter().copied()) {
         Some(near) => {
-            let near = if prefix.is_empty() { near.to_owned() } else { format!("{prefix}.{near}") };
+            let near = below(prefix, near);
             Error::Unknown(format!("unknown key \"{path}\"; did you mean \"{near}\"?"))
         }
         None => Error::Unknown(format!("unknown key \"{path}\" ({next})")),
     }
+}
+
+/// The largest whole number that a setting may be, below the limit of TOML's integers.
+const MOST_INTEGER: f64 = 9.2e18;
+
+/// Whether this is a whole number beyond [`MOST_INTEGER`]; TOML gives one with many digits as text.
+fn is_too_large(value: &Value) -> bool {
+    let digits = |text: &&str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let number = value.as_float().or_else(|| value.as_str().filter(digits)?.parse().ok());
+    number.is_some_and(|x| x.is_finite() && x > MOST_INTEGER)
 }
 
 /// A value in the kind that its default has.
@@ -162,7 +191,15 @@ fn convert(value: &Value, default: &Value, path: &str) -> Result<Value> {
         _ => "a table",
     };
     match (value, default) {
-        (Value::Float(x), Value::Integer(_)) if x.fract() == 0.0 && x.abs() < 9e15 => Ok(Value::Integer(*x as i64)),
+        (Value::Float(x), Value::Integer(_)) if x.fract() == 0.0 && x.abs() <= MOST_INTEGER => {
+            Ok(Value::Integer(*x as i64))
+        }
+        (value, Value::Integer(_)) if is_too_large(value) => {
+            let got = value.as_float().map_or_else(|| value.to_string(), |x| format!("{x:e}"));
+            Err(Error::Invalid(format!(
+                "{path} = {got}: wanted a whole number of at most {MOST_INTEGER:e}, such as {default}"
+            )))
+        }
         (Value::Integer(x), Value::Float(_)) => Ok(Value::Float(*x as f64)),
         // A default may be none, for what must be given.
         (Value::Float(x), Value::Float(default)) if !x.is_finite() && x != default => {
@@ -242,6 +279,11 @@ mod tests {
         assert_eq!(message(&["order=best"]), "ppo.order = \"best\": wanted shuffled, in_turn or reversed");
         assert_eq!(message(&["anneal=1"]), "ppo.anneal = 1: wanted true or false, such as true");
         assert_eq!(message(&["epochs=-1"]), "ppo.epochs = -1: wanted a whole number of 0 or more, such as 4");
+        assert_eq!(message(&["epochs=1e30"]), "ppo.epochs = 1e30: wanted a whole number of at most 9.2e18, such as 4");
+        let digits = "ppo.epochs = \"99999999999999999999\": wanted a whole number of at most 9.2e18, such as 4";
+        assert_eq!(message(&["epochs=99999999999999999999"]), digits);
+        let most = "ppo.epochs = 5000000000: wanted a whole number of at most 4294967295, such as 4";
+        assert_eq!(message(&["epochs=5e9"]), most);
         let hidden = "ppo.hidden = [32, -1]: wanted whole numbers of 0 or more, such as [64]";
         assert_eq!(message(&["hidden=[32, -1]"]), hidden);
         assert_eq!(message(&["learning_rate=nan"]), "ppo.learning_rate = NaN: wanted a finite number, such as 0.001");

@@ -23,7 +23,7 @@ pub(crate) struct Args {
     #[arg(long = "match", value_name = "ID|FILE.mat")]
     of_match: Option<String>,
     /// The roll, as in `--dice 3 1`; without it the chances before the roll.
-    #[arg(long, num_args = 2, value_names = ["A", "B"], value_parser = clap::value_parser!(u8).range(1..=6))]
+    #[arg(long, num_args = 2, value_names = ["A", "B"], value_parser = clap::value_parser!(u8).range(1..=6), allow_negative_numbers = true)]
     dice: Option<Vec<u8>>,
     /// How many plays of a roll to show [default: 5].
     #[arg(long, value_parser = count::<usize>, allow_negative_numbers = true)]

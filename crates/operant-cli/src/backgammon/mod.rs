@@ -47,7 +47,7 @@ pub(crate) struct ModelArgs {
     #[arg(long, value_name = "RUN")]
     model: Option<PathBuf>,
     /// How far it looks ahead, with plays and with the cube: 1 to 3 rolls, that of a play included; before a roll 1 takes values as they are.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=3))]
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=3), allow_negative_numbers = true)]
     plies: u8,
     /// Exact endings (see `operant backgammon table`).
     #[arg(long, value_name = "FILE")]

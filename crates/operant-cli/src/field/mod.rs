@@ -80,16 +80,16 @@ enum What {
         #[arg(long, default_value = "field.gif")]
         out: PathBuf,
         /// Steps between frames of a film, and between fields that principal components are made from.
-        #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+        #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
         every: u32,
         /// Pixels per grid point.
-        #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=16))]
+        #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=16), allow_negative_numbers = true)]
         zoom: u32,
         /// Colours of numbers, from the least to the most of a panel.
         #[arg(long, value_enum, default_value_t = Colours::Viridis)]
         colors: Colours,
         /// Frames per second of a film.
-        #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=50))]
+        #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=50), allow_negative_numbers = true)]
         fps: u32,
     },
     /// One page of operators, each with a film, its parameters and its features, which cards can be sorted by. The file stands alone.
@@ -100,10 +100,10 @@ enum What {
         #[arg(long, default_value = "gallery.html")]
         out: PathBuf,
         /// Operators that are shown, from the first on. Fields that are not stored are made again.
-        #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..))]
+        #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
         limit: u32,
         /// Frames of a film.
-        #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=200))]
+        #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=200), allow_negative_numbers = true)]
         frames: u32,
         /// Colours of numbers, from the least to the most of a panel.
         #[arg(long, value_enum, default_value_t = Colours::Viridis)]

@@ -9,6 +9,7 @@ mod config;
 pub mod cubes;
 mod device;
 mod eval;
+mod keys;
 mod profile;
 mod resume;
 mod saving;
