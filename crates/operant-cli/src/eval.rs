@@ -3,6 +3,7 @@
 use crate::backgammon;
 use crate::matches::MatchArgs;
 use crate::output::{Failure, NO_TASK_DATA, count, print, warn};
+use crate::run_folder::refuse_brought;
 use crate::solve::{self, SolveArgs};
 use crate::versus;
 use operant::algo::Policy;
@@ -92,6 +93,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let checkpoints = Checkpoints::new(run, 1);
     let name = checkpoints.pick(args.checkpoint.as_deref()).map_err(failed)?;
     let parts = checkpoints.load(&name).map_err(failed)?;
+    if let Ok(config) = &now {
+        refuse_brought(config, run, || {
+            let place = if args.checkpoint.is_some() { checkpoints.path(&name) } else { run.clone() };
+            let (class, place) = (config.class(), place.display().to_string());
+            format!("operant.{class}.load({place:?}, env=env).evaluate(episodes={episodes})")
+        })?;
+    }
     // A checkpoint is played in the env that it was trained in, whatever became of run.toml since.
     let text = operant::algo::part(&parts, "run.toml").map_err(failed)?;
     let config = Config::from_text(&String::from_utf8_lossy(text), &format!("run.toml of {name}")).map_err(failed)?;

@@ -4,7 +4,7 @@ use crate::history::History;
 use crate::output::Failure;
 use crate::seeds::Batch;
 use operant::config::{self, Table, Value};
-use operant::run::Checkpoints;
+use operant::run::{Checkpoints, Config};
 use operant::telemetry::{Event, EventKind, RingReader};
 use serde_json::Map;
 use std::fs::File;
@@ -58,6 +58,19 @@ pub(crate) fn part_file(path: &Path, part: &str, wanted: &str) -> Result<PathBuf
     match file.is_file() {
         true => Ok(file),
         false => Err(Failure::Usage(format!("{} has no {part} in {name}; wanted {wanted}", path.display()))),
+    }
+}
+
+/// Refuses a run whose envs Python brought, which no command can make, and says the line of Python that does what was asked for.
+pub(crate) fn refuse_brought(config: &Config, folder: &Path, line: impl FnOnce() -> String) -> Result<(), Failure> {
+    match config.is_brought() {
+        true => Err(Failure::Usage(format!(
+            "{} was trained on {}, an env that was brought from Python and is only there; in Python: {}",
+            folder.display(),
+            config.env,
+            line()
+        ))),
+        false => Ok(()),
     }
 }
 

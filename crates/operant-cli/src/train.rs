@@ -3,12 +3,14 @@
 use crate::backgammon::PART;
 use crate::interrupt::Interrupt;
 use crate::monitor::InPlace;
-use crate::output::{Failure, NO_TASK_DATA, count, grouped, print, shell};
-use crate::run_folder::part_file;
+use crate::output::{Failure, NO_TASK_DATA, at_least_one, count, grouped, print, shell};
+use crate::run_folder::{part_file, refuse_brought};
 use crate::seeds::{self, Batch};
 use operant::config::{self, Table, Value};
 use operant::device::Device;
-use operant::run::{Config, End, Profile, Run, Start, Summary, build_algorithm, build_env, build_pool, decide_device};
+use operant::run::{
+    Checkpoints, Config, End, Profile, Run, Start, Summary, build_algorithm, build_env, build_pool, decide_device,
+};
 use operant::telemetry::{Console, Sink};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -42,7 +44,7 @@ pub(crate) struct Args {
     #[arg(long, value_parser = count::<u64>, allow_negative_numbers = true)]
     seed: Option<u64>,
     /// Train with K seeds from --seed on, one after another, on a GPU up to 8 at once, and print their mean and standard error.
-    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u64).range(1..), conflicts_with_all = ["resume", "detach", "dry_run", "profile", "monitor"])]
+    #[arg(long, value_name = "K", value_parser = at_least_one, allow_negative_numbers = true, conflicts_with_all = ["resume", "detach", "dry_run", "profile", "monitor"])]
     seeds: Option<u64>,
     /// Envs stepped together.
     #[arg(long, value_name = "N", value_parser = count::<u64>, allow_negative_numbers = true)]
@@ -70,7 +72,7 @@ pub(crate) struct Args {
     detach: bool,
     /// Look at where the time of N iterations after the first goes: trace.json in the run's folder (for ui.perfetto.dev
     /// or chrome://tracing), and a table at the end.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true)]
     profile: Option<u64>,
     /// Folder of a task's files, for growth with env.task=cifar10; a text, or a folder of texts, for env.task=bytes
     /// [default: $OPERANT_TASK_DATA, else data].
@@ -266,6 +268,9 @@ pub(crate) fn run(args: &Args, started: Instant) -> Result<ExitCode, Failure> {
                 let end = seeds::run(&Batch::open(folder, &over)?, &over, args.json, sinks, &interrupt)?;
                 return Ok(if end == End::Stopped { ExitCode::from(130) } else { ExitCode::SUCCESS });
             }
+            if let Ok(config) = Run::config_of(folder) {
+                refuse_brought(&config, folder, || in_python(&config, folder, checkpoint, args.steps))?;
+            }
             let words = !over.is_empty();
             // Without new settings it is the run that is wrong, not the words.
             let failed = |error: operant::Error| if words { error.into() } else { Failure::Run(error.to_string()) };
@@ -371,6 +376,20 @@ pub(crate) fn run(args: &Args, started: Instant) -> Result<ExitCode, Failure> {
         }
     }
     Ok(if end == End::Stopped { ExitCode::from(130) } else { ExitCode::SUCCESS })
+}
+
+/// The line of Python that goes on with a run whose envs come from there.
+fn in_python(config: &Config, folder: &Path, checkpoint: Option<&str>, steps: Option<u64>) -> String {
+    let done = Checkpoints::new(folder, 1).pick(checkpoint).map_or(0, |name| Checkpoints::steps_of(&name));
+    let left = steps.unwrap_or(config.settings.steps).saturating_sub(done);
+    let steps = match (left, steps) {
+        (0, _) => "100_000".to_owned(),
+        (_, None) => String::new(),
+        (left, Some(_)) => left.to_string(),
+    };
+    let named = checkpoint.map_or(String::new(), |name| format!(", checkpoint={name:?}"));
+    let folder = folder.display().to_string();
+    format!("operant.{}.resume({folder:?}{named}, env=env).learn({steps})", config.class())
 }
 
 /// Says of a run that there is nothing left to do, and how to have it do more.

@@ -231,9 +231,68 @@ fn a_partial_file_lies_over_the_shipped_settings() {
     assert!(over_file.contains("gamma = 0.25"), "{over_file}");
 }
 
+/// Names of other libraries lead to ours, and numbers beyond all limits are told as such.
+#[test]
+fn what_others_would_type_leads_to_what_is_typed_here() {
+    let cases: [(&[&str], &str); 9] = [
+        (&["--steps", "1e30"], "1e30 is too large: wanted at most 9.2e18"),
+        (&["--set", "steps=1e30"], "steps = 1e30: wanted a whole number of at most 9.2e18, such as 1000000"),
+        (&["--seeds", "0"], "0: wanted 1 or more"),
+        (&["--set", "ppo.clip_range=0.1"], "unknown key \"ppo.clip_range\"; here it is \"ppo.clip_coef\""),
+        (&["--set", "ppo.lr=1e-3"], "unknown key \"ppo.lr\"; here it is \"ppo.learning_rate\""),
+        (&["--set", "n_envs=4"], "unknown key \"n_envs\"; here it is \"num_envs\""),
+        (&["--set", "ppo.num_minibatches=4"], "see \"ppo.minibatch_size\": num_envs * num_steps / num_minibatches samples"),
+        (&["--set", "ppo.policy_kwargs={}"], "see \"network.hidden\": the sizes of hidden layers"),
+        (&["--set", "network.gamma=0.9"], "unknown key \"network.gamma\"; did you mean \"ppo.gamma\"?"),
+    ];
+    for (words, wanted) in cases {
+        let (code, message) = failure(&[&["train", "ppo", "cartpole"], words].concat());
+        assert!(code == 2 && message.contains(wanted), "{words:?}: {message}");
+    }
+    let path = folder("names").join("mine.toml");
+    std::fs::write(&path, "[dqn]\ntrain_freq = 4\n").unwrap();
+    let (code, message) = failure(&["train", "dqn", "cartpole", "--config", path.to_str().unwrap()]);
+    assert!(code == 2 && message.contains("unknown key \"dqn.train_freq\"; see \"dqn.replay_ratio\""), "{message}");
+}
+
+/// No command can make envs that Python brought: what is typed in Python is said in place of a command that fails.
+#[test]
+fn runs_of_envs_from_python_name_the_line_of_python() {
+    let run = folder("brought").join("run");
+    let shown = run.to_str().unwrap();
+    text(&["train", "ppo", "cartpole", "--steps", "512", "--until", "steps", "--quiet", "--run-dir", shown, "--device", "cpu"]);
+    let settings = run.join("run.toml");
+    let brought = std::fs::read_to_string(&settings).unwrap().replace("\"cartpole\"", "\"gymnasium/Mine-v0\"");
+    std::fs::write(&settings, brought).unwrap();
+    let resume = format!("operant.PPO.resume({shown:?}");
+    let checkpoint = checkpoints(&run).pop().unwrap();
+    let cases: [(&[&str], String); 5] = [
+        (&["train", "--resume", shown], format!("{resume}, env=env).learn(100_000)")),
+        (&["train", "--resume", shown, "--steps", "2048"], format!("{resume}, env=env).learn(1536)")),
+        (
+            &["train", "--resume", shown, "--checkpoint", "last"],
+            format!("{resume}, checkpoint=\"last\", env=env).learn(100_000)"),
+        ),
+        (&["eval", shown], format!("operant.PPO.load({shown:?}, env=env).evaluate(episodes=100)")),
+        (
+            &["eval", shown, "--checkpoint", "last", "--episodes", "3"],
+            format!("operant.PPO.load(\"{shown}/ckpt/{checkpoint}\", env=env).evaluate(episodes=3)"),
+        ),
+    ];
+    for (words, line) in cases {
+        let (code, message) = failure(words);
+        let wanted = format!("{shown} was trained on gymnasium/Mine-v0, an env that was brought from Python and is only there; in Python: {line}");
+        assert!(code == 2 && message.contains(&wanted), "{words:?}: {message}");
+    }
+    let (code, message) = failure(&["train", "--config", settings.to_str().unwrap()]);
+    assert!(code == 2 && message.contains("give it to operant.PPO or operant.DQN in Python"), "{message}");
+}
+
 #[test]
 fn negative_numbers_get_a_plain_message() {
-    let cases: [(&[&str], &str); 6] = [
+    let cases: [(&[&str], &str); 8] = [
+        (&["train", "ppo", "cartpole", "--seeds", "-1"], "-1 is negative: wanted 1 or more"),
+        (&["field", "show", "nowhere", "--count", "-2"], "-2 is not in 1"),
         (&["train", "ppo", "cartpole", "--seed", "-3"], "-3 is negative: wanted 0 or more"),
         (&["train", "ppo", "cartpole", "--steps", "-2e6"], "-2e6 is negative: wanted 0 or more"),
         (&["train", "ppo", "cartpole", "--set", "seed=-1"], "seed = -1: wanted a whole number of 0 or more, such as 1"),

@@ -256,6 +256,10 @@ impl VecEnv for Foreign {
         Vec::new()
     }
 
+    fn saves_state(&self) -> bool {
+        false
+    }
+
     fn load(&mut self, _: &[u8]) -> Result<()> {
         Err(no_state(self.spec.name))
     }

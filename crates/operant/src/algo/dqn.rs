@@ -14,7 +14,7 @@ pub use settings::{LossName, OptimizerName, Settings};
 use super::curriculum::{self, Curriculum};
 use super::gradients::GradientStatistics;
 use super::policy::{Head, OBS_LIMIT, Policy};
-use super::saved::{damaged, load_running, load_scale, to_bits};
+use super::saved::{damaged, load_env, load_running, load_scale, to_bits};
 use super::train_and_step::{first_bad_op, train_and_step};
 use super::{Algorithm, Build, Ended, Entry, Parts, Phase, Report, part};
 use crate::config::{self, Table};
@@ -308,6 +308,15 @@ impl Dqn {
         Ok(dqn)
     }
 
+    /// New episodes began in all envs, in the middle of the last ones.
+    fn forget_episodes(&mut self) {
+        self.replay.cut();
+        self.held.fill(0);
+        if let Some(curriculum) = &mut self.curriculum {
+            curriculum.restarted();
+        }
+    }
+
     /// Normalises what the envs show; `new` says that it is counted.
     fn see(&mut self, new: bool) {
         let Some(normaliser) = &mut self.normaliser else { return };
@@ -586,11 +595,7 @@ impl Algorithm for Dqn {
         if self.env.failure().is_some() {
             self.env.reset(Seeds::Keep, None, self.now.row());
             self.see(true);
-            self.replay.cut();
-            self.held.fill(0);
-            if let Some(curriculum) = &mut self.curriculum {
-                curriculum.restarted();
-            }
+            self.forget_episodes();
             report.failed = self.env.failure();
             if report.failed.is_some() {
                 return;
@@ -696,7 +701,8 @@ impl Algorithm for Dqn {
         if let Some(curriculum) = &mut self.curriculum {
             curriculum.load(state.curriculum.ok_or_else(|| damaged("curriculum"))?, &mut *self.env)?;
         }
-        self.env.load(part(parts, "env.bin")?)?;
+        let steps = state.vector_steps * self.chosen.len() as u64;
+        let goes_on = load_env(&mut *self.env, parts, self.seed, steps)?;
         self.replay.load(part(parts, "replay.bin")?)?;
         let obs = self.replay.shape().obs;
         load_running(&mut self.normaliser, state.normaliser.as_deref(), obs, "normaliser")?;
@@ -709,6 +715,9 @@ impl Algorithm for Dqn {
         }
         for ((chosen, held), saved) in self.chosen.iter_mut().zip(&mut self.held).zip(state.held) {
             (*chosen, *held) = saved;
+        }
+        if !goes_on {
+            self.forget_episodes();
         }
         self.env.observe(self.now.row());
         self.see(false);

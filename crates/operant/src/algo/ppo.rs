@@ -7,6 +7,7 @@
 mod cuda;
 mod floors;
 mod heads;
+mod metrics;
 mod settings;
 
 pub use cuda::{Part, check_cuda, cuda_source, planned_source};
@@ -16,7 +17,7 @@ use super::curiosity::Bonus;
 use super::gradients::GradientStatistics;
 use super::policy::{Actor, Head, OBS_LIMIT, Policy};
 use super::popart::PopArt;
-use super::saved::{damaged, from_bits, load_running, load_scale, to_bits};
+use super::saved::{damaged, from_bits, load_env, load_running, load_scale, to_bits};
 use super::scratch::Scratch;
 use super::train_and_step::{first_bad_op, train_and_step};
 use super::{Algorithm, Build, Ended, Entry, Parts, Phase, Report, part};
@@ -35,6 +36,7 @@ use crate::nn::{
 use crate::telemetry::Metric;
 use floors::{CriticAlone, Floors, begin_with};
 use heads::HeadWatch;
+use metrics::{METRICS, Reported, not_finite};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Instant;
@@ -60,40 +62,6 @@ pub const ENTRY: Entry = Entry {
 fn read(table: &Table) -> Result<Settings> {
     config::read(table, "ppo")
 }
-
-/// Reported numbers, in the order of [`METRICS`].
-#[derive(Clone, Copy)]
-enum Reported {
-    PolicyLoss,
-    ValueLoss,
-    Entropy,
-    ApproxKl,
-    ClipFraction,
-    ExplainedVariance,
-    ValueMean,
-    ValueMin,
-    ValueMax,
-    GradNorm,
-    LearningRate,
-    Epochs,
-    Novelty,
-}
-
-const METRICS: &[Metric] = &[
-    Metric::new("loss/policy", "clipped policy loss", ""),
-    Metric::new("loss/value", "value loss", ""),
-    Metric::new("entropy", "entropy of the policy in nats", ""),
-    Metric::new("approx_kl", "mean of (ratio - 1) - ln ratio", ""),
-    Metric::new("clip_fraction", "share of samples whose ratio was clipped", ""),
-    Metric::new("explained_variance", "1 - var(return - value) / var(return)", ""),
-    Metric::new("value/mean", "mean predicted value", ""),
-    Metric::new("value/min", "smallest predicted value", ""),
-    Metric::new("value/max", "largest predicted value", ""),
-    Metric::new("grad_norm", "norm of the gradient before clipping", ""),
-    Metric::new("learning_rate", "step size of the optimiser", ""),
-    Metric::new("epochs", "passes over the rollout", ""),
-    Metric::new("novelty", "mean error that is rewarded as new, before scaling", ""),
-];
 
 /// A training graph: the network, its targets and the loss.
 struct Loss {
@@ -307,8 +275,13 @@ impl Ppo {
         let (steps, n) = (self.settings.num_steps, self.rollout.shape.envs);
         let mut scratch = Scratch::new(n);
         self.env.reset(seeds, None, scratch.row(&mut self.rollout, &mut self.final_obs, steps));
-        (0..n).for_each(|env| self.actor.forget(env));
+        self.forget_episodes();
         self.normalise_obs(steps, true);
+    }
+
+    fn forget_episodes(&mut self) {
+        (0..self.rollout.shape.envs).for_each(|env| self.actor.forget(env));
+        self.return_scale.iter_mut().for_each(ReturnScale::forget);
     }
 
     /// Shows the states as they are where the next rollout begins, seen through the normaliser that has seen them already.
@@ -644,21 +617,6 @@ impl Ppo {
     }
 }
 
-/// Says which of the statistics of a loss is not finite, by the name that it is reported under: the gradient's norm if
-/// all of them are.
-fn not_finite(statistics: &[f64; PPO_STATISTICS]) -> String {
-    let [policy, value, entropy, _, kl, clipped] = statistics;
-    let by_name = [
-        (policy, Reported::PolicyLoss),
-        (value, Reported::ValueLoss),
-        (entropy, Reported::Entropy),
-        (kl, Reported::ApproxKl),
-        (clipped, Reported::ClipFraction),
-    ];
-    let first = by_name.iter().find(|(x, _)| !x.is_finite()).map_or(Reported::GradNorm, |(_, metric)| *metric);
-    format!("{} is not finite", METRICS[first as usize].name)
-}
-
 /// What a checkpoint holds beside weights, optimiser and envs; floats by their bits.
 #[derive(Default, Serialize, Deserialize)]
 struct State {
@@ -764,7 +722,9 @@ impl Algorithm for Ppo {
         let state: State = serde_json::from_slice(part(parts, "ppo.json")?).map_err(|_| damaged("ppo.json"))?;
         self.params.from_bytes(part(parts, "policy.safetensors")?)?;
         self.optimizer.from_bytes(part(parts, "optimizer.safetensors")?)?;
-        self.env.load(part(parts, "env.bin")?)?;
+        self.iteration = state.iteration;
+        let (seed, steps) = (self.seed, self.steps());
+        let goes_on = load_env(&mut *self.env, parts, seed, steps)?;
         let (n, obs) = (self.rollout.shape.envs, self.rollout.shape.obs);
         load_running(&mut self.obs_normaliser, state.obs_normaliser.as_deref(), obs, "obs_normaliser")?;
         if let Some(scale) = &mut self.return_scale {
@@ -785,7 +745,9 @@ impl Algorithm for Ppo {
         }
         let values = self.actor.state_mut().iter_mut().flatten();
         values.zip(memory).for_each(|(to, bytes)| *to = f32::from_le_bytes(*bytes));
-        self.iteration = state.iteration;
+        if !goes_on {
+            self.forget_episodes();
+        }
         self.observe_envs();
         Ok(())
     }

@@ -1,8 +1,14 @@
 //! What algorithms do alike when they are built and when they go on from a checkpoint.
 
+use super::{Parts, part};
 use crate::data::Running;
+use crate::env::{RowBuf, Seeds, VecEnv};
 use crate::error::{Error, Result};
+use crate::lanes::rng::HostRng;
 use crate::nn::LossScale;
+
+/// Sets the seeds of episodes after a resume apart from others.
+const EPISODES_ANEW: u64 = 0x6265_6769_6e20_6e65;
 
 /// A part of a checkpoint is not what this run would have written.
 pub(super) fn damaged(what: &str) -> Error {
@@ -17,6 +23,20 @@ pub(super) fn to_bits(numbers: Vec<f64>) -> Vec<u64> {
 /// Back from [`to_bits`].
 pub(super) fn from_bits(bits: &[u64]) -> Vec<f64> {
     bits.iter().copied().map(f64::from_bits).collect()
+}
+
+/// Goes on with the saved state of envs, and says that they do. Envs that save none begin new episodes, by a seed that follows from the
+/// run's seed and its steps: a resumed run does not see its first episodes again, and one checkpoint always gives the same ones.
+pub(super) fn load_env(env: &mut dyn VecEnv, parts: &Parts, seed: u64, steps: u64) -> Result<bool> {
+    let bytes = part(parts, "env.bin")?;
+    if env.saves_state() {
+        return env.load(bytes).map(|()| true);
+    }
+    let mut rng = HostRng::new(seed ^ EPISODES_ANEW, 0, (steps >> 32) as u32, steps as u32);
+    // Some envs of other libraries take seeds of 31 bits only.
+    let seed = u64::from(rng.word() >> 1);
+    env.reset(Seeds::One(seed), None, RowBuf::new(env.spec(), env.num_envs()).row());
+    env.failure().map_or(Ok(false), |why| Err(Error::Env(why)))
 }
 
 /// Goes on with saved statistics of `width` numbers, where a run has some.

@@ -145,6 +145,11 @@ impl ReturnScale {
         reward.iter_mut().for_each(|reward| *reward = (*reward * factor).clamp(-limit, limit));
     }
 
+    /// New episodes begin in all envs.
+    pub fn forget(&mut self) {
+        self.returns.fill(0.0);
+    }
+
     /// As numbers for a checkpoint.
     pub fn to_numbers(&self) -> Vec<f64> {
         let returns = self.returns.iter().map(|&x| f64::from(x));

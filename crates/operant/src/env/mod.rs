@@ -60,7 +60,7 @@ pub use mountaincar::MountainCar;
 pub use mountaincar_continuous::MountainCarContinuous;
 pub use params::{Param, ParamValue, Params, ordered};
 pub use pendulum::Pendulum;
-pub use registry::{Door, Entry, REGISTRY, TIME_LIMIT, VARIANTS, find};
+pub use registry::{BROUGHT, Door, Entry, REGISTRY, TIME_LIMIT, VARIANTS, find};
 pub use row::{Row, RowBuf};
 pub use spec::{ActionSpace, Channel, Heads, Spec};
 pub use told::Told;
@@ -303,6 +303,10 @@ pub trait VecEnv: Send {
     fn write(&mut self, columns: &[(usize, &[i32])]) -> Result<()>;
     /// Everything needed to go on exactly from here.
     fn save(&self) -> Vec<u8>;
+    /// Whether [`save`](Self::save) holds the state. Where it does not, a run that goes on begins new episodes.
+    fn saves_state(&self) -> bool {
+        true
+    }
     /// Goes on from `save`d bytes of the same env, N, first env, auto-reset mode, time limit and parameters; lanes and
     /// threads may differ.
     fn load(&mut self, bytes: &[u8]) -> Result<()>;

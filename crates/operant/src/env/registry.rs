@@ -38,8 +38,17 @@ pub static VARIANTS: &[Entry] = &[
     Entry::views::<super::cube3::Cube3>().with(&[("view", 1.0), ("half_turns", 1.0)]),
 ];
 
+/// What names of envs begin with that Python brings: nothing here can make those.
+pub const BROUGHT: &str = "gymnasium/";
+
 /// The env of this short name or id.
 pub fn find(name: &str) -> Result<&'static Entry> {
+    if name.starts_with(BROUGHT) {
+        let next = "give it to operant.PPO or operant.DQN in Python";
+        return Err(Error::Unknown(format!(
+            "{name} is an env that was brought from Python, none of the engine's: {next}"
+        )));
+    }
     REGISTRY.iter().find(|entry| entry.answers_to(name)).ok_or_else(|| {
         let names: Vec<&str> = REGISTRY.iter().flat_map(|entry| [entry.spec().name, entry.spec().id]).collect();
         Error::unknown("env", name, names, "operant list")

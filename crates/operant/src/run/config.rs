@@ -1,5 +1,6 @@
 //! What a run is made from: the resolved settings, as `run.toml` holds them.
 
+use super::keys::Keys;
 use super::shipped;
 use crate::algo::{self, NetworkSettings};
 use crate::config::{self, Table, Value};
@@ -8,6 +9,7 @@ use crate::env;
 use crate::error::{Error, Result};
 use crate::nn::Precision;
 use serde::{Deserialize, Serialize};
+use std::path::Path;
 
 /// Top-level keys.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -162,29 +164,18 @@ impl Config {
         let known = env::find(&env).map_or_else(|_| Vec::new(), |entry| entry.params());
         let env_params =
             env_table.into_iter().map(|(name, value)| env_param(&known, name, &value)).collect::<Result<_>>()?;
-        let network = config::read(&take_table(&mut table, "network")?, "network")?;
-        let checkpoint = config::read(&take_table(&mut table, "checkpoint")?, "checkpoint")?;
-        let telemetry = config::read(&take_table(&mut table, "telemetry")?, "telemetry")?;
-        let own = (algo.resolve)(&take_table(&mut table, algo.name)?)?;
-        let known = config::defaults::<Settings>();
-        let tables = ["algo", "env", "network", "checkpoint", "telemetry", algo.name];
-        if let Some(key) = table.keys().find(|key| !known.contains_key(*key)) {
-            let of_env = env::find(&env).is_ok_and(|entry| entry.params().iter().any(|param| param.name == key));
-            if of_env || key == env::TIME_LIMIT {
-                return Err(Error::Unknown(format!("unknown key \"{key}\"; did you mean \"env.{key}\"?")));
-            }
-            let in_tables = [
-                (algo.name, (algo.defaults)()),
-                ("network", config::defaults::<NetworkSettings>()),
-                ("checkpoint", config::defaults::<CheckpointSettings>()),
-                ("telemetry", config::defaults::<TelemetrySettings>()),
-            ];
-            let names = known.keys().map(String::as_str).chain(tables);
-            return Err(match in_tables.iter().find(|(_, table)| table.contains_key(key)) {
-                Some((table, _)) => Error::Unknown(format!("unknown key \"{key}\"; did you mean \"{table}.{key}\"?")),
-                None => config::unknown_key(key, key, names, ""),
-            });
-        }
+        let keys = Keys::new(algo, &env);
+        let mut checked = |name: &str| {
+            let inner = take_table(&mut table, name)?;
+            keys.check(name, &inner).map(|()| inner)
+        };
+        let [network, checkpoint, telemetry, own] =
+            [checked("network"), checked("checkpoint"), checked("telemetry"), checked(algo.name)];
+        let network = config::read(&network?, "network")?;
+        let checkpoint = config::read(&checkpoint?, "checkpoint")?;
+        let telemetry = config::read(&telemetry?, "telemetry")?;
+        let own = (algo.resolve)(&own?)?;
+        keys.check("", &table)?;
         let settings: Settings = config::read(&table, "")?;
         let config = Self { algo: algo.name.into(), env, env_params, settings, network, checkpoint, telemetry, own };
         config.check()?;
@@ -242,6 +233,28 @@ impl Config {
         })
     }
 
+    /// Whether Python brought the envs, so that only Python can go on with the run or play in them.
+    pub fn is_brought(&self) -> bool {
+        self.env.starts_with(env::BROUGHT)
+    }
+
+    /// What a user types to go on with the run in a folder: a command, or a line of Python if that brought the envs.
+    pub fn way_to_resume(&self, folder: &Path) -> String {
+        match self.is_brought() {
+            true => format!("operant.{}.resume({:?}, env=env) in Python", self.class(), folder.display().to_string()),
+            false => format!("operant train --resume {}", folder.display()),
+        }
+    }
+
+    /// Python's class of the algorithm.
+    pub fn class(&self) -> &'static str {
+        match self.algo.as_str() {
+            "dqn" => "DQN",
+            "alphazero" => "AlphaZero",
+            _ => "PPO",
+        }
+    }
+
     /// Whether the CPU steps the envs of a run that learns on a GPU.
     pub fn stages_envs(&self) -> Result<bool> {
         let on_gpu = self.settings.device.starts_with("cuda") && self.algo == "ppo" && !self.envs_work_on_gpu()?;
@@ -274,7 +287,7 @@ impl Config {
     /// Has envs that are built from now on read the files of this run, where it names some.
     pub fn use_task_data(&self) {
         if !self.settings.task_data.is_empty() {
-            env::growth::set_task_data(std::path::Path::new(&self.settings.task_data));
+            env::growth::set_task_data(Path::new(&self.settings.task_data));
         }
     }
 
@@ -372,6 +385,17 @@ mod tests {
         assert_eq!(message(&["until=never"]), "until = \"never\": wanted solved or steps");
         assert_eq!(message(&["until=solve"]), "until = \"solve\": wanted solved or steps; did you mean \"solved\"?");
         let key = |key: &str| message(&[&format!("{key}=1")]);
+        assert_eq!(key("ppo.hidden"), "unknown key \"ppo.hidden\"; did you mean \"network.hidden\"?");
+        assert_eq!(key("network.gamma"), "unknown key \"network.gamma\"; did you mean \"ppo.gamma\"?");
+        assert_eq!(key("ppo.gravity"), "unknown key \"ppo.gravity\"; did you mean \"env.gravity\"?");
+        assert_eq!(key("ppo.clip_range"), "unknown key \"ppo.clip_range\"; here it is \"ppo.clip_coef\"");
+        assert_eq!(key("lr"), "unknown key \"lr\"; here it is \"ppo.learning_rate\"");
+        assert_eq!(key("network.net_arch"), "unknown key \"network.net_arch\"; here it is \"network.hidden\"");
+        assert_eq!(
+            key("ppo.num_minibatches"),
+            "unknown key \"ppo.num_minibatches\"; see \"ppo.minibatch_size\": num_envs * num_steps / num_minibatches samples"
+        );
+        assert!(key("ppo.verbose").contains("operant train unless --quiet"), "{}", key("ppo.verbose"));
         assert_eq!(key("learning_rate"), "unknown key \"learning_rate\"; did you mean \"ppo.learning_rate\"?");
         assert_eq!(key("improved_s"), "unknown key \"improved_s\"; did you mean \"checkpoint.improved_s\"?");
         assert!(Config::resolve("pop", "cartpole", Table::new()).unwrap_err().to_string().contains("\"ppo\""));

@@ -8,9 +8,12 @@ use super::{
     Checkpoints, Config, Lock, Run, Start, Until, build_algorithm, build_env_among, build_pool, changed, replace_file,
 };
 use crate::config::{self, Table};
+use crate::device::CpuPool;
+use crate::env::VecEnv;
 use crate::error::{Error, Result};
 use crate::telemetry::{EventKind, cut_back};
 use std::path::Path;
+use std::sync::Arc;
 
 impl Run {
     /// Goes on from a checkpoint of the run in `start.folder`: the named one, or the newest.
@@ -20,6 +23,17 @@ impl Run {
 
     /// The same with settings that replace those of `run.toml`, such as more `steps`.
     pub fn resume_with(checkpoint: Option<&str>, over: Table, start: Start) -> Result<Self> {
+        let at_once = start.at_once;
+        Self::resume_over(checkpoint, over, start, |config, pool| build_env_among(config, pool, at_once))
+    }
+
+    /// The same over envs that the caller builds. Those that save no state begin new episodes.
+    pub fn resume_over(
+        checkpoint: Option<&str>,
+        over: Table,
+        start: Start,
+        build: impl FnOnce(&Config, &Arc<CpuPool>) -> Result<Box<dyn VecEnv>>,
+    ) -> Result<Self> {
         Self::config_of(&start.folder)?;
         let lock = Lock::take(&start.folder)?;
         sweep(&start.folder)?;
@@ -29,8 +43,8 @@ impl Run {
         let then = then.and_then(|text| Config::from_text(text, "run.toml").ok());
         let changes = then.map_or(Ok(None), |then| changed::describe(&then, &config, &name))?;
         let pool = build_pool(&config);
-        let env = build_env_among(&config, &pool, start.at_once)?;
-        let spec = env.spec().clone();
+        let env = build(&config, &pool)?;
+        let (spec, saves_state) = (env.spec().clone(), env.saves_state());
         let mut algorithm = build_algorithm(&config, env, pool)?;
         algorithm.load(&parts)?;
         if over.get("steps").is_some() && algorithm.steps() >= config.settings.steps {
@@ -57,7 +71,8 @@ impl Run {
             [one] => format!("; later checkpoint {one} set aside (ckpt/aside)"),
             more => format!("; later checkpoints {} set aside (ckpt/aside)", more.join(", ")),
         };
-        run.board.event(EventKind::Resumed, run.algorithm.steps(), format!("from {name}{aside}"));
+        let anew = if saves_state { "" } else { "; new episodes begin, since these envs have no state that is saved" };
+        run.board.event(EventKind::Resumed, run.algorithm.steps(), format!("from {name}{aside}{anew}"));
         Ok(run)
     }
 

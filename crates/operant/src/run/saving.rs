@@ -164,9 +164,9 @@ impl Run {
         if self.is_gone() {
             return Err(error);
         }
-        let folder = self.folder.display();
+        let way = self.config.way_to_resume(&self.folder);
         let next = match self.checkpoints.list().last() {
-            Some(name) => format!("{name} is kept: make room, then operant train --resume {folder} goes on from there"),
+            Some(name) => format!("{name} is kept: make room, then {way} goes on from there"),
             None => "there is none before it: make room, then start the run again".into(),
         };
         Err(Error::Io(format!("{text}: {error}; {next}")))
@@ -176,8 +176,8 @@ impl Run {
     pub(super) fn way_back(&self) -> String {
         match self.checkpoints.list().last() {
             Some(name) => {
-                let (path, folder) = (self.checkpoints.path(name), self.folder.display());
-                format!("{} is kept: operant train --resume {folder} goes on from there", path.display())
+                let (path, way) = (self.checkpoints.path(name), self.config.way_to_resume(&self.folder));
+                format!("{} is kept: {way} goes on from there", path.display())
             }
             None => "the run came to no checkpoint: start it again".into(),
         }

@@ -18,11 +18,12 @@ pub use planned::planned_source;
 pub use shape::Part;
 
 use super::super::policy::{Head, Policy};
+use super::super::saved::load_env;
 use super::super::{Algorithm, Build, Ended, Parts, Report, part};
 use super::{METRICS, OptimizerName, REWARD_LIMIT, Reported, Settings, State, from_bits, not_finite, read, to_bits};
 use crate::algo::{Curiosity, NetworkSettings, OBS_LIMIT};
 use crate::config::Table;
-use crate::data::{Running, Shuffle};
+use crate::data::{ReturnScale, Running, Shuffle};
 use crate::device::cuda::{Blas, Buffer, DevicePtr, Event, Gpu, Kernel, Module, Params as KernelParams};
 use crate::env::{self, AutoReset, CudaVec, EnvsPointers, RowBuf, Seeds, Spec, TOTALS_WORDS, Told, VecEnv, emit};
 use crate::error::{Error, Result};
@@ -701,22 +702,29 @@ impl Algorithm for PpoCuda {
         let state: State = serde_json::from_slice(part(parts, "ppo.json")?).map_err(|_| damaged("ppo.json"))?;
         self.params.from_bytes(part(parts, "policy.safetensors")?)?;
         self.optimizer.from_bytes(part(parts, "optimizer.safetensors")?)?;
-        self.env.load(part(parts, "env.bin")?)?;
+        let (seed, steps) = (self.seed, u64::from(state.iteration) * self.samples() as u64);
+        let goes_on = load_env(&mut *self.env, parts, seed, steps)?;
         let seen = |bits: Vec<u64>| Running::from_numbers(&from_bits(&bits), self.architecture.inputs());
         let observations = match self.settings.normalize_obs {
             true => Some(state.obs_normaliser.and_then(seen).ok_or_else(|| damaged("obs_normaliser"))?),
             false => None,
         };
-        let returns = match self.settings.normalize_reward {
-            true => Some(from_bits(&state.return_scale.ok_or_else(|| damaged("return_scale"))?)),
+        let scale = |bits: Vec<u64>| ReturnScale::from_numbers(&from_bits(&bits), self.num_envs);
+        let mut returns = match self.settings.normalize_reward {
+            true => Some(state.return_scale.and_then(scale).ok_or_else(|| damaged("return_scale"))?),
             false => None,
         };
         let memory = part(parts, "memory.bin")?.as_chunks::<4>().0;
-        let memory: Vec<f32> = memory.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+        let mut memory: Vec<f32> = memory.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
         if memory.len() != self.learner.memory()?.len() {
             return Err(damaged("memory.bin"));
         }
+        if !goes_on {
+            memory.fill(0.0);
+            returns.iter_mut().for_each(ReturnScale::forget);
+        }
         self.learner.set_memory(&memory)?;
+        let returns = returns.as_ref().map(ReturnScale::to_numbers);
         self.normaliser.set(observations.as_ref(), returns.as_deref())?;
         (self.iteration, self.updates) = (state.iteration, self.optimizer.steps());
         if let Some(beside) = &mut self.beside {

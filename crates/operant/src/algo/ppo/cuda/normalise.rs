@@ -138,6 +138,11 @@ impl Normaliser {
         self.merge(0)
     }
 
+    /// New episodes begin in all envs.
+    pub(super) fn forget_episodes(&self) -> Result<()> {
+        self.discounted.zero()
+    }
+
     /// `[O + 1, 3]`: count, mean and sum of squares of each column.
     fn fetched(&self) -> Result<Vec<f64>> {
         let mut columns = vec![0.0; self.running.len()];

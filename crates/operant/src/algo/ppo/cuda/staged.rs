@@ -192,6 +192,9 @@ impl<A: Copy, P> Staging<A, P> {
 
     /// Plays T steps of all envs, part by part: while one part steps, the GPU is at work for the other.
     pub(super) fn play(&mut self, network: &impl Network<A, P>, now: &Now<'_>, env: &mut dyn VecEnv) -> Result<()> {
+        if env.failure().is_some() {
+            now.normaliser.forget_episodes()?;
+        }
         self.observe(env)?;
         let parts = self.parts.len();
         for part in 0..parts {
