@@ -78,9 +78,9 @@ mod _operant {
     #[pymodule_export]
     use super::search::{Rules, Search};
     #[pymodule_export]
-    use super::settings::{algorithm_settings, resolve_settings, run_settings};
+    use super::settings::{algorithm_settings, resolve_settings, run_settings, setting_aliases};
     #[pymodule_export]
-    use super::trainer::{Trainer, copy_checkpoint};
+    use super::trainer::{Trainer, copy_checkpoint, exchange_folders};
 
     #[pymodule_export]
     #[allow(non_upper_case_globals)]

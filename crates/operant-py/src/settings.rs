@@ -2,11 +2,12 @@
 
 use crate::error::raise;
 use operant::algo::{self, NetworkSettings};
-use operant::config::{self, Table, Value};
+use operant::config::{self, Meaning, Table, Value};
 use operant::run::{Config, Run, Settings};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// The keys that there are, with their defaults: those of the top level under "", then by table.
@@ -18,6 +19,19 @@ pub(crate) fn algorithm_settings<'py>(py: Python<'py>, algo: &str) -> PyResult<B
     tables.set_item(entry.name, dict(py, &(entry.defaults)())?)?;
     tables.set_item("network", dict(py, &config::defaults::<NetworkSettings>())?)?;
     Ok(tables)
+}
+
+/// Names that other libraries have for an algorithm's settings: the path of ours, and how its value follows if it is not the same, or
+/// words alone if there is no such setting.
+#[pyfunction]
+pub(crate) fn setting_aliases(algo: &str) -> PyResult<BTreeMap<&'static str, (Option<String>, Option<&'static str>)>> {
+    let algo = algo::find(algo).map_err(raise)?.name;
+    let said = |meaning: Meaning| match (meaning, meaning.key(algo)) {
+        (Meaning::Other(words), _) => (None, Some(words)),
+        (_, Some((key, how))) => (Some(key), how),
+        (_, None) => (None, None),
+    };
+    Ok(config::aliases(algo).map(|(name, meaning)| (name, said(meaning))).collect())
 }
 
 /// The settings of the run in a folder, or those that `text` holds as a `run.toml` does.

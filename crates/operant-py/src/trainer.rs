@@ -104,12 +104,21 @@ impl Trainer {
         }
     }
 
-    /// Goes on from a checkpoint of the run in a folder.
+    /// Goes on from a checkpoint of the run in a folder, with envs that Python brings if the run had such.
     #[staticmethod]
-    #[pyo3(signature = (folder, checkpoint=None))]
-    fn resume(folder: PathBuf, checkpoint: Option<&str>) -> PyResult<Self> {
-        let run = Run::resume(checkpoint, start(folder)).map_err(raise)?;
-        Ok(Self { run: Mutex::new(Some(run)), link: None })
+    #[pyo3(signature = (folder, checkpoint=None, host=None))]
+    fn resume(folder: PathBuf, checkpoint: Option<&str>, host: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        let Some(host) = host else {
+            let run = Run::resume(checkpoint, start(folder)).map_err(raise)?;
+            return Ok(Self { run: Mutex::new(Some(run)), link: None });
+        };
+        let link = Arc::new(Link::default());
+        let envs = Box::new(Foreign::new(host, Arc::clone(&link))?);
+        let run = Run::resume_over(checkpoint, Table::new(), start(folder), |_, _| Ok(envs));
+        match link.take_error() {
+            Some(error) => Err(error),
+            None => Ok(Self { run: Mutex::new(Some(run.map_err(raise)?)), link: Some(link) }),
+        }
     }
 
     /// Sets the env steps after which the run ends.
@@ -244,6 +253,12 @@ impl Trainer {
         let drops = self.lock()?.run()?.drops();
         Ok(drops.failures().map(|(name, reason)| (name.to_owned(), reason.to_owned())).collect())
     }
+}
+
+/// Has two folders change places.
+#[pyfunction]
+pub(crate) fn exchange_folders(a: PathBuf, b: PathBuf) -> PyResult<()> {
+    Ok(operant::device::exchange_folders(&a, &b)?)
 }
 
 /// Copies the settings and one checkpoint (the named one, or the newest) of a run to another folder, which then is a run

@@ -56,6 +56,12 @@ def test_a_curriculum_is_a_dictionary() -> None:
 def test_mistakes_are_named(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="DQN got an unknown keyword 'bufer_size'; did you mean 'buffer_size'"):
         operant.DQN("CartPole-v1", bufer_size=1)
+    with pytest.raises(TypeError, match="no keyword 'train_freq'; see replay_ratio: samples learned per env step"):
+        operant.DQN("CartPole-v1", train_freq=4)
+    with pytest.raises(TypeError, match="see target_network_frequency: counted in updates of the network"):
+        operant.DQN("CartPole-v1", target_update_interval=4)
+    own = operant.DQN("CartPole-v1", n_steps=2, replay_capacity=5000, double_dqn=False).settings["dqn"]
+    assert (own["n_step"], own["buffer_size"], own["double_q"]) == (2, 5000, False)
     with pytest.raises(ValueError, match="wanted ppo"):
         operant.DQN("Pendulum-v1")
     operant.PPO("CartPole-v1").save(tmp_path / "ppo.safetensors")

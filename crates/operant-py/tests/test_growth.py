@@ -121,6 +121,13 @@ def test_a_controller_learns_and_its_run_is_a_table(tmp_path):
         tables["metric"]
 
 
+def test_numbers_out_of_range_are_named():
+    with pytest.raises(ValueError, match="seed = -1: wanted 0 <= seed"):
+        operant.Growth().reset(seed=-1)
+    with pytest.raises(ValueError, match="number = -1: wanted 0 <= number"):
+        operant.Growth().reset(number=-1)
+
+
 def test_tables_of_runs_that_went_on(tmp_path):
     lines = [{"step": 1, "seconds": 0.1, "a": 1}, {"step": 2, "seconds": 0.2, "a": 2}, {"step": 2, "seconds": 0.3, "b": 0.5}]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"step": 3')

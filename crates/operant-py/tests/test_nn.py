@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 import threading
 import warnings
 from collections.abc import Callable
@@ -266,8 +267,9 @@ def test_mistakes_are_explained(tmp_path: Path) -> None:
         nn.actor_critic(inputs=4, actions=2, precision="f31")
     with pytest.raises(ValueError, match="unknown variant"):
         nn.actor_critic(inputs=4, actions=2, activation="tan")
-    with pytest.raises(ValueError, match="threads = 0"):
-        nn.actor_critic(inputs=4, actions=2, threads=0)
+    for key, value in (("threads", 0), ("threads", -1), ("seed", -1), ("inputs", -4), ("hidden", [8, -2])):
+        with pytest.raises(ValueError, match=re.escape(f"{key} = {value}: wanted")):
+            nn.actor_critic(**{"inputs": 4, "actions": 2, key: value})
     with pytest.raises(ValueError, match="absent.safetensors"):
         nn.load(tmp_path / "absent.safetensors")
     save_file({"x": np.zeros(3)}, tmp_path / "other.safetensors")

@@ -100,6 +100,61 @@ def test_saved_models_predict_the_same_bits(name: str, tmp_path: Path) -> None:
     )
 
 
+def test_a_model_is_saved_only_where_nothing_else_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = operant.PPO("cartpole", seed=1)
+    (tmp_path / "other" / "ckpt").mkdir(parents=True)
+    (tmp_path / "other" / "thesis.tex").write_text("all of it")
+    (tmp_path / "mine" / "ckpt").mkdir(parents=True)
+    (tmp_path / "mine" / "ckpt" / "step-1").write_text("of another program")
+    (tmp_path / "file").write_text("text")
+    (tmp_path / "folder.safetensors").mkdir()
+    before = sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*"))
+    for path, message in (
+        ("", 'wanted a name, such as "model"'),
+        (".", "holds file, which is no part of a saved model"),
+        ("other", "other holds thesis.tex, which is no part of a saved model: wanted a new or empty folder"),
+        ("mine", "mine holds ckpt, which is no part of a saved model"),
+        ("file", "file is a file: wanted the name of a folder"),
+        ("file/model", "file is a file, wanted a folder"),
+        ("folder.safetensors", "is a folder: wanted the name of a file"),
+        ("x.zip", "models are not saved as .zip; wanted 'x.safetensors' for the policy in one file, or 'x' for a folder"),
+        ("x.PT", "models are not saved as .PT; wanted 'x.safetensors'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            model.save(path)
+    assert sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*")) == before
+    (tmp_path / "empty").mkdir()
+    for path in ("empty", "new/v1.2"):
+        model.save(path)
+        assert operant.PPO.load(path).num_timesteps == 0
+
+
+def test_a_saved_model_is_replaced_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small, large = operant.PPO("cartpole", seed=1, hidden=[8]), operant.PPO("cartpole", seed=1, hidden=[16])
+    small.learn(512).save(tmp_path / "model")
+
+    def full(*_: Any) -> None:
+        raise OSError("no space left")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(operant._operant, "copy_checkpoint", full)
+        with pytest.raises(OSError, match="no space left"):
+            large.save(tmp_path / "model")
+    assert operant.PPO.load(tmp_path / "model").settings["network"]["hidden"] == [8]
+    # Fewer steps than what is replaced.
+    (tmp_path / "link").symlink_to("model")
+    large.save(tmp_path / "link")
+    again = operant.PPO.load(tmp_path / "model")
+    assert (again.settings["network"]["hidden"], again.num_timesteps) == ([16], 0)
+    # Where folders can't change places, every file is replaced.
+    with monkeypatch.context() as patched:
+        patched.setattr(operant._operant, "exchange_folders", full)
+        small.save(tmp_path / "model")
+    assert operant.PPO.load(tmp_path / "model").num_timesteps == 512
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "model"]
+
+
 def test_a_saved_folder_trains_on_exactly(tmp_path: Path) -> None:
     model = operant.PPO("cartpole", seed=2).learn(4096)
     model.save(tmp_path / "saved")
@@ -305,6 +360,9 @@ def test_names_of_other_libraries_work() -> None:
     assert settings["num_envs"] == 8 and settings["network"]["hidden"] == [32, 16]
     wanted = {"num_steps": 32, "minibatch_size": 64, "update_epochs": 3, "clip_coef": 0.1, "norm_adv": False}
     assert wanted.items() <= settings["ppo"].items()
+    model = operant.PPO("CartPole-v1", lr=1e-4, entropy_coeff=0.5, lam=0.9, fcnet_activation="relu", policy_kwargs=None)
+    wanted = {"learning_rate": 1e-4, "ent_coef": 0.5, "gae_lambda": 0.9}
+    assert wanted.items() <= model.settings["ppo"].items() and model.settings["network"]["activation"] == "relu"
     # What was not given is what is shipped for the env.
     assert settings["ppo"]["learning_rate"] == 2.5e-3
     assert operant.PPO("cartpole", num_envs=8, num_steps=32, num_minibatches=4).settings["ppo"]["minibatch_size"] == 64
@@ -318,7 +376,18 @@ def test_names_of_other_libraries_work() -> None:
         ({"n_step": 8}, TypeError, "did you mean 'n_steps'"),
         ({"n_steps": 8, "num_steps": 8}, TypeError, "same setting"),
         ({"learning_rate": "fast"}, ValueError, 'ppo.learning_rate = "fast": wanted a number'),
-        ({"learning_rate": print}, TypeError, "ppo.learning_rate is of type builtin_function_or_method"),
+        ({"learning_rate": print}, TypeError, "learning_rate is a builtin_.*wanted a number.*; anneal_lr=True lowers it"),
+        ({"clip_range": lambda left: 0.2 * left}, TypeError, "clip_range is a function: .*; anneal_clip=True lowers it"),
+        ({"policy": "MlpPolicy"}, TypeError, "no keyword 'policy'; see hidden: .*; activation, memory and encoder say"),
+        ({"policy_kwargs": {"net_arch": [64]}}, TypeError, "no keyword 'policy_kwargs'; see hidden: the sizes"),
+        ({"verbose": 1}, TypeError, r"no keyword 'verbose'; learn\(progress_bar=True\) shows progress"),
+        ({"tensorboard_log": "logs"}, TypeError, 'no keyword \'tensorboard_log\'; .* run_dir="runs/mine"'),
+        ({"use_sde": True}, TypeError, "no state-dependent exploration here; leave it out"),
+        ({"max_episode_steps": 9}, TypeError, "see env_kwargs={'time_limit': …}: the most steps of an episode"),
+        ({"device": "gpu"}, ValueError, 'did you mean "cuda"'),
+        ({"seed": -1}, ValueError, "seed = -1: wanted a whole number of 0 or more"),
+        ({"num_envs": -5}, ValueError, "num_envs = -5: wanted"),
+        ({"steps": 1e30}, ValueError, "steps = 1e30: wanted a whole number of at most 9.2e18"),
         ({"learning_rate": -1.0}, ValueError, "ppo.learning_rate = -1: wanted more than 0"),
         ({"minibatch_size": 3000}, ValueError, "3000 does not divide num_envs\\*num_steps"),
         ({"num_minibatches": 3}, ValueError, "num_minibatches = 3 does not divide"),
@@ -338,17 +407,33 @@ def test_mistakes_are_explained(keywords: dict[str, Any], error: type[Exception]
 def test_other_mistakes_are_explained(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="did you mean 'CartPole-v1'"):
         operant.PPO("CartPol-v1")
-    with pytest.raises(ValueError, match="takes the env first"):
+    with pytest.raises(TypeError, match=r"the env comes first here, .*; type operant\.PPO\(env, hidden=\[64, 64\]\)"):
         operant.PPO("MlpPolicy")
+    with pytest.raises(TypeError, match=r"type operant\.PPO\('CartPole-v1', hidden=\[64, 64\]\)"):
+        operant.PPO("MlpPolicy", "CartPole-v1", verbose=1)
+    with pytest.raises(TypeError, match=r'type operant\.DQN\(env, encoder="conv"\)'):
+        operant.DQN("CnnPolicy", operant.make_vec("CartPole-v1", 2))
+    with pytest.raises(TypeError, match="takes the env and then keywords, got 64 without a name"):
+        operant.PPO("CartPole-v1", 64)
     with pytest.raises(TypeError, match="env is of type int: wanted a name"):
         operant.PPO(3)
     model = operant.PPO("cartpole")
-    with pytest.raises(ValueError, match="total_timesteps = 0: wanted at least 1"):
-        model.learn(0)
+    for steps, message in ((0, "0: wanted at least 1"), (1e30, "1e.30: wanted less than"), (float("inf"), "inf: wanted a whole")):
+        with pytest.raises(ValueError, match=f"total_timesteps = {message}"):
+            model.learn(steps)
+    with pytest.raises(TypeError, match="learn has no keyword 'log_interval'; callback= is called"):
+        model.learn(100, log_interval=4)
+    with pytest.raises(TypeError, match="learn got an unknown keyword 'progres_bar'; did you mean 'progress_bar'"):
+        model.learn(100, progres_bar=True)
     with pytest.raises(ValueError, match="episodes = 0"):
         model.evaluate(0)
-    with pytest.raises(ValueError, match="holds no policy"):
+    with pytest.raises(FileNotFoundError, match="there is no .*absent: wanted a .safetensors file, a run folder"):
         operant.PPO.load(tmp_path / "absent")
+    with pytest.raises(ValueError, match="holds no policy"):
+        operant.PPO.load(tmp_path)
+    (tmp_path / "other.zip").write_bytes(b"PK")
+    with pytest.raises(ValueError, match="other.zip is not a model of this library"):
+        operant.PPO.load(tmp_path / "other.zip")
     with pytest.raises(OSError, match="run.toml"):
         operant.PPO.resume(tmp_path)
     model.save(tmp_path / "model.safetensors")

@@ -252,11 +252,132 @@ def test_keyboard_interrupt_does_not_wait_for_the_iteration() -> None:
     model.predict(np.zeros(CUES, dtype=np.float32))
 
 
-def test_policies_are_saved_and_exact_resume_is_refused(tmp_path: Path) -> None:
+class Stairs(gymnasium.Env[Any, Any]):
+    """Four steps whose rewards are actions; a reset leaves nothing of what was before."""
+
+    observation_space = spaces.Box(-1, 4, (2,), np.float32)
+    action_space = spaces.Discrete(2)
+
+    def _observe(self) -> Any:
+        return np.array([self.time, self.time % 2], dtype=np.float32)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.time = 0
+        return self._observe(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.time += 1
+        return self._observe(), float(action) * self.time, self.time == 4, False, {}
+
+
+def checkpoint(folder: Path) -> dict[str, bytes]:
+    newest = max((folder / "ckpt").glob("step-*"))
+    parts = {path.name: path.read_bytes() for path in newest.iterdir()}
+    # The manifest has sums of them; run.json seconds; run.toml what was to be done.
+    return {name: parts[name] for name in parts if name not in ("manifest.json", "run.json", "run.toml")}
+
+
+WHOLE_RUNS: list[tuple[Any, dict[str, Any]]] = [
+    (operant.PPO, {"normalize_obs": True, "normalize_reward": True, "anneal_lr": True, "num_steps": 16}),
+    (operant.PPO, {"memory": "mingru", "hidden": [16], "num_steps": 16, "update_epochs": 2}),
+    (operant.DQN, {"learning_starts": 64, "buffer_size": 1000, "num_steps": 16, "normalize_obs": True}),
+]
+
+
+@pytest.mark.parametrize(("kind", "options"), WHOLE_RUNS)
+def test_a_run_goes_on_with_the_bits_of_one_left_alone(kind: Any, options: dict[str, Any], tmp_path: Path) -> None:
+    options = {**options, "num_envs": 2, "seed": 3, "threads": 1}
+    whole = kind(Stairs, run_dir=tmp_path / "whole", **options).learn(512).learn(512)
+    kind(Stairs, run_dir=tmp_path / "parts", **options).learn(512)
+    with pytest.warns(RuntimeWarning, match="no state that can be saved: new episodes begin, all else goes on"):
+        model = kind.resume(tmp_path / "parts", env=Stairs)
+    assert model.num_timesteps == 512 and model.run_dir == tmp_path / "parts"
+    model.learn(512)
+    assert model.num_timesteps == whole.num_timesteps == 1024 == model.settings["steps"]
+    assert model.metrics["learning_rate"] == whole.metrics["learning_rate"]
+    wanted, got = checkpoint(tmp_path / "whole"), checkpoint(tmp_path / "parts")
+    assert {"optimizer.safetensors", "policy.safetensors"} < wanted.keys() == got.keys()
+    assert [name for name in wanted if wanted[name] != got[name]] == []
+    del model
+    assert "new episodes begin" in (tmp_path / "parts" / "events.jsonl").read_text()
+
+
+def test_a_resumed_run_does_not_see_its_first_episodes_again(tmp_path: Path) -> None:
+    seeds: list[int] = []
+
+    class Seeded(Identity):
+        def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+            seeds.extend([] if seed is None else [seed])
+            return super().reset(seed=seed, options=options)
+
+    options = {**OPTIONS, "minibatch_size": 32}
+    operant.PPO(Seeded, run_dir=tmp_path / "run", **options).learn(32)
+    assert seeds == [1]
+    for _ in range(2):
+        with pytest.warns(RuntimeWarning, match="new episodes begin"):
+            operant.PPO.resume(tmp_path / "run", env=Seeded)
+    # Each time the run is set up as at its beginning, before it goes on.
+    assert seeds == [1, 1, seeds[2], 1, seeds[2]] and seeds[2] != 1
+
+
+def test_other_envs_are_refused_by_what_differs(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    operant.PPO(lambda: Identity("dict", "box"), num_envs=4, run_dir=folder, **OPTIONS).learn(128)
+
+    def refused(message: str, env: Any, **more: Any) -> None:
+        before = sorted(path.name for path in folder.rglob("*"))
+        with pytest.raises(ValueError, match=message):
+            operant.PPO.resume(folder, env=env, **more)
+        assert sorted(path.name for path in folder.rglob("*")) == before
+
+    refused("observations are of kind box, those of the run dict", lambda: Identity("box", "box"))
+    refused("actions are of kind discrete, those of the run box", lambda: Identity("dict", "discrete"))
+    refused("trained on 4 envs: got 8, wanted as many", sync(AutoresetMode.SAME_STEP, observation="dict", action="box"))
+    refused("trained on 4 envs: got 1, wanted as many", Identity("dict", "box"))
+    other = Identity("dict", "box")
+    other.action_space = spaces.Box(-1, 2, (1, 1), np.float64)
+    refused(r"actions have high 2.0, those of the run 1.0", SyncVectorEnv([lambda: other] * 4))
+    other = Identity("dict", "box")
+    other.observation_space = spaces.Dict({"cue": spaces.Box(0, 1, (CUES,)), "noise": spaces.Tuple([spaces.MultiBinary(3)])})
+    refused(r"observations\['noise'\]\[0\] have shape \[3\], those of the run \[2\]", SyncVectorEnv([lambda: other] * 4))
+    refused(rf"brought from Python: bring it again, as in operant\.PPO\.resume\('{folder}', env=env\)", None)
+    with pytest.raises(ZeroDivisionError):
+        operant.PPO.resume(folder, env=lambda: 1 // 0)
+    operant.PPO("cartpole", run_dir=tmp_path / "own").learn(256)
+    with pytest.raises(ValueError, match="whose state is saved: leave env and env_kwargs out"):
+        operant.PPO.resume(tmp_path / "own", env=Identity)
+
+
+def test_a_saved_folder_goes_on_too(tmp_path: Path) -> None:
+    model = operant.PPO(Identity, num_envs=2, **OPTIONS).learn(128)
+    model.save(tmp_path / "model")
+    with pytest.warns(RuntimeWarning, match="new episodes begin"):
+        again = operant.PPO.resume(tmp_path / "model", env=lambda: Identity(fail_at=100))
+    assert again.num_timesteps == 128
+    # Each of the two envs breaks once.
+    for _ in range(2):
+        with pytest.raises(FloatingPointError, match="the env broke"):
+            again.learn(10_000)
+    assert again.learn(64).num_timesteps > 128
+    assert again.evaluate(5)["lengths"] == [3] * 5
+
+
+def test_envs_are_counted(tmp_path: Path) -> None:
+    gymnasium.register("test/Identity-v1", lambda **options: Identity(**options))
+    for kind in (operant.PPO, operant.DQN):
+        for count in (0, -5):
+            for env in ("test/Identity-v1", Identity, "cartpole"):
+                with pytest.raises(ValueError, match=f"num_envs = {count}: wanted"):
+                    kind(env, num_envs=count)
+    for count in (0, -5):
+        with pytest.raises(ValueError, match=f"num_envs = {count}: wanted"):
+            operant.make_vec("cartpole", count)
+
+
+def test_policies_are_saved(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     model = operant.PPO(lambda: Identity("dict", "box"), num_envs=4, run_dir=folder, **OPTIONS).learn(2000)
-    with pytest.raises(ValueError, match="exact resume is not possible; take its policy"):
-        operant.PPO.resume(folder)
     model.save(tmp_path / "saved")
     model.save(tmp_path / "policy.safetensors")
     rows = {"cue": np.eye(CUES, dtype=np.float32), "noise": (np.ones((CUES, 2), dtype=np.int8),)}

@@ -24,6 +24,9 @@ def add_library_folders(folders: list[str]) -> None:
 def algorithm_settings(algo: str) -> dict[str, dict[str, Any]]:
     """The keys that there are, with their defaults: those of the top level under "", then by table."""
 
+def setting_aliases(algo: str) -> dict[str, tuple[str | None, str | None]]:
+    """Names that other libraries have for settings: the path of ours, and words on how its value follows, or words alone."""
+
 def run_settings(folder: str, text: str | None = None) -> dict[str, Any]:
     """The settings of the run in a folder, or those that `text` holds as a `run.toml` does."""
 
@@ -43,6 +46,9 @@ def estimate_advantages(
     gae_lambda: float,
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
     """Advantages and returns `[T, N]`: see operant.gae."""
+
+def exchange_folders(a: str, b: str) -> None:
+    """Has two folders change places."""
 
 def roll_out_field(first: Any, **settings: Any) -> Any:
     """Fields of an operator's rollout, flat, and a note of what was not served as asked: see operant.OperatorRollout."""
@@ -470,7 +476,7 @@ class Trainer:
         cls, algo: str, env: str, settings: list[tuple[str, Any]], folder: str, host: Any = None
     ) -> Trainer: ...
     @staticmethod
-    def resume(folder: str, checkpoint: str | None = None) -> Trainer: ...
+    def resume(folder: str, checkpoint: str | None = None, host: Any = None) -> Trainer: ...
     @property
     def steps(self) -> int: ...
     def go_on(self, steps: int) -> None: ...

@@ -16,13 +16,7 @@ from operant.model import Model
 
 __all__ = ["DQN"]
 
-_ALIASES = {
-    "exploration_initial_eps": "start_e",
-    "exploration_final_eps": "end_e",
-}
-
-
-class DQN(Model, algo="dqn", aliases=_ALIASES):
+class DQN(Model, algo="dqn"):
     """Deep Q-learning with its environments, network, replay and run.
 
     Keywords are the keys of a ``run.toml``: those of its top level (``seed``, ``num_envs``, ``threads``,

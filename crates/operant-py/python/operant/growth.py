@@ -18,6 +18,7 @@ import numpy.typing as npt
 from operant import _operant
 from operant.model import Model
 from operant.ppo import PPO
+from operant.spaces import check_seed, whole
 
 __all__ = ["Growth"]
 
@@ -55,7 +56,9 @@ class Growth:
 
     def reset(self, seed: int = 1, number: int = 0) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.uint8]]:
         """Begins the episode that env ``number`` of a vector env with this seed begins with: observation and mask of actions."""
-        self._engine.reset(seed, number)
+        if not 0 <= whole("number", number) < 2**32:
+            raise ValueError(f"number = {number}: wanted 0 <= number < 2**32")
+        self._engine.reset(check_seed(seed), number)
         return self._engine.observe()
 
     def step(self, action: npt.ArrayLike | Mapping[str, int] | None = None) -> tuple[bool, dict[str, Any]]:

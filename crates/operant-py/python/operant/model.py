@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 import os
 import shutil
 import sys
@@ -20,7 +21,7 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 
-from operant import _operant, devices, foreign
+from operant import _operant, devices, files, foreign, keywords
 from operant.spaces import UnknownEnvError, check_seed, env_info, whole
 from operant.vector import OperantVectorEnv
 
@@ -37,7 +38,6 @@ _CHUNK_S = 0.05
 _CALLBACK_S = 0.1
 _STANDING = ("_actor", "_actor_steps", "_told", "metrics", "num_timesteps")
 """What a model keeps beside its run."""
-_SPACES_NOTE, _SETTINGS_NOTE, _SPACES_FILE = "operant.spaces", "operant.run", "spaces.json"
 
 
 class Model:
@@ -54,20 +54,22 @@ class Model:
     """The keys that there are, with their defaults, by table."""
     _paths: ClassVar[dict[str, str]]
     """Keys with the names of their tables before them."""
-    _aliases: ClassVar[dict[str, str]] = {"n_envs": "num_envs", "net_arch": "hidden", "total_timesteps": "steps"}
-    """Names of Stable-Baselines3 and CleanRL where they differ."""
+    _aliases: ClassVar[dict[str, str]]
+    """Names that other libraries have for keys, where the same value means the same."""
+    _advice: ClassVar[dict[str, str]]
+    """What to do in place of other libraries' names that mean something else."""
     _extra: ClassVar[tuple[str, ...]] = ()
     """Keywords from which settings are computed."""
 
-    def __init_subclass__(cls, algo: str, aliases: Mapping[str, str] | None = None) -> None:
+    def __init_subclass__(cls, algo: str) -> None:
         cls._algo, cls._tables = algo, _operant.algorithm_settings(algo)
         cls._paths = {key: f"{table}.{key}" if table else key for table, keys in cls._tables.items() for key in keys}
-        cls._aliases = {**Model._aliases, **(aliases or {})}
+        cls._aliases, cls._advice = keywords.of_other_libraries(algo, cls._paths)
 
     def __init__(
         self,
         env: Any,
-        *,
+        *more: Any,
         run_dir: PathLike | None = None,
         env_kwargs: Mapping[str, Any] | None = None,
         checkpoint: Mapping[str, float] | None = None,
@@ -79,6 +81,7 @@ class Model:
             env: a name of :func:`operant.list_envs` or of Gymnasium's registry, a Gymnasium env or vector env, or a
                 function that makes Gymnasium envs (``num_envs`` of them, 1 if not given, stepped one after another).
                 Vector envs of every autoreset mode work; :mod:`operant.foreign` says what becomes of each.
+            *more: nothing; what other libraries take here is explained.
             run_dir: keep the run here: settings, metrics, checkpoints, and what ``operant monitor`` watches. Must not
                 hold a run yet; :meth:`resume` goes on with one. None for a temporary folder.
             env_kwargs: parameters of the env, if it is a name or a function.
@@ -86,6 +89,7 @@ class Model:
                 better return) and ``keep`` of the run's checkpoints.
             **settings: see above.
         """
+        keywords.check_positional(type(self).__name__, env, more)
         values = self._by_name(settings)
         env_kwargs = dict(env_kwargs or {})
         host, make = None, None
@@ -94,9 +98,9 @@ class Model:
             pairs = [(f"env.{key}", _plain(value)) for key, value in env_kwargs.items()]
         else:
             if isinstance(env, str) and env not in gymnasium.registry:
-                raise _unknown_env(type(self).__name__, env)
+                raise _unknown_env(env)
             count = values.get("num_envs")
-            host, make = foreign.open_envs(env, None if count is None else whole("num_envs", count), env_kwargs)
+            host, make = foreign.open_envs(env, None if count is None else _envs(count), env_kwargs)
             name, pairs = host.name, []
             values["num_envs"] = host.num_envs
             values = self._brought_settings(values)
@@ -132,7 +136,7 @@ class Model:
             if host is not None:
                 spaces = host.observations.space, host.actions.space
                 text = json.dumps([foreign.describe_space(space) for space in spaces])
-                (self._folder / _SPACES_FILE).write_text(text, encoding="utf-8")
+                (self._folder / files.SPACES_FILE).write_text(text, encoding="utf-8")
             else:
                 name = env.pop("name")
                 like = OperantVectorEnv(name, 1, **env)
@@ -157,6 +161,7 @@ class Model:
         total_timesteps: float | None = None,
         callback: Callback | None = None,
         progress_bar: bool = False,
+        **other: Any,
     ) -> Self:
         """Trains for so many more env steps, rounded up to whole iterations.
 
@@ -170,7 +175,9 @@ class Model:
             callback: called with the model and its newest metrics, ten times a second at most and at the end; if it
                 returns False, training stops.
             progress_bar: whether to show progress on the standard error stream.
+            **other: nothing; what other libraries take here is explained.
         """
+        keywords.check_learn(other)
         trainer = self._need("learn")
         more = None if total_timesteps is None else _count("total_timesteps", total_timesteps)
         if not self._learning.acquire(blocking=False):
@@ -283,22 +290,24 @@ class Model:
         training also goes on exactly: the optimiser, the normalisers and the env's state are in it, save that of envs
         that the user brought. It is a run folder, so ``operant eval`` takes it too.
         """
-        path = Path(path)
+        path = files.target(path)
         if path.suffix == ".safetensors":
             path.parent.mkdir(parents=True, exist_ok=True)
             spaces = [foreign.describe_space(space) for space in (self.observation_space, self.action_space)]
-            notes = [(_SPACES_NOTE, json.dumps(spaces))]
+            notes = [(files.SPACES_NOTE, json.dumps(spaces))]
             if self._trainer is not None:
-                notes.append((_SETTINGS_NOTE, self._trainer.settings_text()))
+                notes.append((files.SETTINGS_NOTE, self._trainer.settings_text()))
             self._current_actor().save(os.fspath(path), notes)
             return
         trainer = self._need("save to a folder")
-        if (path / "metrics.jsonl").exists():
-            raise ValueError(f"{path} holds a run: wanted another folder, or one that save wrote")
         trainer.save()
-        _operant.copy_checkpoint(os.fspath(self._folder), os.fspath(path))
-        if self._host is not None:
-            shutil.copy(self._folder / _SPACES_FILE, path / _SPACES_FILE)
+
+        def fill(folder: Path) -> None:
+            _operant.copy_checkpoint(os.fspath(self._folder), os.fspath(folder))
+            if self._host is not None:
+                shutil.copy(self._folder / files.SPACES_FILE, folder / files.SPACES_FILE)
+
+        files.write_folder(path, fill)
 
     def __getstate__(self) -> dict[str, Any]:
         """The run as :meth:`save` writes it, and where this object stands, for pickle and copy."""
@@ -314,8 +323,8 @@ class Model:
         with tempfile.TemporaryDirectory(prefix="operant-") as folder:
             to = Path(folder, "run")
             self.save(to)
-            files = [file for file in to.rglob("*") if file.is_file()]
-            state["files"] = {file.relative_to(to).as_posix(): file.read_bytes() for file in files}
+            written = [file for file in to.rglob("*") if file.is_file()]
+            state["files"] = {file.relative_to(to).as_posix(): file.read_bytes() for file in written}
         state["resumes"] = self._host is None
         return state
 
@@ -350,14 +359,14 @@ class Model:
             **settings: laid over those that were saved; also ``env_kwargs`` and ``checkpoint``.
         """
         path = Path(path)
-        file, folder, checkpoint = _find_policy(path)
+        file, folder, checkpoint = files.find_policy(path)
         actor = _operant.Actor.load(os.fspath(file), 0)
         saved: dict[str, Any] = {}
-        text = actor.note(_SETTINGS_NOTE)
+        text = actor.note(files.SETTINGS_NOTE)
         if folder is not None:
             saved = _operant.run_settings(os.fspath(folder))
         elif text is not None:
-            saved = _operant.run_settings(f"the note {_SETTINGS_NOTE!r} of {os.fspath(path)}", text)
+            saved = _operant.run_settings(f"the note {files.SETTINGS_NOTE!r} of {os.fspath(path)}", text)
         algo = saved.get("algo", cls._algo)
         if algo != cls._algo or not cls._can_run(json.loads(actor.architecture)):
             other = f"of {algo}; wanted operant.{algo.upper()}.load" if algo != cls._algo else "of another algorithm"
@@ -376,7 +385,7 @@ class Model:
             if settings or run_dir is not None:
                 raise ValueError(f"{path} was trained on envs brought from Python: give env= to train on")
             model = cls.__new__(cls)
-            model._set_up(None, None, os.fspath(path), actor=actor, spaces=_saved_spaces(actor, folder, path))
+            model._set_up(None, None, os.fspath(path), actor=actor, spaces=files.saved_spaces(actor, folder, path))
             return model
         if env is None:
             env = name
@@ -391,25 +400,60 @@ class Model:
         return model
 
     @classmethod
-    def resume(cls, run_dir: PathLike, checkpoint: str | None = None) -> Self:
+    def resume(
+        cls,
+        run_dir: PathLike,
+        checkpoint: str | None = None,
+        *,
+        env: Any = None,
+        env_kwargs: Mapping[str, Any] | None = None,
+    ) -> Self:
         """Goes on with the run in a folder exactly, in that folder, from its newest checkpoint or the named one.
 
-        ``model.learn()`` then finishes what the run was to do.
+        ``model.learn()`` then finishes what the run was to do. Envs that the user brought have no state that can be saved:
+        weights, optimiser, normalisers, replay, counters and schedules go on, and the envs begin new episodes.
+
+        Args:
+            run_dir: the folder of a run, or one that :meth:`save` wrote.
+            checkpoint: its name.
+            env: the envs of the run, if the user brought them, as for the class itself; as many as the run had.
+            env_kwargs: parameters of the env, if it is a name or a function.
         """
         folder = os.fspath(run_dir)
         settings = _operant.run_settings(folder)
         if settings["algo"] != cls._algo:
             raise ValueError(f"{folder} holds a run of {settings['algo']}, not of {cls._algo}")
-        name = settings["env"]["name"]
+        name, host, make = settings["env"]["name"], None, None
         if not _is_registered(name):
-            raise ValueError(
-                f"{folder} was trained on {name}, brought from Python: the state of such envs can't be saved, so an "
-                f"exact resume is not possible; take its policy with operant.{cls.__name__}.load(run_dir, env=env)"
-            )
+            if env is None:
+                raise ValueError(
+                    f"{folder} was trained on {name}, brought from Python: bring it again, as in "
+                    f"operant.{cls.__name__}.resume({folder!r}, env=env)"
+                )
+            host, make = cls._same_envs(env, env_kwargs or {}, settings, Path(folder))
+        elif env is not None or env_kwargs:
+            raise ValueError(f"{folder} was trained on {name}, whose state is saved: leave env and env_kwargs out")
         model = cls.__new__(cls)
         devices.add_library_folders()
-        model._set_up(_operant.Trainer.resume(folder, checkpoint), None, folder)
+        trainer = _operant.Trainer.resume(folder, checkpoint, host)
+        if host is not None:
+            note = "envs brought from Python have no state that can be saved: new episodes begin, all else goes on"
+            warnings.warn(f"{folder}: {note}", RuntimeWarning, stacklevel=2)
+        model._set_up(trainer, None, folder, host, make)
         return model
+
+    @classmethod
+    def _same_envs(
+        cls, env: Any, env_kwargs: Mapping[str, Any], settings: Mapping[str, Any], folder: Path
+    ) -> tuple[foreign.HostEnvs, Callable[[int], foreign.HostEnvs] | None]:
+        """Envs for a run that was trained on envs like them."""
+        wanted = settings["num_envs"]
+        made = isinstance(env, gymnasium.Env | gymnasium.vector.VectorEnv)
+        host, make = foreign.open_envs(env, None if made else wanted, env_kwargs)
+        if host.num_envs != wanted:
+            raise ValueError(f"{folder} was trained on {wanted} envs: got {host.num_envs}, wanted as many")
+        files.check_spaces(folder, host.observations.space, host.actions.space)
+        return host, make
 
     @classmethod
     def _by_name(cls, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -420,14 +464,13 @@ class Model:
             if name in cls._extra:
                 continue
             if name not in cls._paths:
-                known = [*cls._paths, *cls._aliases, *cls._extra, "run_dir", "env_kwargs"]
-                near = difflib.get_close_matches(key, known, 1)
-                hint = f"; did you mean {near[0]!r}?" if near else f" (known: {', '.join(cls._paths)})"
-                raise TypeError(f"{model} got an unknown keyword {key!r}{hint}")
+                if key in cls._advice and value is None:
+                    continue
+                raise keywords.unknown(model, key, cls._paths, [*cls._aliases, *cls._extra], cls._advice)
             if name in values:
                 raise TypeError(f"{model} got {key!r} and {name!r}, which are the same setting")
             if value is not None:
-                values[name] = _plain(value)
+                values[name] = _plain(keywords.no_function(key, name, value))
         return values
 
     @classmethod
@@ -526,9 +569,7 @@ def _is_registered(name: str) -> bool:
     return True
 
 
-def _unknown_env(model: str, name: str) -> Exception:
-    if name.endswith("Policy"):
-        return ValueError(f"env = {name!r}: operant.{model} takes the env first and the network as hidden=[64, 64]")
+def _unknown_env(name: str) -> Exception:
     known = [*_operant.list_envs(), *gymnasium.registry]
     near = difflib.get_close_matches(name, known, 1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
@@ -549,9 +590,20 @@ def _plain(value: Any) -> Any:
 
 
 def _count(name: str, value: float) -> int:
+    if isinstance(value, (float, np.floating)) and not math.isfinite(value):
+        raise ValueError(f"{name} = {value}: wanted a whole number of at least 1")
     number = int(value) if isinstance(value, (float, np.floating)) and value == int(value) else whole(name, value)
-    if not 1 <= number < 2**62:
+    if number < 1:
         raise ValueError(f"{name} = {value}: wanted at least 1")
+    if number >= 2**62:
+        raise ValueError(f"{name} = {value}: wanted less than 2**62")
+    return number
+
+
+def _envs(value: Any) -> int:
+    number = whole("num_envs", value)
+    if number < 1:
+        raise ValueError(f"num_envs = {number}: wanted at least 1")
     return number
 
 
@@ -560,42 +612,3 @@ def _folder(run_dir: PathLike | None) -> tuple[tempfile.TemporaryDirectory[str] 
         return None, os.fspath(run_dir)
     kept = tempfile.TemporaryDirectory(prefix="operant-", ignore_cleanup_errors=True)
     return kept, os.path.join(kept.name, "run")
-
-
-def _find_policy(path: Path) -> tuple[Path, Path | None, str | None]:
-    """The policy's file below a path; the run folder that it belongs to, if any; its checkpoint, if one was named."""
-    if path.is_file():
-        run = path.parents[2] if len(path.parents) > 2 and path.parents[1].name == "ckpt" else None
-        return path, run, path.parent.name if run else None
-    if (path / "policy.safetensors").is_file():
-        return path / "policy.safetensors", path.parents[1], path.name
-    # While a run that goes on from an older checkpoint sets later ones aside, this file names that one.
-    branch = path / "ckpt" / "branch"
-    newest = branch.read_text() if branch.is_file() else "~"
-    whole = (one.name for one in (path / "ckpt").glob("step-*") if (one / "policy.safetensors").is_file())
-    names = sorted(name for name in whole if name <= newest and not name.endswith(".part"))
-    if not names:
-        raise ValueError(f"{path} holds no policy: wanted a .safetensors file, a run folder or one of its checkpoints")
-    return path / "ckpt" / names[-1] / "policy.safetensors", path, None
-
-
-def _saved_spaces(actor: _operant.Actor, folder: Path | None, path: Path) -> tuple[Any, Any]:
-    text = actor.note(_SPACES_NOTE)
-    if text is None and folder is not None and (folder / _SPACES_FILE).is_file():
-        text = (folder / _SPACES_FILE).read_text(encoding="utf-8")
-    if text is not None:
-        try:
-            observation, action = (foreign.space_of(space) for space in json.loads(text))
-        except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
-            got = text if len(text) <= 200 else f"{text[:200]}…"
-            raise ValueError(
-                f"{path}: the description of its spaces is damaged: got {got!r}, wanted that of observations and of actions, as "
-                "it was saved; save the policy again, or give env="
-            ) from error
-        return observation, action
-    box = gymnasium.spaces.Box
-    action = box(-np.inf, np.inf, (actor.dims,))
-    if actor.choices is not None:
-        one = len(actor.choices) == 1
-        action = gymnasium.spaces.Discrete(actor.choices[0]) if one else gymnasium.spaces.MultiDiscrete(actor.choices)
-    return box(-np.inf, np.inf, (actor.inputs,)), action

@@ -46,6 +46,7 @@ import numpy as np
 import numpy.typing as npt
 
 from operant._operant import Network as _Network
+from operant.spaces import check_seed, whole
 
 __all__ = ["Network", "Policy", "actor_critic", "dueling", "load", "load_policy", "residual"]
 
@@ -158,14 +159,25 @@ def _as_array(value: Any) -> FloatArray:
     return np.ascontiguousarray(value, dtype=np.float32)
 
 
+def _threads(threads: int | None) -> int | None:
+    if threads is None or 1 <= whole("threads", threads) <= 1024:
+        return threads
+    raise ValueError(f"threads = {threads}: wanted 1..=1024, or None for all cores")
+
+
 def _make(description: dict[str, Any], seed: int, threads: int | None, precision: str) -> Network:
+    for name, value in description.items():
+        sizes = value if isinstance(value, list) else [value]
+        if any(hasattr(size, "__index__") and operator.index(size) < 0 for size in sizes):
+            raise ValueError(f"{name} = {value}: wanted no negative size")
     # NumPy's integers are sizes too.
     text = json.dumps(description, default=operator.index)
+    seed, threads = check_seed(seed), _threads(threads)
     return _network(_Network(text, seed=seed, threads=threads, precision=precision), precision)
 
 
 def _load(path: str | os.PathLike[str], threads: int | None, precision: str) -> Network:
-    return _network(_Network.load(os.fspath(path), threads=threads, precision=precision), precision)
+    return _network(_Network.load(os.fspath(path), threads=_threads(threads), precision=precision), precision)
 
 
 def _network(engine: _Network, asked: str) -> Network:

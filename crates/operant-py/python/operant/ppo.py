@@ -16,14 +16,6 @@ from operant.model import Model, _count
 
 __all__ = ["PPO"]
 
-_ALIASES = {
-    "n_steps": "num_steps",
-    "batch_size": "minibatch_size",
-    "n_epochs": "update_epochs",
-    "clip_range": "clip_coef",
-    "normalize_advantage": "norm_adv",
-}
-
 _BROUGHT = {
     "learning_rate": 3e-4,
     "anneal_lr": False,
@@ -36,7 +28,7 @@ _BROUGHT_SAMPLES = 2048
 _BROUGHT_MINIBATCH = 64
 
 
-class PPO(Model, algo="ppo", aliases=_ALIASES):
+class PPO(Model, algo="ppo"):
     """Proximal policy optimisation with its environments, network and run.
 
     Keywords are the keys of a ``run.toml``: those of its top level (``seed``, ``num_envs``, ``threads``,

@@ -3,6 +3,7 @@
 mod aligned;
 pub mod alloc;
 pub mod cuda;
+mod folders;
 pub mod gemm;
 #[cfg(all(target_arch = "x86_64", not(operant_portable)))]
 pub mod images;
@@ -14,6 +15,7 @@ mod prefetch;
 mod spans;
 
 pub use aligned::Aligned;
+pub use folders::exchange_folders;
 pub use machine::{
     available_bytes, check_room, cpu_seconds, describe, resident_bytes, survive_file_size_limit, threads_available,
 };
