@@ -292,7 +292,7 @@ fn runs_of_envs_from_python_name_the_line_of_python() {
 fn negative_numbers_get_a_plain_message() {
     let cases: [(&[&str], &str); 8] = [
         (&["train", "ppo", "cartpole", "--seeds", "-1"], "-1 is negative: wanted 1 or more"),
-        (&["field", "show", "nowhere", "--count", "-2"], "-2 is not in 1"),
+        (&["field", "gallery", "nowhere", "--limit", "-2"], "-2 is not in 1"),
         (&["train", "ppo", "cartpole", "--seed", "-3"], "-3 is negative: wanted 0 or more"),
         (&["train", "ppo", "cartpole", "--steps", "-2e6"], "-2e6 is negative: wanted 0 or more"),
         (&["train", "ppo", "cartpole", "--set", "seed=-1"], "seed = -1: wanted a whole number of 0 or more, such as 1"),

@@ -98,8 +98,9 @@ def check_spaces(folder: Path, observation: Any, action: Any) -> None:
         described = json.loads((folder / SPACES_FILE).read_text(encoding="utf-8"))
         run = [foreign.describe_space(foreign.space_of(space)) for space in described]
     except (AttributeError, KeyError, OSError, RecursionError, TypeError, ValueError) as error:
+        next_step = "take its policy with load(run_dir, env=env)"
         raise ValueError(
-            f"{folder / SPACES_FILE} can't be read, which says what envs the run needs: {error!r}; take its policy with load(run_dir, env=env)"
+            f"{folder / SPACES_FILE} says what envs the run needs and can't be read: {error!r}; {next_step}"
         ) from error
     now = [foreign.describe_space(space) for space in (observation, action)]
     for what, wanted, got in zip(("observations", "actions"), run, now, strict=True):

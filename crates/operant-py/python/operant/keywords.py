@@ -74,11 +74,11 @@ def check_positional(model: str, env: Any, more: tuple[Any, ...]) -> None:
         network = next((words for part, words in _POLICIES.items() if part in name.lower()), "hidden=[64, 64]")
         given = repr(more[0]) if more and isinstance(more[0], str) else "env"
         first = repr(env) if isinstance(env, str) else name
-        raise TypeError(
-            f"{model}({first}, {given}): the env comes first here, and keywords describe the network; type operant.{model}({given}, {network})"
-        )
+        wanted = f"the env comes first here, and keywords describe the network; type operant.{model}({given}, {network})"
+        raise TypeError(f"{model}({first}, {given}): {wanted}")
     if more:
-        raise TypeError(f"{model} takes the env and then keywords, got {more[0]!r} without a name; type operant.{model}(env, seed=1)")
+        wanted = f"got {more[0]!r} without a name; type operant.{model}(env, seed=1)"
+        raise TypeError(f"{model} takes the env and then keywords, {wanted}")
 
 
 def check_learn(other: Mapping[str, Any]) -> None:
