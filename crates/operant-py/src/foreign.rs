@@ -4,7 +4,8 @@
 //! exception never crosses the engine. It is kept in the [`Link`], the envs count as failed, and who drives the run
 //! raises it.
 
-use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2};
+use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyReadonlyArrayDyn};
+use operant::data;
 use operant::env::{ActionSpace, Actions, Canvas, Channel, Param, Row, Seeds, Spec, VecEnv};
 use operant::lanes::Column;
 use operant::nn::nets::Image;
@@ -197,6 +198,17 @@ fn fitting<'a, T>(values: &'a [T], wanted: usize, what: &str) -> PyResult<&'a [T
     } else {
         Err(PyValueError::new_err(format!("{} {what}, wanted {wanted}", values.len())))
     }
+}
+
+/// Where the first number is that is not finite or larger in size than `MOST`.
+#[pyfunction]
+pub(crate) fn first_unfit(values: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
+    if let Ok(values) = values.extract::<PyReadonlyArrayDyn<'_, f32>>() {
+        return Ok(data::first_unfit(values.as_slice()?));
+    }
+    let values: PyReadonlyArrayDyn<'_, f64> = values.extract()?;
+    let most = f64::from(data::MOST);
+    Ok(values.as_slice()?.iter().position(|x| !(x.abs() <= most)))
 }
 
 fn no_state(what: &str) -> Error {

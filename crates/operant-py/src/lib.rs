@@ -64,6 +64,8 @@ mod _operant {
     #[pymodule_export]
     use super::field::roll_out_field;
     #[pymodule_export]
+    use super::foreign::first_unfit;
+    #[pymodule_export]
     use super::gae::estimate_advantages;
     #[pymodule_export]
     use super::games::{Backgammon, BackgammonMatch, copied_match};

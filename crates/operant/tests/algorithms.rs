@@ -1,9 +1,15 @@
-//! What holds for every algorithm: the same bits for any number of threads, across save and load, and for the same seed.
+//! What holds for every algorithm: the same bits for any number of threads, across save and load, and for the same seed;
+//! numbers of envs that nothing can be learned from are named.
 
-use operant::Result;
 use operant::algo::{ALGORITHMS, Algorithm, Report};
 use operant::config::{self, Table};
-use operant::run::{Config, SHIPPED, build_algorithm, build_env, build_pool};
+use operant::env::{
+    Action, ActionSpace, Actions, Channel, Env, LaneVec, Options, RowBuf, Seeds, Spec, Step, VecEnv as _,
+};
+use operant::lanes::{Float as _, Int as _, Lanes, Rng, select};
+use operant::run::{Config, Run, SHIPPED, Start, build_algorithm, build_env, build_pool};
+use operant::{Error, Result, columns, params};
+use std::time::Instant;
 
 fn build(algo: &str, env: &str, words: &[&str]) -> Result<Box<dyn Algorithm>> {
     let mut over = Table::new();
@@ -220,5 +226,154 @@ fn shipped_settings_build_and_iterate() {
         let mut algorithm = build(algo, env, shorter).unwrap();
         let mut report = Report::new(algorithm.metrics().len());
         iterate(algorithm.as_mut(), &mut report, 1);
+    }
+}
+
+/// What a fault of [`Faulty`] shows itself in.
+const REWARD: i32 = 0;
+const OBSERVATION: i32 = 1;
+/// The observation after the last step before the time limit, which only a truncated episode's last one is.
+const LAST: i32 = 2;
+
+params! {
+    /// An env by someone else, with a fault in a tenth of its episodes.
+    pub struct Faulty {
+        /// what is at fault
+        place: i32 = 0, 0..=2, "";
+        /// which number it is instead
+        kind: i32 = 0, 0..=3, "";
+    }
+}
+
+columns! {
+    /// Which episode this is, and how old.
+    pub struct Age {
+        /// drawn
+        luck: F,
+        /// steps
+        steps: I,
+    }
+}
+
+const LIMIT: u32 = 20;
+
+impl Faulty {
+    /// The number at fault in an episode of such luck at this age, or the usual one.
+    fn number<L: Lanes>(&self, place: i32, luck: L::F, steps: L::I, usual: f32) -> L::F {
+        let bad = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e30][self.kind as usize];
+        let age = if place == LAST { LIMIT as i32 } else { 7 };
+        let broken = luck.lt(if place == self.place { 0.1 } else { -1.0 });
+        let now = select::<L::M, L::F>(steps.eq(age), 1.0, 0.0);
+        select(broken, select(now.gt(0.5), L::F::from(bad), L::F::from(usual)), L::F::from(usual))
+    }
+}
+
+impl Env for Faulty {
+    type State<L: Lanes> = Age<L>;
+    type Obs<L: Lanes> = [L::F; 3];
+
+    fn spec(&self) -> Spec {
+        Spec {
+            name: "faulty",
+            id: "test/Faulty-v0",
+            summary: "breaks",
+            reference: "this file",
+            observation: ["luck", "speed", "room"].map(|name| Channel::new(name, 0.0, 1.0)).to_vec(),
+            action: ActionSpace::Discrete(2),
+            masked: false,
+            time_limit: Some(LIMIT),
+            solved_at: None,
+            render_fps: 0,
+        }
+    }
+
+    fn reset<L: Lanes>(&self, rng: &mut Rng<L>) -> Age<L> {
+        Age { luck: rng.uniform(0.0, 1.0), steps: L::I::from(0) }
+    }
+
+    fn step<L: Lanes>(&self, s: Age<L>, _: Action<L>, _: &mut Rng<L>) -> Step<L, Age<L>> {
+        let steps = s.steps + 1;
+        let reward = self.number::<L>(REWARD, s.luck, steps, 1.0);
+        Step { state: Age { luck: s.luck, steps }, reward, terminated: s.luck.lt(-1.0) }
+    }
+
+    fn observe<L: Lanes>(&self, s: &Age<L>) -> [L::F; 3] {
+        [
+            s.luck,
+            self.number::<L>(OBSERVATION, s.luck, s.steps, 0.5),
+            self.number::<L>(LAST, s.luck, s.steps, 0.5),
+        ]
+    }
+}
+
+/// The message that names the first number at fault, as the envs give it when nobody learns from them.
+fn first_fault(env: Faulty, num_envs: usize) -> String {
+    let mut envs = LaneVec::new(env, &Options::new(num_envs)).unwrap();
+    let mut row = RowBuf::new(envs.spec(), num_envs);
+    envs.reset(Seeds::One(0), None, row.row());
+    for step in 1.. {
+        envs.step(Actions::I32(&vec![0; num_envs]), row.row());
+        let found = match env.place {
+            REWARD => row.reward.iter().position(|x| !(x.abs() < 1e18)).map(|i| (i, row.reward[i], "the reward")),
+            place => {
+                let (j, rows, what) = match place {
+                    OBSERVATION => (1, &row.obs, "observation 1 (speed)"),
+                    _ => (2, &row.final_obs, "last observation 2 (room)"),
+                };
+                let at = rows.chunks(3).position(|row| !(row[j].abs() < 1e18));
+                at.map(|i| (i, rows[3 * i + j], what))
+            }
+        };
+        if let Some((i, value, what)) = found {
+            return format!("faulty: {what} of env {i} is {value} at step {step}; wanted a finite number of at most 1e18 in size");
+        }
+    }
+    unreachable!()
+}
+
+/// A number that nothing can be learned from is named with its env and step, whatever the algorithm makes of it; nobody
+/// is told that training diverged.
+#[test]
+fn unfit_numbers_of_envs_are_named() {
+    let cases: [(&str, &[&str]); 6] = [
+        ("ppo", &["ppo.num_steps=32", "ppo.minibatch_size=64"]),
+        ("ppo", &["ppo.num_steps=8", "ppo.minibatch_size=64", "ppo.normalize_obs=true", "ppo.normalize_reward=true"]),
+        ("ppo", &["ppo.num_steps=32", "ppo.minibatch_size=64", "network.memory=lstm", "ppo.popart=true"]),
+        ("ppo", &["ppo.num_steps=32", "ppo.minibatch_size=64", "ppo.curiosity=rnd"]),
+        ("dqn", &["dqn.learning_starts=80", "dqn.batch_size=256", "dqn.replay_ratio=60", "dqn.buffer_size=4000"]),
+        (
+            "dqn",
+            &[
+                "dqn.learning_starts=80",
+                "dqn.batch_size=256",
+                "dqn.replay_ratio=60",
+                "dqn.buffer_size=4000",
+                "dqn.normalize_obs=true",
+                "dqn.prioritized_replay=true",
+                "dqn.loss=mse",
+            ],
+        ),
+    ];
+    for (algo, words) in cases {
+        for (place, kind) in [(REWARD, 0), (REWARD, 1), (OBSERVATION, 0), (OBSERVATION, 2), (LAST, 0), (OBSERVATION, 3)] {
+            // An absurd number is finite: not every loss minds it.
+            if kind == 3 && !words.iter().any(|word| word.contains("normalize_obs") || word.contains("loss=mse")) {
+                continue;
+            }
+            let env = Faulty { place, kind };
+            let mut over = Table::new();
+            let small = ["num_envs=16", "network.hidden=[8,8]", "steps=4000"];
+            small.iter().chain(words).for_each(|word| config::assign(&mut over, word).unwrap());
+            let config = Config::resolve(algo, "cartpole", over).unwrap();
+            let pool = build_pool(&config);
+            let envs = LaneVec::new(env, &Options { pool: pool.clone(), ..Options::new(16) }).unwrap();
+            let folder = tempfile::tempdir().unwrap();
+            let start = Start { folder: folder.path().join("run"), sinks: vec![], started: Instant::now(), at_once: 1 };
+            let mut run = Run::start_with(config, Box::new(envs), pool, start).unwrap();
+            let Err(error) = run.go(|| false) else { panic!("{algo} {words:?} {env:?} went on") };
+            let Error::Env(text) = error else { panic!("{algo} {words:?} {env:?}: {error}") };
+            let wanted = first_fault(env, 16);
+            assert!(text.starts_with(&wanted) && !text.contains("learning rate"), "{algo} {words:?}: {text}\n{wanted}");
+        }
     }
 }

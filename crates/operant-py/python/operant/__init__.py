@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from operant import games, nn
 from operant._operant import __version__, list_envs
 from operant.alphazero import AlphaZero, Mcts
+from operant.checker import CheckedEnvError, EnvReport, check_env
 from operant.cuda import CudaVectorEnv
 from operant.devices import doctor
 from operant.dqn import DQN
@@ -33,8 +34,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AlphaZero",
+    "CheckedEnvError",
     "CudaVectorEnv",
     "DQN",
+    "EnvReport",
     "FieldDataset",
     "Growth",
     "Mcts",
@@ -46,6 +49,7 @@ __all__ = [
     "RunTables",
     "UnknownEnvError",
     "__version__",
+    "check_env",
     "doctor",
     "env_info",
     "gae",

@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 __version__: str
+def first_unfit(values: npt.NDArray[np.float32] | npt.NDArray[np.float64], /) -> int | None:
+    """Where the first number is that is not finite or larger in size than 1e18, beyond which sums in 32 bits overflow."""
 
 def list_envs() -> list[str]:
     """The ids of all environments."""

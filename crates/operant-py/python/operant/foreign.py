@@ -14,108 +14,20 @@ how the modes of ``metadata["autoreset_mode"]`` come to that:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import gymnasium
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
-from gymnasium.spaces.utils import flatdim
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
 from operant import _operant
+from operant.observations import Fault, FloatArray, Observations, numbers
 
-FloatArray = npt.NDArray[np.float32]
+__all__ = ["Actions", "Fault", "HostEnvs", "Observations", "describe_space", "open_envs", "play", "space_of"]
+
 Played = tuple[list[float], list[int]]
-
-
-class Observations:
-    """Observations of a space as flat numbers, in the order of ``gymnasium.spaces.utils.flatten``."""
-
-    def __init__(self, space: spaces.Space[Any]) -> None:
-        self.space = space
-        _check_observation(space)
-        self.size = int(flatdim(space))
-        if self.size == 0:
-            raise ValueError(f"observation space {space} has no numbers; wanted at least 1")
-        self.image = _image(space)
-
-    def batch(self, observations: Any, count: int) -> FloatArray:
-        """``[N, size]`` of N observations side by side."""
-        return np.ascontiguousarray(_flatten(self.space, observations, count), dtype=np.float32)
-
-    def one(self, observation: Any) -> FloatArray:
-        """``[size]`` of one observation."""
-        flat = np.asarray(spaces.utils.flatten(self.space, observation), dtype=np.float32)
-        return flat.reshape(self.size)
-
-    def rows(self, observations: Any) -> tuple[FloatArray, bool]:
-        """``[N, size]`` of one observation or of several, and whether there are several."""
-        space, leaf = self.space, observations
-        while isinstance(space, (spaces.Dict, spaces.Tuple)):
-            key: Any = next(iter(space.spaces)) if isinstance(space, spaces.Dict) else 0
-            space, leaf = space.spaces[key], leaf[key]
-        shape, wanted = np.shape(leaf), tuple(space.shape or ())
-        if shape == wanted:
-            return _flatten(self.space, _batch_of_one(self.space, observations), 1), False
-        if len(shape) == len(wanted) + 1 and shape[1:] == wanted:
-            return _flatten(self.space, observations, shape[0]), True
-        raise ValueError(f"observations of shape {shape}, wanted {wanted} or {('N', *wanted)}")
-
-
-def _image(space: spaces.Space[Any]) -> tuple[int, int, int, bool, bool] | None:
-    """Height, width, channels, whether channels come first and whether numbers are bytes, for a Box of rank 3.
-
-    The shorter of the first and the last axis is that of channels; of two as long it is the last.
-    """
-    if not isinstance(space, spaces.Box) or len(space.shape) != 3:
-        return None
-    first, middle, last = (int(size) for size in space.shape)
-    is_bytes = np.dtype(space.dtype) == np.uint8
-    if first < last:
-        return middle, last, first, True, is_bytes
-    return first, middle, last, False, is_bytes
-
-
-def _check_observation(space: spaces.Space[Any]) -> None:
-    if isinstance(space, spaces.Dict):
-        for part in space.spaces.values():
-            _check_observation(part)
-    elif isinstance(space, spaces.Tuple):
-        for part in space.spaces:
-            _check_observation(part)
-    elif not isinstance(space, (spaces.Box, spaces.Discrete, spaces.MultiBinary, spaces.MultiDiscrete)):
-        kinds = "Box, Discrete, MultiDiscrete, MultiBinary, or Dict and Tuple of them"
-        raise ValueError(f"observation space {space}: wanted {kinds}; wrap the env so that it gives one")
-
-
-def _flatten(space: spaces.Space[Any], values: Any, count: int) -> FloatArray:
-    if isinstance(space, spaces.Dict):
-        return np.concatenate([_flatten(part, values[key], count) for key, part in space.spaces.items()], axis=1)
-    if isinstance(space, spaces.Tuple):
-        parts = zip(space.spaces, values, strict=True)
-        return np.concatenate([_flatten(part, value, count) for part, value in parts], axis=1)
-    if isinstance(space, spaces.Discrete):
-        return _one_hot(np.asarray(values).reshape(count, 1) - space.start, np.array([space.n]))
-    if isinstance(space, spaces.MultiDiscrete):
-        start = np.asarray(getattr(space, "start", 0))
-        return _one_hot((np.asarray(values) - start).reshape(count, -1), space.nvec.reshape(-1))
-    return np.ascontiguousarray(values, dtype=np.float32).reshape(count, -1)
-
-
-def _one_hot(choices: npt.NDArray[Any], sizes: npt.NDArray[Any]) -> FloatArray:
-    first = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    flat = np.zeros((len(choices), int(sizes.sum())), dtype=np.float32)
-    np.put_along_axis(flat, (choices + first).astype(np.int64), 1.0, axis=1)
-    return flat
-
-
-def _batch_of_one(space: spaces.Space[Any], value: Any) -> Any:
-    if isinstance(space, spaces.Dict):
-        return {key: _batch_of_one(part, value[key]) for key, part in space.spaces.items()}
-    if isinstance(space, spaces.Tuple):
-        return tuple(_batch_of_one(part, one) for part, one in zip(space.spaces, value, strict=True))
-    return np.asarray(value)[np.newaxis]
 
 
 class Actions:
@@ -156,7 +68,7 @@ class Actions:
 
 
 class HostEnvs:
-    """A vector env of Gymnasium as the engine steps it."""
+    """A vector env of Gymnasium as the engine steps it. What can't be learned from is refused by env, step and name."""
 
     def __init__(self, envs: VectorEnv[Any, Any, Any]) -> None:
         self.envs = envs
@@ -176,50 +88,233 @@ class HostEnvs:
         # Where the next step only resets, and what was seen before it.
         self._resets = np.zeros(self.num_envs, dtype=np.bool_)
         self._seen = np.zeros((self.num_envs, self.obs_size), dtype=np.float32)
+        # Steps of each env, and how many there were when its episode began.
+        self._steps = 0
+        self._begun = np.zeros(self.num_envs, dtype=np.int64)
 
     def reset(self, seed: int | None) -> FloatArray:
         """Begins an episode in every env."""
-        observations, _ = self.envs.reset(seed=seed)
-        self._resets[:] = False
-        self._seen = self.observations.batch(observations, self.num_envs).copy()
+        try:
+            observations = check_reset(self.envs.reset(seed=seed))
+            self._resets[:] = False
+            self._begun[:] = self._steps
+            self._seen = self.observations.batch(observations, self.num_envs).copy()
+        except Exception as error:
+            self._explain("reset", error)
+            raise
         return self._seen
 
     def step(self, rows: npt.NDArray[Any]) -> tuple[Any, ...]:
         """Observations, rewards, terminated, truncated, last observations of ended episodes, where it only reset."""
+        try:
+            return self._step(rows)
+        except Exception as error:
+            self._explain("step", error)
+            raise
+
+    def _step(self, rows: npt.NDArray[Any]) -> tuple[Any, ...]:
         count = self.num_envs
-        observations, rewards, ends, cuts, infos = self.envs.step(self.actions.native(rows))
+        self._steps += 1
+        observations, paid, ends, cuts, infos = five(self.envs.step(self.actions.native(rows)))
         seen = self.observations.batch(observations, count)
-        rewards = np.ascontiguousarray(rewards, dtype=np.float32).reshape(count)
-        terminated = np.ascontiguousarray(ends, dtype=np.bool_).reshape(count)
-        truncated = np.ascontiguousarray(cuts, dtype=np.bool_).reshape(count)
+        terminated, truncated = _flags(ends, count, "terminated"), _flags(cuts, count, "truncated")
         ended = terminated | truncated
+        if self._mode is not AutoresetMode.SAME_STEP and not self._resets_by_mask:
+            resets, before = self._resets, self._seen
+            rewards = _rewards(paid, count, resets)
+            self._resets, self._seen = ended & ~resets, seen.copy()
+            self._begun[resets] = self._steps
+            last = np.where(resets[:, np.newaxis], before, seen)
+            return seen, rewards, terminated & ~resets, truncated | resets, last, resets
+        rewards = _rewards(paid, count)
+        if not ended.any():
+            return seen, rewards, terminated, truncated, None, None
         if self._mode is AutoresetMode.SAME_STEP:
-            last = self._final(infos, ended) if ended.any() else None
-            return seen, rewards, terminated, truncated, last, None
-        if self._resets_by_mask:
-            if not ended.any():
-                return seen, rewards, terminated, truncated, None, None
+            last = self._final(infos, ended)
+        else:
             last = seen.copy()
-            observations, _ = self.envs.reset(options={"reset_mask": ended})
+            observations = check_reset(self.envs.reset(options={"reset_mask": ended}))
             seen = self.observations.batch(observations, count)
-            return seen, rewards, terminated, truncated, last, None
-        resets, before = self._resets, self._seen
-        self._resets, self._seen = ended & ~resets, seen.copy()
-        last = np.where(resets[:, np.newaxis], before, seen)
-        rewards = np.where(resets, np.float32(0), rewards)
-        return seen, rewards, terminated & ~resets, truncated | resets, last, resets
+        self._begun[ended] = self._steps
+        return seen, rewards, terminated, truncated, last, None
 
     def _final(self, infos: Mapping[str, Any], ended: npt.NDArray[np.bool_]) -> FloatArray:
         key = next((key for key in ("final_obs", "final_observation") if key in infos), None)
         if key is None:
             raise ValueError('an episode ended and infos has no "final_obs", which SAME_STEP autoreset promises')
         final = infos[key]
-        if isinstance(final, np.ndarray) and final.dtype == object:
-            last = np.zeros((self.num_envs, self.obs_size), dtype=np.float32)
-            for env in np.flatnonzero(ended):
-                last[env] = self.observations.one(final[env])
-            return last
-        return self.observations.batch(final, self.num_envs)
+        one_by_one = isinstance(final, np.ndarray) and final.dtype == object
+        last = np.zeros((self.num_envs, self.obs_size), dtype=np.float32)
+        for env in np.flatnonzero(ended):
+            # Where no episode ended there may be anything.
+            observation = final[env] if one_by_one else _row(final, env)
+            try:
+                last[env] = self.observations.one(observation)
+            except Fault as fault:
+                raise Fault(int(env), f"the last {fault.problem}") from None
+        return last
+
+    def _explain(self, call: str, error: Exception) -> None:
+        """Raises an error that names env, step and what is wrong, if that can be told."""
+        if isinstance(error, Fault):
+            self._refuse(error, call)
+        # Gymnasium puts observations side by side before anyone else has seen them.
+        fault = self._fault_of_one() or _fault_of_call(error)
+        if fault is not None:
+            self._refuse(fault, call, error)
+
+    def _refuse(self, fault: Fault, call: str, cause: Exception | None = None) -> NoReturn:
+        env = "an env" if fault.row is None else f"env {fault.row}"
+        if call == "reset":
+            when = "at reset" if self._steps == 0 else f"at reset, after step {self._steps}"
+        elif fault.row is None or fault.row >= self.num_envs:
+            when = f"at step {self._steps}"
+        else:
+            begun = int(self._begun[fault.row])
+            when = f"at step {self._steps}" + (f" (step {self._steps - begun} of its episode)" if begun else "")
+        text = f"{self.name}, {env}, {when}: {fault.problem}; operant.check_env(env) looks at the whole env"
+        raise ValueError(text) from cause
+
+    def _fault_of_one(self) -> Fault | None:
+        """What is wrong with the observation of an env that Gymnasium stepped alone."""
+        for env, observation in enumerate(getattr(self.envs.unwrapped, "_env_obs", ())):
+            if observation is not None:
+                try:
+                    self.observations.one(observation)
+                except Fault as fault:
+                    return Fault(env, fault.problem)
+        return None
+
+
+def _row(values: Any, env: int) -> Any:
+    """One env's part of observations that lie side by side."""
+    if isinstance(values, Mapping):
+        return {key: _row(part, env) for key, part in values.items()}
+    return tuple(_row(part, env) for part in values) if isinstance(values, tuple) else values[env]
+
+
+def five(result: Any) -> tuple[Any, ...]:
+    """What a step gave, in five parts."""
+    if isinstance(result, tuple) and len(result) == 5:
+        return result
+    what = f"{len(result)} values" if isinstance(result, tuple) else f"a {type(result).__name__}"
+    raise Fault(None, _FIVE.format(what))
+
+
+def check_reset(result: Any) -> Any:
+    """The observation of a reset."""
+    if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[1], Mapping):
+        what = f"{len(result)} values" if isinstance(result, tuple) else f"a {type(result).__name__}"
+        raise Fault(None, _PAIR.format(what))
+    if result[0] is None:
+        raise Fault(None, "the observation is None; wanted one of the observation space")
+    return result[0]
+
+
+_FIVE = (
+    "step returned {}; wanted five: observation, reward, terminated, truncated, info. Gym's old `done` is now "
+    "`terminated` (the episode came to its end) or `truncated` (it was cut short, as by a time limit)"
+)
+_PAIR = "reset returned {}; wanted two: observation, info"
+
+
+def _fault_of_call(error: Exception) -> Fault | None:
+    """What an env returned too many or too few of, as Gymnasium's vector envs fail over it."""
+    text = str(error)
+    if "reset() got an unexpected keyword argument" in text:
+        return Fault(None, f"{text}; wanted reset(self, *, seed=None, options=None)")
+    for wanted, message in (("5", _FIVE), ("2", _PAIR)):
+        if f"values to unpack (expected {wanted}" in text:
+            got = text.partition("got ")[2].rstrip(")")
+            return Fault(None, message.format(f"{got} values" if got else f"other than {wanted} values"))
+    return None
+
+
+def _rewards(values: Any, count: int, resets: npt.NDArray[np.bool_] | None = None) -> FloatArray:
+    """Rewards of N envs: 0 where the step only reset, whatever is there."""
+    array = np.asarray(values)
+    if array.size != count:
+        raise Fault(None, f"the reward has shape {array.shape}; wanted {(count,)}, one for each env")
+    if resets is not None:
+        array = np.where(resets, 0, array.reshape(count))
+    if array.dtype.kind not in "biuf":
+        for env, one in enumerate(array.reshape(-1)):
+            _check_reward(one, env)
+        array = array.astype(np.float64)
+    return numbers(array.reshape(count), "the reward")
+
+
+def _flags(values: Any, count: int, name: str) -> npt.NDArray[np.bool_]:
+    array = np.asarray(values)
+    if array.size != count:
+        raise Fault(None, f"{name} has shape {array.shape}; wanted {(count,)}, one for each env")
+    array = array.reshape(count)
+    if array.dtype != np.bool_:
+        for env, one in enumerate(array):
+            _check_flag(one, name, env)
+    return np.ascontiguousarray(array, dtype=np.bool_)
+
+
+_PLAIN_REWARDS = frozenset((float, int, bool, np.float32, np.float64, np.int64))
+
+
+def _check_reward(reward: Any, env: int | None = None) -> None:
+    if type(reward) in _PLAIN_REWARDS:
+        return
+    number = isinstance(reward, (int, float, np.number, np.bool_))
+    if not number and not (isinstance(reward, np.ndarray) and reward.size == 1 and reward.dtype.kind in "biuf"):
+        raise Fault(env, f"the reward is {_short(reward)}; wanted a number")
+
+
+def _check_flag(flag: Any, name: str, env: int | None = None) -> None:
+    if type(flag) is bool or type(flag) is np.bool_:
+        return
+    plain = flag.item() if isinstance(flag, (np.generic, np.ndarray)) and np.size(flag) == 1 else flag
+    if not isinstance(plain, int) or plain not in (0, 1):
+        raise Fault(env, f"{name} is {_short(flag)}; wanted True or False")
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}…"
+
+
+class Checked(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """An env whose calls return what Gymnasium's vector envs take for granted."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any], number: int) -> None:
+        super().__init__(env)
+        self._number = number
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Begins an episode."""
+        result = self.env.reset(seed=seed, options=options)
+        try:
+            check_reset(result)
+        except Fault as fault:
+            raise Fault(self._number, fault.problem) from None
+        return result
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """One step."""
+        result = self.env.step(action)
+        try:
+            check_step(result)
+        except Fault as fault:
+            raise Fault(self._number, fault.problem) from None
+        return result
+
+
+def check_step(result: Any) -> None:
+    """Refuses what is not the result of a step of one env; its numbers are looked at later."""
+    observation, reward, terminated, truncated, info = five(result)
+    if observation is None:
+        raise Fault(None, "the observation is None; wanted one of the observation space")
+    _check_reward(reward)
+    _check_flag(terminated, "terminated")
+    _check_flag(truncated, "truncated")
+    if not isinstance(info, Mapping):
+        raise Fault(None, f"info is {_short(info)}; wanted a dict")
 
 
 def _honours_mask(envs: VectorEnv[Any, Any, Any]) -> bool:
@@ -277,7 +372,11 @@ def open_envs(
 
 
 def _together(makers: list[Callable[[], gymnasium.Env[Any, Any]]]) -> SyncVectorEnv:
-    return SyncVectorEnv(makers, autoreset_mode=AutoresetMode.SAME_STEP)
+    def checked(number: int, make: Callable[[], gymnasium.Env[Any, Any]]) -> Callable[[], gymnasium.Env[Any, Any]]:
+        return lambda: Checked(make(), number)
+
+    checks = [checked(number, make) for number, make in enumerate(makers)]
+    return SyncVectorEnv(checks, autoreset_mode=AutoresetMode.SAME_STEP)
 
 
 def _no_options(env_kwargs: Mapping[str, Any]) -> None:

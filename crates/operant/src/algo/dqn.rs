@@ -18,7 +18,7 @@ use super::saved::{damaged, load_env, load_running, load_scale, to_bits};
 use super::train_and_step::{first_bad_op, train_and_step};
 use super::{Algorithm, Build, Ended, Entry, Parts, Phase, Report, part};
 use crate::config::{self, Table};
-use crate::data::{Experience, Replay, ReplayShape, Running, SampleDraws, Samples};
+use crate::data::{Experience, Replay, ReplayShape, Running, SampleDraws, Samples, Unfit};
 use crate::device::check_room;
 use crate::env::{ActionSpace, Actions, RowBuf, Seeds, VecEnv};
 use crate::error::{Error, Result};
@@ -317,14 +317,17 @@ impl Dqn {
         }
     }
 
-    /// Normalises what the envs show; `new` says that it is counted.
-    fn see(&mut self, new: bool) {
-        let Some(normaliser) = &mut self.normaliser else { return };
-        if new {
+    /// Normalises what the envs show; `new` says that it is counted. An unfit number is not counted, since statistics would
+    /// spread it over all envs: it is given back.
+    fn see(&mut self, new: bool) -> Option<Unfit> {
+        let normaliser = self.normaliser.as_mut()?;
+        let unfit = Unfit::in_observations(&self.now.obs, self.replay.shape().obs, self.vector_steps);
+        if new && unfit.is_none() {
             normaliser.update(&self.now.obs);
         }
         self.seen.copy_from_slice(&self.now.obs);
         normaliser.normalise(&mut self.seen, OBS_LIMIT);
+        unfit
     }
 
     fn head(&self) -> Head {
@@ -422,8 +425,8 @@ impl Dqn {
         });
         std::mem::swap(&mut self.now, &mut self.after);
         self.vector_steps += 1;
-        self.see(true);
-        true
+        report.failed = self.see(true).map(|unfit| self.env.spec().complaint(&unfit));
+        report.failed.is_none()
     }
 
     /// Draws a minibatch and computes its targets: R + γⁿ·Q'(s', argmax Q(s', ·)), with Q' the target network's values and
@@ -491,7 +494,10 @@ impl Dqn {
         if !(outcome.finite && (step.finite || scale > 1.0)) {
             let what = METRICS[if outcome.finite { Reported::GradNorm } else { Reported::Loss } as usize].name;
             let place = first_bad_op(&mut self.learner, &self.params, size, feeds);
-            report.diverged = Some(format!("{what} is not finite{place}"));
+            match self.replay.unfit(self.vector_steps) {
+                Some(unfit) => report.failed = Some(self.env.spec().complaint(&unfit)),
+                None => report.diverged = Some(format!("{what} is not finite{place}")),
+            }
             return false;
         }
         if step.finite {

@@ -5,6 +5,7 @@
 //! columns are written in place by env and network; nothing is allocated after [`Ppo::new`].
 
 mod cuda;
+mod diverged;
 mod floors;
 mod heads;
 mod metrics;
@@ -22,7 +23,7 @@ use super::scratch::Scratch;
 use super::train_and_step::{first_bad_op, train_and_step};
 use super::{Algorithm, Build, Ended, Entry, Parts, Phase, Report, part};
 use crate::config::{self, Table};
-use crate::data::{ActionColumn, Batch, Order, ReturnScale, Rollout, Running, Shape};
+use crate::data::{ActionColumn, Batch, Order, ReturnScale, Rollout, Running, Shape, first_unfit};
 use crate::device::{CpuPool, check_room};
 use crate::env::{Actions, Row, Seeds, Told, VecEnv};
 use crate::error::{Error, Result};
@@ -276,7 +277,9 @@ impl Ppo {
         let mut scratch = Scratch::new(n);
         self.env.reset(seeds, None, scratch.row(&mut self.rollout, &mut self.final_obs, steps));
         self.forget_episodes();
-        self.normalise_obs(steps, true);
+        // Statistics would spread an unfit number over all envs.
+        let counted = first_unfit(self.rollout.row_of_obs(steps)).is_none();
+        self.normalise_obs(steps, counted);
     }
 
     fn forget_episodes(&mut self) {
@@ -308,8 +311,7 @@ impl Ppo {
     /// Normalises row `t` of observations; `seen` says that they are new.
     fn normalise_obs(&mut self, t: usize, seen: bool) {
         let Some(normaliser) = &mut self.obs_normaliser else { return };
-        let row = self.rollout.shape.envs * self.rollout.shape.obs;
-        let obs = &mut self.rollout.obs[t * row..][..row];
+        let obs = self.rollout.row_of_obs_mut(t);
         if seen {
             normaliser.update(obs);
         }
@@ -378,6 +380,9 @@ impl Ppo {
                 return;
             }
             self.after_step(t, report);
+            if report.failed.is_some() {
+                return;
+            }
         }
         self.env.take_told(&mut report.told);
         let means = self.heads.iter_mut().flat_map(HeadWatch::take_means).chain(report.told.take_means());
@@ -410,6 +415,10 @@ impl Ppo {
             if terminated == 0 {
                 self.truncated_envs.push(env);
             }
+        }
+        report.failed = self.unfit_step(t).map(|unfit| self.env.spec().complaint(&unfit));
+        if report.failed.is_some() {
+            return;
         }
         self.normalise_obs(t + 1, true);
         if !self.truncated_envs.is_empty() {
@@ -603,36 +612,7 @@ impl Ppo {
         fine.then_some(step.grad_norm)
     }
 
-    fn report_values(&self, report: &mut Report) {
-        let values = &self.rollout.value[..self.rollout.samples()];
-        let (mut sum, mut least, mut most) = (0.0, f32::INFINITY, f32::NEG_INFINITY);
-        for &value in values {
-            sum += f64::from(value);
-            (least, most) = (least.min(value), most.max(value));
-        }
-        report.values[Reported::ValueMean as usize] = sum / values.len() as f64;
-        report.values[Reported::ValueMin as usize] = f64::from(least);
-        report.values[Reported::ValueMax as usize] = f64::from(most);
-        report.values[Reported::ExplainedVariance as usize] = self.rollout.explained_variance();
-    }
-}
-
-/// What a checkpoint holds beside weights, optimiser and envs; floats by their bits.
-#[derive(Default, Serialize, Deserialize)]
-struct State {
-    iteration: u32,
-    obs_normaliser: Option<Vec<u64>>,
-    return_scale: Option<Vec<u64>>,
-    popart: Option<Vec<u64>>,
-    loss_scale: Option<[u8; 8]>,
-}
-
-impl Algorithm for Ppo {
-    fn metrics(&self) -> &[Metric] {
-        &self.metrics
-    }
-
-    fn iterate(&mut self, report: &mut Report) {
+    fn collect_and_learn(&mut self, report: &mut Report) {
         let start = Instant::now();
         self.collect(report);
         if report.failed.is_some() {
@@ -664,6 +644,41 @@ impl Algorithm for Ppo {
         report.seconds = [(collected - start).as_secs_f64(), (learned - collected).as_secs_f64()];
         report.spans.note(Phase::Collect as usize, start, collected);
         report.spans.note(Phase::Learn as usize, collected, learned);
+    }
+
+    fn report_values(&self, report: &mut Report) {
+        let values = &self.rollout.value[..self.rollout.samples()];
+        let (mut sum, mut least, mut most) = (0.0, f32::INFINITY, f32::NEG_INFINITY);
+        for &value in values {
+            sum += f64::from(value);
+            (least, most) = (least.min(value), most.max(value));
+        }
+        report.values[Reported::ValueMean as usize] = sum / values.len() as f64;
+        report.values[Reported::ValueMin as usize] = f64::from(least);
+        report.values[Reported::ValueMax as usize] = f64::from(most);
+        report.values[Reported::ExplainedVariance as usize] = self.rollout.explained_variance();
+    }
+}
+
+/// What a checkpoint holds beside weights, optimiser and envs; floats by their bits.
+#[derive(Default, Serialize, Deserialize)]
+struct State {
+    iteration: u32,
+    obs_normaliser: Option<Vec<u64>>,
+    return_scale: Option<Vec<u64>>,
+    popart: Option<Vec<u64>>,
+    loss_scale: Option<[u8; 8]>,
+}
+
+impl Algorithm for Ppo {
+    fn metrics(&self) -> &[Metric] {
+        &self.metrics
+    }
+
+    fn iterate(&mut self, report: &mut Report) {
+        let before = self.steps_before();
+        self.collect_and_learn(report);
+        self.find_cause(before, report);
     }
 
     fn plans(&mut self) -> Vec<(&'static str, &mut Plan)> {

@@ -12,6 +12,7 @@ pub mod shards;
 mod shuffle;
 mod sobol;
 mod sum_tree;
+mod unfit;
 
 pub use batch::{Batch, Order};
 pub use codec::Codec;
@@ -23,3 +24,4 @@ pub use shuffle::Shuffle;
 pub(crate) use sobol::mix;
 pub use sobol::{Evenness, Sobol};
 pub use sum_tree::SumTree;
+pub use unfit::{MOST, Place, Unfit, first_unfit};

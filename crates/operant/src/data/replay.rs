@@ -9,6 +9,7 @@
 //! marked as never to be. After `new` nothing is allocated but by `save`.
 
 use super::sum_tree::SumTree;
+use super::unfit::{Place, Unfit, first_unfit};
 use crate::error::{Error, Result};
 use crate::lanes::rng::HostRng;
 use crate::lanes::{Float, Lanes, Scalar};
@@ -281,6 +282,38 @@ impl Replay {
     /// Envs were reset in the middle of episodes: windows that are not whole yet never will be.
     pub fn cut(&mut self) {
         self.rings.iter_mut().for_each(|ring| ring.open = 0);
+    }
+
+    /// The first number it holds that nothing can be learned from, after so many steps of each env.
+    pub fn unfit(&self, steps: u64) -> Option<Unfit> {
+        let of_envs = (0..self.shape.envs).filter_map(|env| self.unfit_of(env, steps));
+        of_envs.reduce(|first, other| first.earlier(Some(other)))
+    }
+
+    /// That of one env. Its rows are walked from the newest back, since only the newest row's step is known.
+    fn unfit_of(&self, env: usize, steps: u64) -> Option<Unfit> {
+        let ReplayShape { rows, obs, .. } = self.shape;
+        let Ring { head, filled, .. } = self.rings[env];
+        let slot = |back: usize| env * rows + (head as usize + 2 * rows - 1 - back) % rows;
+        let (mut step, mut found) = (steps, None);
+        for back in 0..filled as usize {
+            let at = slot(back);
+            // The row behind one that was truncated holds that episode's last observation and no step.
+            let is_last = back + 1 < filled as usize && self.flags[slot(back + 1)] & TRUNCATED != 0;
+            let seen = &self.obs[at * obs..][..obs];
+            let observed = first_unfit(seen).map(|j| Unfit {
+                step: if is_last { step } else { step.saturating_sub(1) },
+                env,
+                place: if is_last { Place::LastObservation(j) } else { Place::Observation(j) },
+                value: seen[j],
+            });
+            let paid = Unfit::in_rewards(&self.reward[at..=at], step).map(|unfit| Unfit { env, ..unfit });
+            for unfit in [paid, observed].into_iter().flatten() {
+                found = Some(unfit.earlier(found));
+            }
+            step = step.saturating_sub(u64::from(!is_last));
+        }
+        found
     }
 
     /// The next row of an env's ring, forgotten and empty.

@@ -3,6 +3,8 @@
 //! Row t holds the observation before step t, the action, and what came of it; observations, values and masks have a row
 //! T more, from which the next rollout begins.
 
+use super::unfit::{Place, Unfit, first_unfit};
+
 /// Sizes of a rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
@@ -101,11 +103,43 @@ impl Rollout {
         self.shape.steps * self.shape.envs
     }
 
+    /// `[N, O]` row `t` of observations.
+    pub fn row_of_obs(&self, t: usize) -> &[f32] {
+        let row = self.shape.envs * self.shape.obs;
+        &self.obs[t * row..][..row]
+    }
+
+    /// That, to be written.
+    pub fn row_of_obs_mut(&mut self, t: usize) -> &mut [f32] {
+        let row = self.shape.envs * self.shape.obs;
+        &mut self.obs[t * row..][..row]
+    }
+
     /// Begins the next rollout where this one ended: row T of observations and masks becomes row 0.
     pub fn wrap(&mut self) {
         let Shape { steps, envs, obs, choices, .. } = self.shape;
         self.obs.copy_within(steps * envs * obs.., 0);
         self.legal.copy_within(steps * envs * choices.., 0);
+    }
+
+    /// The first number that envs gave and nothing can be learned from; `before` is how many steps each env had made.
+    pub fn unfit(&self, before: u64) -> Option<Unfit> {
+        let Shape { envs, obs, .. } = self.shape;
+        let first = |found: Option<Unfit>, row: u64| found.map(|unfit| Unfit { step: unfit.step + row, ..unfit });
+        let seen = first_unfit(&self.obs).map(|at| Unfit {
+            step: (at / (envs * obs)) as u64,
+            env: at / obs % envs,
+            place: Place::Observation(at % obs),
+            value: self.obs[at],
+        });
+        let paid = first_unfit(&self.reward).map(|at| Unfit {
+            step: (at / envs) as u64 + 1,
+            env: at % envs,
+            place: Place::Reward,
+            value: self.reward[at],
+        });
+        let (seen, paid) = (first(seen, before), first(paid, before));
+        seen.map(|seen| seen.earlier(paid)).or(paid)
     }
 
     /// Generalised advantage estimation (Schulman et al., arXiv:1506.02438). A step that terminated is worth its reward

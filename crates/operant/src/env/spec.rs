@@ -1,5 +1,6 @@
 //! What an env is, as data: names, spaces, limits. One place feeds the command line, Python, the docs and the tests.
 
+use crate::data::{MOST, Place, Unfit};
 use crate::error::{Error, Result};
 
 /// One number of an observation or of a continuous action.
@@ -144,6 +145,21 @@ impl Spec {
                 self.name
             )))
         }
+    }
+
+    /// What is wrong with a number of such an env that nothing can be learned from.
+    pub fn complaint(&self, unfit: &Unfit) -> String {
+        let Unfit { step, env, place, value } = unfit;
+        let of = |j: &usize| self.observation.get(*j).map_or(String::new(), |channel| format!(" ({})", channel.name));
+        let (what, next) = match place {
+            Place::Reward => ("the reward".into(), "step"),
+            Place::Observation(j) => (format!("observation {j}{}", of(j)), "reset, step or observe"),
+            Place::LastObservation(j) => (format!("last observation {j}{}", of(j)), "step or observe"),
+        };
+        format!(
+            "{}: {what} of env {env} is {value} at step {step}; wanted a finite number of at most {MOST:e} in size; mend the env's {next}",
+            self.name
+        )
     }
 
     /// Bytes of a legal row: one per choice if the spec is masked, else none.

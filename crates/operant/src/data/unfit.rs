@@ -1,0 +1,86 @@
+//! Numbers from envs that nothing can be learned from: those that are not finite, and those too large for `f32` sums.
+
+/// The largest size of a reward or an observation. Its square, as a loss takes it, still fits `f32` with room for a sum.
+pub const MOST: f32 = 1e18;
+
+/// Which number of a step is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    /// A component of the observation that the env showed after the step.
+    Observation(usize),
+    /// A component of the last observation of an episode that the step ended.
+    LastObservation(usize),
+    /// The reward of the step.
+    Reward,
+}
+
+/// A number that nothing can be learned from, and where it came from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Unfit {
+    /// Steps of each env when it came; 0 for the first observation.
+    pub step: u64,
+    /// Number of the env.
+    pub env: usize,
+    /// Which number.
+    pub place: Place,
+    /// The number.
+    pub value: f32,
+}
+
+impl Unfit {
+    /// The first unfit number of an observation column `[N, O]` after so many steps.
+    pub fn in_observations(rows: &[f32], width: usize, step: u64) -> Option<Self> {
+        let at = first_unfit(rows)?;
+        Some(Self { step, env: at / width, place: Place::Observation(at % width), value: rows[at] })
+    }
+
+    /// The first unfit number of a reward column `[N]` of step number `step`.
+    pub fn in_rewards(rewards: &[f32], step: u64) -> Option<Self> {
+        let env = first_unfit(rewards)?;
+        Some(Self { step, env, place: Place::Reward, value: rewards[env] })
+    }
+
+    /// Which of two came first; of one step, observations come first, since rewards follow from what they show.
+    pub fn earlier(self, other: Option<Self>) -> Self {
+        match other {
+            Some(other) if (other.step, other.place, other.env) < (self.step, self.place, self.env) => other,
+            _ => self,
+        }
+    }
+}
+
+/// Where the first number is that is not finite or larger than [`MOST`].
+pub fn first_unfit(values: &[f32]) -> Option<usize> {
+    let unfit = |x: &f32| !(x.abs() <= MOST);
+    // Without a way out in the middle, a block is a few vector instructions.
+    let block = values.chunks(256).position(|block| block.iter().fold(false, |bad, x| bad | unfit(x)))?;
+    values[block * 256..].iter().position(unfit).map(|at| block * 256 + at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_is_found_wherever_it_lies() {
+        for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 2e18, -2e18] {
+            for at in [0, 1, 255, 256, 700] {
+                let mut values = vec![MOST; 701];
+                values[at] = bad;
+                values[700] = bad;
+                assert_eq!(first_unfit(&values), Some(at));
+            }
+        }
+        assert_eq!(first_unfit(&[MOST, -MOST, 0.0, f32::MIN_POSITIVE]), None);
+    }
+
+    #[test]
+    fn of_two_the_earlier_counts() {
+        let seen = Unfit::in_observations(&[0.0, 1.0, 2.0, f32::NAN], 2, 7).unwrap();
+        let paid = Unfit::in_rewards(&[f32::NAN], 7).unwrap();
+        assert_eq!((seen.env, seen.place), (1, Place::Observation(1)));
+        assert_eq!((paid.earlier(Some(seen)).place, seen.earlier(Some(paid)).place), (seen.place, seen.place));
+        let before = Unfit { step: 6, ..paid };
+        assert_eq!((seen.earlier(Some(before)).step, before.earlier(None).step), (6, 6));
+    }
+}
