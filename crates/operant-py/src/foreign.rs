@@ -4,7 +4,7 @@
 //! exception never crosses the engine. It is kept in the [`Link`], the envs count as failed, and who drives the run
 //! raises it.
 
-use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyReadonlyArrayDyn};
+use numpy::{PyArray1, PyArrayDyn, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2};
 use operant::data;
 use operant::env::{ActionSpace, Actions, Canvas, Channel, Param, Row, Seeds, Spec, VecEnv};
 use operant::lanes::Column;
@@ -203,11 +203,12 @@ fn fitting<'a, T>(values: &'a [T], wanted: usize, what: &str) -> PyResult<&'a [T
 /// Where the first number is that is not finite or larger in size than `MOST`.
 #[pyfunction]
 pub(crate) fn first_unfit(values: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
-    if let Ok(values) = values.extract::<PyReadonlyArrayDyn<'_, f32>>() {
-        return Ok(data::first_unfit(values.as_slice()?));
+    // To ask for the type costs less than an extraction that fails.
+    if let Ok(values) = values.cast::<PyArrayDyn<f32>>() {
+        return Ok(data::first_unfit(values.readonly().as_slice()?));
     }
-    let values: PyReadonlyArrayDyn<'_, f64> = values.extract()?;
     let most = f64::from(data::MOST);
+    let values = values.cast::<PyArrayDyn<f64>>()?.readonly();
     Ok(values.as_slice()?.iter().position(|x| !(x.abs() <= most)))
 }
 

@@ -203,6 +203,35 @@ def test_vector_envs_of_ones_own_are_looked_at(kind: str, fault: Callable[[list[
     assert re.match(rf"gymnasium/Bespoke, {wanted}", text), text
 
 
+class Ending(Bespoke):
+    """Ends an episode at every step and gives the last observations itself; that of step 7 is wrong."""
+
+    def __init__(self, objects: bool) -> None:
+        super().__init__("box", tuple)
+        self.metadata, self.objects = {"autoreset_mode": AutoresetMode.SAME_STEP}, objects
+
+    def step(self, actions: Any) -> Any:
+        observations, rewards, ends, cuts, _ = super().step(actions)
+        last: Any = np.full((4, 2, 3), NAN)
+        last[ends] = 0.5
+        if self.steps == 7:
+            last[ends, 1, 2] = INF
+        if self.objects:
+            rows = np.empty(4, dtype=object)
+            for env in np.flatnonzero(ends):
+                rows[env] = last[env]
+            last = rows
+        return observations, rewards, ends, cuts, {"final_obs": last}
+
+
+@pytest.mark.parametrize("objects", [False, True])
+def test_last_observations_are_looked_at_where_episodes_ended(objects: bool) -> None:
+    """They lie side by side or one by one; where no episode ended there may be anything."""
+    text = told(lambda: operant.PPO(Ending(objects), num_steps=16).learn(1000))
+    wanted = r"gymnasium/Ending, env 3, at step 7 \(step 4 of its episode\): the last observation\[1, 2\] is inf"
+    assert re.match(wanted, text), text
+
+
 def test_evaluation_looks_too() -> None:
     Faulty.made = 0
     model = operant.PPO(lambda: Faulty("box", put(1, NAN), at=70), num_envs=3, num_steps=16).learn(48)

@@ -143,15 +143,18 @@ class HostEnvs:
         if key is None:
             raise ValueError('an episode ended and infos has no "final_obs", which SAME_STEP autoreset promises')
         final = infos[key]
-        one_by_one = isinstance(final, np.ndarray) and final.dtype == object
-        last = np.zeros((self.num_envs, self.obs_size), dtype=np.float32)
-        for env in np.flatnonzero(ended):
+        last, which = np.zeros((self.num_envs, self.obs_size), dtype=np.float32), np.flatnonzero(ended)
+        at = 0
+        try:
             # Where no episode ended there may be anything.
-            observation = final[env] if one_by_one else _row(final, env)
-            try:
-                last[env] = self.observations.one(observation)
-            except Fault as fault:
-                raise Fault(int(env), f"the last {fault.problem}") from None
+            if isinstance(final, np.ndarray) and final.dtype == object:
+                for at, env in enumerate(which):
+                    last[env] = self.observations.one(final[env])
+            else:
+                last[which] = self.observations.batch(_rows(final, which), len(which))
+        except Fault as fault:
+            row = int(which[at if fault.row is None else fault.row])
+            raise Fault(row, f"the last {fault.problem}") from None
         return last
 
     def _explain(self, call: str, error: Exception) -> None:
@@ -186,11 +189,11 @@ class HostEnvs:
         return None
 
 
-def _row(values: Any, env: int) -> Any:
-    """One env's part of observations that lie side by side."""
+def _rows(values: Any, which: npt.NDArray[np.int64]) -> Any:
+    """Some rows of observations that lie side by side."""
     if isinstance(values, Mapping):
-        return {key: _row(part, env) for key, part in values.items()}
-    return tuple(_row(part, env) for part in values) if isinstance(values, tuple) else values[env]
+        return {key: _rows(part, which) for key, part in values.items()}
+    return tuple(_rows(part, which) for part in values) if isinstance(values, tuple) else values[which]
 
 
 def five(result: Any) -> tuple[Any, ...]:
@@ -256,18 +259,17 @@ def _flags(values: Any, count: int, name: str) -> npt.NDArray[np.bool_]:
 
 
 _PLAIN_REWARDS = frozenset((float, int, bool, np.float32, np.float64, np.int64))
+_PLAIN_FLAGS = frozenset((bool, np.bool_))
 
 
 def _check_reward(reward: Any, env: int | None = None) -> None:
-    if type(reward) in _PLAIN_REWARDS:
-        return
     number = isinstance(reward, (int, float, np.number, np.bool_))
     if not number and not (isinstance(reward, np.ndarray) and reward.size == 1 and reward.dtype.kind in "biuf"):
         raise Fault(env, f"the reward is {_short(reward)}; wanted a number")
 
 
 def _check_flag(flag: Any, name: str, env: int | None = None) -> None:
-    if type(flag) is bool or type(flag) is np.bool_:
+    if isinstance(flag, np.bool_):
         return
     plain = flag.item() if isinstance(flag, (np.generic, np.ndarray)) and np.size(flag) == 1 else flag
     if not isinstance(plain, int) or plain not in (0, 1):
@@ -308,6 +310,15 @@ class Checked(gymnasium.Wrapper[Any, Any, Any, Any]):
 def check_step(result: Any) -> None:
     """Refuses what is not the result of a step of one env; its numbers are looked at later."""
     observation, reward, terminated, truncated, info = five(result)
+    # Almost every step is one of these, and is through at once.
+    if (
+        type(reward) in _PLAIN_REWARDS
+        and type(terminated) in _PLAIN_FLAGS
+        and type(truncated) in _PLAIN_FLAGS
+        and type(info) is dict
+        and observation is not None
+    ):
+        return
     if observation is None:
         raise Fault(None, "the observation is None; wanted one of the observation space")
     _check_reward(reward)

@@ -3,7 +3,7 @@
 //! Row t holds the observation before step t, the action, and what came of it; observations, values and masks have a row
 //! T more, from which the next rollout begins.
 
-use super::unfit::{Place, Unfit, first_unfit};
+use super::unfit::Unfit;
 
 /// Sizes of a rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,22 +124,7 @@ impl Rollout {
 
     /// The first number that envs gave and nothing can be learned from; `before` is how many steps each env had made.
     pub fn unfit(&self, before: u64) -> Option<Unfit> {
-        let Shape { envs, obs, .. } = self.shape;
-        let first = |found: Option<Unfit>, row: u64| found.map(|unfit| Unfit { step: unfit.step + row, ..unfit });
-        let seen = first_unfit(&self.obs).map(|at| Unfit {
-            step: (at / (envs * obs)) as u64,
-            env: at / obs % envs,
-            place: Place::Observation(at % obs),
-            value: self.obs[at],
-        });
-        let paid = first_unfit(&self.reward).map(|at| Unfit {
-            step: (at / envs) as u64 + 1,
-            env: at % envs,
-            place: Place::Reward,
-            value: self.reward[at],
-        });
-        let (seen, paid) = (first(seen, before), first(paid, before));
-        seen.map(|seen| seen.earlier(paid)).or(paid)
+        Unfit::of_rollout(&self.obs, &self.reward, [self.shape.envs, self.shape.obs], before)
     }
 
     /// Generalised advantage estimation (Schulman et al., arXiv:1506.02438). A step that terminated is worth its reward

@@ -40,6 +40,20 @@ impl Unfit {
         Some(Self { step, env, place: Place::Reward, value: rewards[env] })
     }
 
+    /// The first unfit number of a rollout: observations `[T + 1, N, O]` and rewards `[T, N]` of so many envs and numbers; `before` is
+    /// how many steps each env had made.
+    pub fn of_rollout(seen: &[f32], paid: &[f32], [envs, obs]: [usize; 2], before: u64) -> Option<Self> {
+        let seen = first_unfit(seen).and_then(|at| {
+            let t = at / (envs * obs);
+            Self::in_observations(&seen[t * envs * obs..][..envs * obs], obs, before + t as u64)
+        });
+        let paid = first_unfit(paid).and_then(|at| {
+            let t = at / envs;
+            Self::in_rewards(&paid[t * envs..][..envs], before + t as u64 + 1)
+        });
+        seen.map(|seen| seen.earlier(paid)).or(paid)
+    }
+
     /// Which of two came first; of one step, observations come first, since rewards follow from what they show.
     pub fn earlier(self, other: Option<Self>) -> Self {
         match other {

@@ -153,7 +153,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) collect(const CollectAr
         discounted = discounted * a.gamma + reward;
         see(sums, view, OBS, discounted);
         if (done) discounted = 0.0f;
-        reward = fminf(fmaxf(reward * view.factor[OBS], -REWARD_LIMIT), REWARD_LIMIT);
+        reward = within(reward * view.factor[OBS], REWARD_LIMIT);
 #endif
         const int cut = taken.truncated && !taken.terminated;
         if (__any_sync(0xFFFFFFFFu, cut)) {

@@ -23,7 +23,7 @@ use super::super::{Algorithm, Build, Ended, Parts, Report, part};
 use super::{METRICS, OptimizerName, REWARD_LIMIT, Reported, Settings, State, from_bits, not_finite, read, to_bits};
 use crate::algo::{Curiosity, NetworkSettings, OBS_LIMIT};
 use crate::config::Table;
-use crate::data::{ReturnScale, Running, Shuffle};
+use crate::data::{ReturnScale, Running, Shuffle, Unfit};
 use crate::device::cuda::{Blas, Buffer, DevicePtr, Event, Gpu, Kernel, Module, Params as KernelParams};
 use crate::env::{self, AutoReset, CudaVec, EnvsPointers, RowBuf, Seeds, Spec, TOTALS_WORDS, Told, VecEnv, emit};
 use crate::error::{Error, Result};
@@ -592,6 +592,13 @@ impl PpoCuda {
         Ok(self.shares.map(|share| share * started.elapsed().as_secs_f64()))
     }
 
+    /// What the envs gave in the iteration before this one that nothing can be learned from. If the rollout can't be read, nothing is known of it.
+    fn unfit(&self) -> Option<Unfit> {
+        let (last, sizes) = (self.iteration.wrapping_sub(1), [self.num_envs, self.architecture.inputs()]);
+        let before = u64::from(last) * self.settings.num_steps as u64;
+        self.buffers.rollout(last).unfit(sizes, before).ok().flatten()
+    }
+
     /// Passes on what was told.
     fn report(&mut self, learning_rate: f32, report: &mut Report) {
         report.note = self.note.take().or(report.note.take());
@@ -606,7 +613,11 @@ impl PpoCuda {
         set(Reported::LearningRate, learning_rate);
         set(Reported::Epochs, self.settings.update_epochs as f32);
         if numbers[..7].iter().any(|x| !x.is_finite()) {
-            report.diverged = Some(not_finite(&std::array::from_fn(|i| f64::from(numbers[i]))));
+            let what = not_finite(&std::array::from_fn(|i| f64::from(numbers[i])));
+            match self.unfit() {
+                Some(unfit) => report.failed = Some(self.env.spec().complaint(&unfit)),
+                None => report.diverged = Some(what),
+            }
         }
         let all_ended = envs[3 * TOLD + 1].to_bits() as usize == self.num_envs;
         report.last_returns = if all_ended { f64::from(envs[3 * TOLD + 2]) } else { f64::NAN };

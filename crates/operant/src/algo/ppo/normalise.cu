@@ -29,8 +29,10 @@ FN void see(Sums &sums, const View &view, int column, float x) {
     sums.sum[column] += distance;
     sums.squares[column] += distance * distance;
 }
+/* Limited to ±limit. What is not finite stays so: a limit would hide that nothing can be learned from it. */
+FN float within(float x, float limit) { return fabsf(x) < INFINITY ? fminf(fmaxf(x, -limit), limit) : x; }
 FN float through(const View &view, int column, float x, float limit) {
-    return fminf(fmaxf((x - view.shift[column]) * view.factor[column], -limit), limit);
+    return within((x - view.shift[column]) * view.factor[column], limit);
 }
 
 /* Adds up what a warp saw, in an order that does not change. */

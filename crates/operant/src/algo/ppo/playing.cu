@@ -45,7 +45,7 @@ FN float learned_reward(const Play &a, uint32_t from, int owner, float reward, i
 #if NORMALISE_REWARD
     const View &view = *a.normaliser.view;
     const float discounted = a.normaliser.discounted[from] * a.gamma + reward;
-    const float learned = fminf(fmaxf(reward * view.factor[OBS], -REWARD_LIMIT), REWARD_LIMIT);
+    const float learned = within(reward * view.factor[OBS], REWARD_LIMIT);
     seen = discounted - view.shift[OBS];
     if (owner) a.normaliser.discounted[from] = done ? 0.0f : discounted;
     return learned;

@@ -1,6 +1,7 @@
 //! What PPO keeps in the GPU's memory beside networks: rollouts, the last episode of each env, and what the host hears.
 
 use super::{STATISTICS, TOLD};
+use crate::data::Unfit;
 use crate::device::cuda::{Buffer, DevicePtr, Element, Gpu, HostBuffer};
 use crate::error::{Error, Result};
 use std::sync::Arc;
@@ -79,6 +80,12 @@ impl Stored {
             advantage: self.advantage.pointer(),
             legal: self.legal.pointer(),
         }
+    }
+
+    /// The first number that envs gave and nothing can be learned from; `before` is how many steps each env had made.
+    pub(super) fn unfit(&self, [envs, obs]: [usize; 2], before: u64) -> Result<Option<Unfit>> {
+        let (seen, paid) = (fetched(&self.obs)?, fetched(&self.reward)?);
+        Ok(Unfit::of_rollout(&seen, &paid, [envs, obs], before))
     }
 
     /// All that learning reads of it.
