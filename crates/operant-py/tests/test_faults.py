@@ -232,6 +232,26 @@ def test_last_observations_are_looked_at_where_episodes_ended(objects: bool) -> 
     assert re.match(wanted, text), text
 
 
+class Passing(Faulty):
+    """Shows the action it was given."""
+
+    def __init__(self) -> None:
+        super().__init__("box", tuple)
+        self.action_space = spaces.Box(-1, 1, (1,))
+
+    def step(self, action: Any) -> Any:
+        _, *rest = super().step(action)
+        return (np.full((2, 3), action[0], np.float32), *rest)
+
+
+def test_a_policy_that_broke_is_not_blamed_on_the_env() -> None:
+    envs = operant.foreign.open_envs(Passing, 2, {})[0]
+    envs.reset(0)
+    envs.step(np.zeros((2, 1), np.float32))
+    with pytest.raises(ValueError, match=r"env 1, at step 2: the policy's action is \[nan\]; training diverged before"):
+        envs.step(np.array([[0.0], [NAN]], np.float32))
+
+
 def test_evaluation_looks_too() -> None:
     Faulty.made = 0
     model = operant.PPO(lambda: Faulty("box", put(1, NAN), at=70), num_envs=3, num_steps=16).learn(48)

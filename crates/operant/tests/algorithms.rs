@@ -230,18 +230,18 @@ fn shipped_settings_build_and_iterate() {
 }
 
 /// What a fault of [`Faulty`] shows itself in.
-const REWARD: i32 = 0;
-const OBSERVATION: i32 = 1;
+const REWARD: u32 = 0;
+const OBSERVATION: u32 = 1;
 /// The observation after the last step before the time limit, which only a truncated episode's last one is.
-const LAST: i32 = 2;
+const LAST: u32 = 2;
 
 params! {
     /// An env by someone else, with a fault in a tenth of its episodes.
     pub struct Faulty {
         /// what is at fault
-        place: i32 = 0, 0..=2, "";
+        place: u32 = 0, 0.0..=2.0, "";
         /// which number it is instead
-        kind: i32 = 0, 0..=3, "";
+        kind: u32 = 0, 0.0..=3.0, "";
     }
 }
 
@@ -259,12 +259,12 @@ const LIMIT: u32 = 20;
 
 impl Faulty {
     /// The number at fault in an episode of such luck at this age, or the usual one.
-    fn number<L: Lanes>(&self, place: i32, luck: L::F, steps: L::I, usual: f32) -> L::F {
+    fn number<L: Lanes>(&self, place: u32, luck: L::F, steps: L::I, usual: f32) -> L::F {
         let bad = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e30][self.kind as usize];
         let age = if place == LAST { LIMIT as i32 } else { 7 };
         let broken = luck.lt(if place == self.place { 0.1 } else { -1.0 });
-        let now = select::<L::M, L::F>(steps.eq(age), 1.0, 0.0);
-        select(broken, select(now.gt(0.5), L::F::from(bad), L::F::from(usual)), L::F::from(usual))
+        let fault: L::F = select(steps.eq(age), bad, usual);
+        select(broken, fault, usual)
     }
 }
 
@@ -298,11 +298,7 @@ impl Env for Faulty {
     }
 
     fn observe<L: Lanes>(&self, s: &Age<L>) -> [L::F; 3] {
-        [
-            s.luck,
-            self.number::<L>(OBSERVATION, s.luck, s.steps, 0.5),
-            self.number::<L>(LAST, s.luck, s.steps, 0.5),
-        ]
+        [s.luck, self.number::<L>(OBSERVATION, s.luck, s.steps, 0.5), self.number::<L>(LAST, s.luck, s.steps, 0.5)]
     }
 }
 
@@ -325,7 +321,9 @@ fn first_fault(env: Faulty, num_envs: usize) -> String {
             }
         };
         if let Some((i, value, what)) = found {
-            return format!("faulty: {what} of env {i} is {value} at step {step}; wanted a finite number of at most 1e18 in size");
+            return format!(
+                "faulty: {what} of env {i} is {value} at step {step}; wanted a finite number of at most 1e18 in size"
+            );
         }
     }
     unreachable!()
@@ -355,7 +353,8 @@ fn unfit_numbers_of_envs_are_named() {
         ),
     ];
     for (algo, words) in cases {
-        for (place, kind) in [(REWARD, 0), (REWARD, 1), (OBSERVATION, 0), (OBSERVATION, 2), (LAST, 0), (OBSERVATION, 3)] {
+        for (place, kind) in [(REWARD, 0), (REWARD, 1), (OBSERVATION, 0), (OBSERVATION, 2), (LAST, 0), (OBSERVATION, 3)]
+        {
             // An absurd number is finite: not every loss minds it.
             if kind == 3 && !words.iter().any(|word| word.contains("normalize_obs") || word.contains("loss=mse")) {
                 continue;
@@ -367,10 +366,13 @@ fn unfit_numbers_of_envs_are_named() {
             let config = Config::resolve(algo, "cartpole", over).unwrap();
             let pool = build_pool(&config);
             let envs = LaneVec::new(env, &Options { pool: pool.clone(), ..Options::new(16) }).unwrap();
-            let folder = tempfile::tempdir().unwrap();
-            let start = Start { folder: folder.path().join("run"), sinks: vec![], started: Instant::now(), at_once: 1 };
+            let folder = std::env::temp_dir().join(format!("operant-unfit-{}", std::process::id()));
+            let _ = std::fs::remove_dir_all(&folder);
+            let start = Start { folder: folder.clone(), sinks: vec![], started: Instant::now(), at_once: 1 };
             let mut run = Run::start_with(config, Box::new(envs), pool, start).unwrap();
             let Err(error) = run.go(|| false) else { panic!("{algo} {words:?} {env:?} went on") };
+            drop(run);
+            std::fs::remove_dir_all(&folder).unwrap();
             let Error::Env(text) = error else { panic!("{algo} {words:?} {env:?}: {error}") };
             let wanted = first_fault(env, 16);
             assert!(text.starts_with(&wanted) && !text.contains("learning rate"), "{algo} {words:?}: {text}\n{wanted}");

@@ -117,7 +117,7 @@ def check_env(
         num_envs: how many envs the short training is tried with, where a function or a name makes them.
         env_kwargs: parameters of the env, if it is a name or a function.
         seed: of the episodes and the random actions.
-        steps: how many random actions are played.
+        steps: how many random actions each env is given.
         train: whether to train a few hundred steps with PPO too, for the share of time that the env takes.
         verbose: whether to print the list.
         raises: whether errors raise :class:`CheckedEnvError` after the list is printed. Else look at the report.
@@ -296,7 +296,7 @@ def _advise_spaces(observation: spaces.Space[Any], action: spaces.Space[Any]) ->
         if (low != -1).any() or (high != 1).any():
             raise _Warn(
                 f"actions go from {low.min():g} to {high.max():g}; a new policy draws about -1 to 1: "
-                "wrap the env in gymnasium.wrappers.RescaleAction(env, -1, 1)"
+                "scale them in the env, or by gymnasium.wrappers.RescaleAction(env, -1, 1)"
             )
     for path, part in leaves(observation):
         shape = part.shape or ()
@@ -317,13 +317,22 @@ class _Trace:
     """What was seen of an env."""
 
     seen: list[FloatArray] = field(default_factory=list)
-    rewards: list[float] = field(default_factory=list)
-    ends: list[tuple[bool, bool]] = field(default_factory=list)
+    """The first observations, as many as are compared."""
+    most: float = 0.0
+    """The largest size of an observation's number."""
+    rewards: list[Any] = field(default_factory=list)
+    ends: list[Any] = field(default_factory=list)
     lengths: list[int] = field(default_factory=list)
     outside: str | None = None
     overwritten: str | None = None
     seconds: float = 0.0
     played: int = 0
+
+    def see(self, flat: FloatArray) -> None:
+        """Notes what was seen after a step."""
+        self.most = max(self.most, float(np.abs(flat).max()))
+        if len(self.seen) < _REPEATED_STEPS:
+            self.seen.append(flat)
 
     @property
     def steps_per_second(self) -> float:
@@ -399,7 +408,7 @@ def _play(
         if trace.overwritten is None and not np.array_equal(form.one(before), kept):
             trace.overwritten = f"the observation of step {step - 1} changed when step {step} was made"
         trace.outside = trace.outside or _outside(form.space, observation, step)
-        trace.seen.append(flat)
+        trace.see(flat)
         trace.rewards.append(paid)
         trace.ends.append((bool(terminated), bool(truncated)))
         length, trace.played = length + 1, step
@@ -455,7 +464,7 @@ def _check_kept(trace: _Trace) -> str:
 
 
 def _check_sizes(space: spaces.Space[Any], trace: _Trace) -> str:
-    most = float(np.abs(np.asarray(trace.seen)).max())
+    most = trace.most
     if most > _LIKELY_SIZE and not (isinstance(space, spaces.Box) and space.dtype == np.uint8):
         raise _Warn(f"observations are as large as {most:g}; scale them, or train with normalize_obs=True")
     return f"at most {most:g}"
@@ -475,7 +484,7 @@ def _check_episodes(trace: _Trace, limit: str) -> str:
     if not trace.lengths:
         how = "gymnasium.wrappers.TimeLimit(env, max_episode_steps=…)" if limit == "TimeLimit" else "a time limit"
         raise _Warn(
-            f"no episode ended within {trace.played} steps; returns are known only when one does: give the env {how}"
+            f"no episode ended within {len(trace.rewards)} steps; returns are known only when one does: give the env {how}"
         )
     mean, many = np.mean(trace.lengths), len(trace.lengths)
     return f"{many} ended, after {mean:.1f} steps on average"
@@ -586,13 +595,12 @@ def _play_all(host: HostEnvs, seed: int, steps: int, trace: _Trace) -> str:
     rng = np.random.default_rng(seed)
     host.reset(seed)
     lengths = np.zeros(host.num_envs, dtype=np.int64)
-    calls = max(1, steps // host.num_envs)
-    for _ in range(calls):
+    for _ in range(steps):
         rows = _random_rows(host.actions, host.num_envs, rng)
         begun = time.perf_counter()
         seen, rewards, terminated, truncated, _, resets = host.step(rows)
         trace.seconds += time.perf_counter() - begun
-        trace.seen.append(seen.copy())
+        trace.see(seen.copy())
         trace.rewards.append(rewards.copy())
         trace.ends.append((terminated.tolist(), truncated.tolist()))
         trace.played += host.num_envs
@@ -601,16 +609,16 @@ def _play_all(host: HostEnvs, seed: int, steps: int, trace: _Trace) -> str:
             if lengths[env]:
                 trace.lengths.append(int(lengths[env]))
             lengths[env] = 0
-    return f"{calls} steps of {host.num_envs} envs: observations of the right shape, finite rewards, flags that are booleans"
+    return f"{steps} steps of {host.num_envs} envs: observations of the right shape, finite rewards, flags that are booleans"
 
 
 def _check_seeds_of_all(host: HostEnvs, seed: int, steps: int) -> str:
     first, second = _Trace(), _Trace()
-    length = min(steps, _REPEATED_STEPS) * host.num_envs
+    length = min(steps, _REPEATED_STEPS)
     for trace in (first, second):
         _play_all(host, seed, length, trace)
     _compare(first, second)
-    return f"the same seed and actions give the same {length // host.num_envs} steps"
+    return f"the same seed and actions give the same {length} steps"
 
 
 # The clock

@@ -109,7 +109,7 @@ class HostEnvs:
         try:
             return self._step(rows)
         except Exception as error:
-            self._explain("step", error)
+            self._explain("step", error, rows)
             raise
 
     def _step(self, rows: npt.NDArray[Any]) -> tuple[Any, ...]:
@@ -157,8 +157,12 @@ class HostEnvs:
             raise Fault(row, f"the last {fault.problem}") from None
         return last
 
-    def _explain(self, call: str, error: Exception) -> None:
+    def _explain(self, call: str, error: Exception, rows: npt.NDArray[Any] | None = None) -> None:
         """Raises an error that names env, step and what is wrong, if that can be told."""
+        if rows is not None and rows.dtype.kind == "f" and not np.isfinite(rows).all():
+            env = int(np.flatnonzero(~np.isfinite(rows).all(axis=1))[0])
+            text = f"{self.name}, env {env}, at step {self._steps}: the policy's action is {rows[env].tolist()}"
+            raise ValueError(f"{text}; training diverged before: lower the learning rate") from error
         if isinstance(error, Fault):
             self._refuse(error, call)
         # Gymnasium puts observations side by side before anyone else has seen them.

@@ -122,9 +122,14 @@ impl Rollout {
         self.legal.copy_within(steps * envs * choices.., 0);
     }
 
-    /// The first number that envs gave and nothing can be learned from; `before` is how many steps each env had made.
+    /// The first number that envs gave, and no unfit action brought about, from which nothing can be learned; `before` is how many
+    /// steps each env had made.
     pub fn unfit(&self, before: u64) -> Option<Unfit> {
-        Unfit::of_rollout(&self.obs, &self.reward, [self.shape.envs, self.shape.obs], before)
+        let actions: &[f32] = match &self.actions {
+            ActionColumn::Choices(_) => &[],
+            ActionColumn::Numbers(actions) => actions,
+        };
+        Unfit::of_rollout(&self.obs, &self.reward, actions, self.shape.envs, before)
     }
 
     /// Generalised advantage estimation (Schulman et al., arXiv:1506.02438). A step that terminated is worth its reward

@@ -40,9 +40,11 @@ impl Unfit {
         Some(Self { step, env, place: Place::Reward, value: rewards[env] })
     }
 
-    /// The first unfit number of a rollout: observations `[T + 1, N, O]` and rewards `[T, N]` of so many envs and numbers; `before` is
-    /// how many steps each env had made.
-    pub fn of_rollout(seen: &[f32], paid: &[f32], [envs, obs]: [usize; 2], before: u64) -> Option<Self> {
+    /// The first unfit number of a rollout: observations `[T + 1, N, O]` and rewards `[T, N]` of N envs; `before` is how many steps
+    /// each env had made. There is none if an unfit action `[T, N, A]` came first (empty for choices): then the policy is the
+    /// cause, and the envs only passed it on.
+    pub fn of_rollout(seen: &[f32], paid: &[f32], actions: &[f32], envs: usize, before: u64) -> Option<Self> {
+        let obs = seen.len() / (paid.len() + envs);
         let seen = first_unfit(seen).and_then(|at| {
             let t = at / (envs * obs);
             Self::in_observations(&seen[t * envs * obs..][..envs * obs], obs, before + t as u64)
@@ -51,7 +53,10 @@ impl Unfit {
             let t = at / envs;
             Self::in_rewards(&paid[t * envs..][..envs], before + t as u64 + 1)
         });
-        seen.map(|seen| seen.earlier(paid)).or(paid)
+        let found = seen.map(|seen| seen.earlier(paid)).or(paid)?;
+        // The action of row t makes step t + 1.
+        let acted = first_unfit(actions).map(|at| before + (at * paid.len() / actions.len() / envs) as u64);
+        acted.is_none_or(|row| row >= found.step).then_some(found)
     }
 
     /// Which of two came first; of one step, observations come first, since rewards follow from what they show.
@@ -86,6 +91,29 @@ mod tests {
             }
         }
         assert_eq!(first_unfit(&[MOST, -MOST, 0.0, f32::MIN_POSITIVE]), None);
+    }
+
+    #[test]
+    fn an_unfit_action_that_came_first_is_the_cause() {
+        // Three steps of two envs that show two numbers and take two.
+        let (mut seen, mut paid, good) = (vec![0.0; 16], vec![0.0; 6], vec![0.0; 12]);
+        assert_eq!(Unfit::of_rollout(&seen, &paid, &good, 2, 10), None);
+        seen[4 * 2 + 3] = f32::NAN;
+        let found = Unfit { step: 12, env: 1, place: Place::Observation(1), value: f32::NAN };
+        let of = |seen: &[f32], paid: &[f32], actions: &[f32]| {
+            Unfit::of_rollout(seen, paid, actions, 2, 10).map(|unfit| (unfit.step, unfit.env, unfit.place))
+        };
+        let wanted = Some((found.step, found.env, found.place));
+        assert_eq!((of(&seen, &paid, &good), of(&seen, &paid, &[])), (wanted, wanted));
+        for (at, cause) in [(0, None), (4 + 3, None), (2 * 4, wanted), (11, wanted)] {
+            let mut actions = good.clone();
+            actions[at] = f32::INFINITY;
+            assert_eq!(of(&seen, &paid, &actions), cause, "action {at}");
+        }
+        paid[2] = f32::INFINITY;
+        assert_eq!(of(&seen, &paid, &good), wanted);
+        paid[1] = f32::INFINITY;
+        assert_eq!(of(&seen, &paid, &good), Some((11, 1, Place::Reward)));
     }
 
     #[test]

@@ -594,9 +594,9 @@ impl PpoCuda {
 
     /// What the envs gave in the iteration before this one that nothing can be learned from. If the rollout can't be read, nothing is known of it.
     fn unfit(&self) -> Option<Unfit> {
-        let (last, sizes) = (self.iteration.wrapping_sub(1), [self.num_envs, self.architecture.inputs()]);
+        let last = self.iteration.wrapping_sub(1);
         let before = u64::from(last) * self.settings.num_steps as u64;
-        self.buffers.rollout(last).unfit(sizes, before).ok().flatten()
+        self.buffers.rollout(last).unfit(self.num_envs, self.head.continuous(), before).ok().flatten()
     }
 
     /// Passes on what was told.

@@ -2,12 +2,21 @@
 
 use super::Ppo;
 use crate::algo::Report;
-use crate::data::{Place, Unfit};
+use crate::data::{ActionColumn, Place, Unfit, first_unfit};
 
 impl Ppo {
     /// Steps of each env before this iteration.
     pub(super) fn steps_before(&self) -> u64 {
         u64::from(self.iteration) * self.settings.num_steps as u64
+    }
+
+    /// Whether the actions of step `t` are fit: a policy that broke breaks envs.
+    fn acts_soundly(&self, t: usize) -> bool {
+        let row = self.rollout.shape.envs * self.rollout.shape.dims;
+        match &self.rollout.actions {
+            ActionColumn::Choices(_) => true,
+            ActionColumn::Numbers(actions) => first_unfit(&actions[t * row..][..row]).is_none(),
+        }
     }
 
     /// An unfit number of step `t` that a later look at the rollout would not find: what is normalised in place spreads to
@@ -24,7 +33,8 @@ impl Ppo {
         };
         let seen = self.obs_normaliser.as_ref().and_then(|_| seen());
         let seen = seen.or_else(|| self.truncated_envs.iter().find_map(last));
-        seen.or_else(|| self.return_scale.as_ref().and_then(|_| paid()))
+        let found = seen.or_else(|| self.return_scale.as_ref().and_then(|_| paid()));
+        found.filter(|_| self.acts_soundly(t))
     }
 
     /// Where something was not finite, looks at what the envs gave in an iteration that began after so many steps of each

@@ -82,10 +82,12 @@ impl Stored {
         }
     }
 
-    /// The first number that envs gave and nothing can be learned from; `before` is how many steps each env had made.
-    pub(super) fn unfit(&self, [envs, obs]: [usize; 2], before: u64) -> Result<Option<Unfit>> {
+    /// What [`Rollout::unfit`](crate::data::Rollout::unfit) finds; `continuous` says that actions are real numbers.
+    pub(super) fn unfit(&self, envs: usize, continuous: bool, before: u64) -> Result<Option<Unfit>> {
         let (seen, paid) = (fetched(&self.obs)?, fetched(&self.reward)?);
-        Ok(Unfit::of_rollout(&seen, &paid, [envs, obs], before))
+        let actions = if continuous { fetched(&self.action)? } else { Vec::new() };
+        let actions: Vec<f32> = actions.into_iter().map(f32::from_bits).collect();
+        Ok(Unfit::of_rollout(&seen, &paid, &actions, envs, before))
     }
 
     /// All that learning reads of it.
