@@ -209,7 +209,7 @@ pub(crate) fn first_unfit(values: &Bound<'_, PyAny>) -> PyResult<Option<usize>> 
     }
     let most = f64::from(data::MOST);
     let values = values.cast::<PyArrayDyn<f64>>()?.readonly();
-    Ok(values.as_slice()?.iter().position(|x| !(x.abs() <= most)))
+    Ok(values.as_slice()?.iter().position(|x| x.is_nan() || x.abs() > most))
 }
 
 fn no_state(what: &str) -> Error {

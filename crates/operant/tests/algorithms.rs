@@ -304,19 +304,20 @@ impl Env for Faulty {
 
 /// The message that names the first number at fault, as the envs give it when nobody learns from them.
 fn first_fault(env: Faulty, num_envs: usize) -> String {
+    let unfit = |x: &f32| x.is_nan() || x.abs() > 1e18;
     let mut envs = LaneVec::new(env, &Options::new(num_envs)).unwrap();
     let mut row = RowBuf::new(envs.spec(), num_envs);
     envs.reset(Seeds::One(0), None, row.row());
     for step in 1.. {
         envs.step(Actions::I32(&vec![0; num_envs]), row.row());
         let found = match env.place {
-            REWARD => row.reward.iter().position(|x| !(x.abs() < 1e18)).map(|i| (i, row.reward[i], "the reward")),
+            REWARD => row.reward.iter().position(unfit).map(|i| (i, row.reward[i], "the reward")),
             place => {
                 let (j, rows, what) = match place {
                     OBSERVATION => (1, &row.obs, "observation 1 (speed)"),
                     _ => (2, &row.final_obs, "last observation 2 (room)"),
                 };
-                let at = rows.chunks(3).position(|row| !(row[j].abs() < 1e18));
+                let at = rows.chunks(3).position(|row| unfit(&row[j]));
                 at.map(|i| (i, rows[3 * i + j], what))
             }
         };

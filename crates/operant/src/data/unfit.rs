@@ -70,7 +70,7 @@ impl Unfit {
 
 /// Where the first number is that is not finite or larger than [`MOST`].
 pub fn first_unfit(values: &[f32]) -> Option<usize> {
-    let unfit = |x: &f32| !(x.abs() <= MOST);
+    let unfit = |x: &f32| x.is_nan() | (x.abs() > MOST);
     // Without a way out in the middle, a block is a few vector instructions.
     let block = values.chunks(256).position(|block| block.iter().fold(false, |bad, x| bad | unfit(x)))?;
     values[block * 256..].iter().position(unfit).map(|at| block * 256 + at)
