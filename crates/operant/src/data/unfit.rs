@@ -44,7 +44,8 @@ impl Unfit {
     /// each env had made. There is none if an unfit action `[T, N, A]` came first (empty for choices): then the policy is the
     /// cause, and the envs only passed it on.
     pub fn of_rollout(seen: &[f32], paid: &[f32], actions: &[f32], envs: usize, before: u64) -> Option<Self> {
-        let obs = seen.len() / (paid.len() + envs);
+        let samples = paid.len();
+        let obs = seen.len() / (samples + envs);
         let seen = first_unfit(seen).and_then(|at| {
             let t = at / (envs * obs);
             Self::in_observations(&seen[t * envs * obs..][..envs * obs], obs, before + t as u64)
@@ -55,7 +56,7 @@ impl Unfit {
         });
         let found = seen.map(|seen| seen.earlier(paid)).or(paid)?;
         // The action of row t makes step t + 1.
-        let acted = first_unfit(actions).map(|at| before + (at * paid.len() / actions.len() / envs) as u64);
+        let acted = first_unfit(actions).map(|at| before + (at * samples / actions.len() / envs) as u64);
         acted.is_none_or(|row| row >= found.step).then_some(found)
     }
 
