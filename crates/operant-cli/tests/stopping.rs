@@ -241,12 +241,15 @@ fn what_others_would_type_leads_to_what_is_typed_here() {
         (&["--set", "ppo.clip_range=0.1"], "unknown key \"ppo.clip_range\"; here it is \"ppo.clip_coef\""),
         (&["--set", "ppo.lr=1e-3"], "unknown key \"ppo.lr\"; here it is \"ppo.learning_rate\""),
         (&["--set", "n_envs=4"], "unknown key \"n_envs\"; here it is \"num_envs\""),
-        (&["--set", "ppo.num_minibatches=4"], "see \"ppo.minibatch_size\": num_envs * num_steps / num_minibatches samples"),
+        (
+            &["--set", "ppo.num_minibatches=4"],
+            "see \"ppo.minibatch_size\": num_envs * num_steps / num_minibatches samples",
+        ),
         (&["--set", "ppo.policy_kwargs={}"], "see \"network.hidden\": the sizes of hidden layers"),
         (&["--set", "network.gamma=0.9"], "unknown key \"network.gamma\"; did you mean \"ppo.gamma\"?"),
     ];
     for (words, wanted) in cases {
-        let (code, message) = failure(&[&["train", "ppo", "cartpole"], words].concat());
+        let (code, message) = failure(&[&["train", "ppo", "cartpole"][..], words].concat());
         assert!(code == 2 && message.contains(wanted), "{words:?}: {message}");
     }
     let path = folder("names").join("mine.toml");
@@ -260,7 +263,20 @@ fn what_others_would_type_leads_to_what_is_typed_here() {
 fn runs_of_envs_from_python_name_the_line_of_python() {
     let run = folder("brought").join("run");
     let shown = run.to_str().unwrap();
-    text(&["train", "ppo", "cartpole", "--steps", "512", "--until", "steps", "--quiet", "--run-dir", shown, "--device", "cpu"]);
+    text(&[
+        "train",
+        "ppo",
+        "cartpole",
+        "--steps",
+        "512",
+        "--until",
+        "steps",
+        "--quiet",
+        "--run-dir",
+        shown,
+        "--device",
+        "cpu",
+    ]);
     let settings = run.join("run.toml");
     let brought = std::fs::read_to_string(&settings).unwrap().replace("\"cartpole\"", "\"gymnasium/Mine-v0\"");
     std::fs::write(&settings, brought).unwrap();
@@ -281,7 +297,9 @@ fn runs_of_envs_from_python_name_the_line_of_python() {
     ];
     for (words, line) in cases {
         let (code, message) = failure(words);
-        let wanted = format!("{shown} was trained on gymnasium/Mine-v0, an env that was brought from Python and is only there; in Python: {line}");
+        let wanted = format!(
+            "{shown} was trained on gymnasium/Mine-v0, an env that was brought from Python and is only there; in Python: {line}"
+        );
         assert!(code == 2 && message.contains(&wanted), "{words:?}: {message}");
     }
     let (code, message) = failure(&["train", "--config", settings.to_str().unwrap()]);

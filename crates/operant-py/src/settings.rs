@@ -21,10 +21,13 @@ pub(crate) fn algorithm_settings<'py>(py: Python<'py>, algo: &str) -> PyResult<B
     Ok(tables)
 }
 
+/// The path of a setting, and words about it.
+type Said = (Option<String>, Option<&'static str>);
+
 /// Names that other libraries have for an algorithm's settings: the path of ours, and how its value follows if it is not the same, or
 /// words alone if there is no such setting.
 #[pyfunction]
-pub(crate) fn setting_aliases(algo: &str) -> PyResult<BTreeMap<&'static str, (Option<String>, Option<&'static str>)>> {
+pub(crate) fn setting_aliases(algo: &str) -> PyResult<BTreeMap<&'static str, Said>> {
     let algo = algo::find(algo).map_err(raise)?.name;
     let said = |meaning: Meaning| match (meaning, meaning.key(algo)) {
         (Meaning::Other(words), _) => (None, Some(words)),
