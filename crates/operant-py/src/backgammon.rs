@@ -10,7 +10,7 @@ use operant::search::game_net;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Most rolls that are looked ahead.
@@ -32,7 +32,7 @@ fn evaluator(bytes: &[u8]) -> operant::Result<Evaluator> {
     Evaluator::new(&net, &weights, &Options { precision: Precision::F32, ..Options::default() })
 }
 
-fn read(path: &PathBuf) -> PyResult<Vec<u8>> {
+fn read(path: &Path) -> PyResult<Vec<u8>> {
     let next = "name a .safetensors file of networks, such as backgammon.safetensors of a checkpoint";
     std::fs::read(path).map_err(|error| PyOSError::new_err(format!("can't read {}: {error}; {next}", path.display())))
 }
