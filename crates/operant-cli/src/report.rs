@@ -36,8 +36,10 @@ const TOGETHER: [(&str, &[&str]); 2] = [
     ("share of time", &["time/collect", "time/learn", "time/other"]),
 ];
 /// Metrics in the order of plots; others follow.
-const FIRST: [&str; 15] = [
+const FIRST: [&str; 17] = [
     "return",
+    "eval/return",
+    "eval/error",
     "solve_rate",
     "solve_moves",
     "length",
@@ -131,7 +133,9 @@ pub(crate) fn unfolded(mut results: Map<String, Value>) -> Map<String, Value> {
         return results;
     }
     // What is told of episodes would be empty.
-    let of_episodes = |key: &str| key.starts_with("solved") || key.ends_with("_return") || key == "episodes";
+    let of_episodes = |key: &str| {
+        key.starts_with("solved") || key.starts_with("eval_") || key.ends_with("_return") || key == "episodes"
+    };
     results.retain(|key, _| !of_episodes(key));
     numbers.into_iter().chain(results).collect()
 }

@@ -9,7 +9,8 @@ use crate::seeds::{self, Batch};
 use operant::config::{self, Table, Value};
 use operant::device::Device;
 use operant::run::{
-    Checkpoints, Config, End, Profile, Run, Start, Summary, build_algorithm, build_env, build_pool, decide_device,
+    Checkpoints, Config, End, Every, Profile, Run, Start, Summary, build_algorithm, build_env, build_pool,
+    decide_device,
 };
 use operant::telemetry::{Console, Sink};
 use std::io::IsTerminal;
@@ -31,7 +32,7 @@ pub(crate) struct Args {
     /// Settings of your own, over the shipped ones of their algorithm and env; a run's run.toml repeats that run exactly.
     #[arg(long, value_name = "FILE", conflicts_with = "resume")]
     config: Option<PathBuf>,
-    /// Go on with a run from its last checkpoint, or with what is left of a batch of --seeds; --steps, --until, --threads, --device and --set change what may change.
+    /// Go on with a run from its last checkpoint, or with what is left of a batch of --seeds; --steps, --until, --eval-every, --threads, --device and --set change what may change.
     #[arg(long, value_name = "RUN", conflicts_with_all = ["algo", "env", "seed", "num_envs", "precision", "run_dir", "dry_run"])]
     resume: Option<PathBuf>,
     /// With --resume: the checkpoint to go on from: best, last or its name [default: last]. Later ones are set aside.
@@ -64,6 +65,9 @@ pub(crate) struct Args {
     /// What ends the run early: solved or steps (nothing).
     #[arg(long)]
     until: Option<String>,
+    /// Env steps between evaluations, which best and solved follow: a number, 0 for none, or auto for 3 % of the steps [default: auto].
+    #[arg(long, value_name = "STEPS", value_parser = every, allow_negative_numbers = true)]
+    eval_every: Option<Every>,
     /// Where the run is kept [default: a new folder below runs/].
     #[arg(long, value_name = "DIR")]
     run_dir: Option<PathBuf>,
@@ -98,6 +102,12 @@ const AFTER_HELP: &str = "Examples:\n  operant train ppo cartpole\n  operant tra
                           operant train --resume runs/RUN --steps 4e6        # and on to more steps\n  \
                           operant train ppo cartpole --device cuda --set ppo.overlap=true  # plays beside learning, by an old policy";
 
+/// A number of env steps, or `auto`.
+fn every(text: &str) -> Result<Every, String> {
+    let steps = || count::<u64>(text).map(Every::Steps);
+    text.parse().or_else(|_| steps()).map_err(|error| format!("{error}; or auto"))
+}
+
 impl Args {
     /// Settings that the command line has; on `device` if it is given.
     fn over(&self, device: Option<&str>) -> Result<Table, Failure> {
@@ -121,6 +131,13 @@ impl Args {
             if let Some(text) = text {
                 config::insert(&mut over, key, Value::String(text.to_owned()))?;
             }
+        }
+        if let Some(every) = self.eval_every {
+            let value = match every {
+                Every::Auto => Value::String("auto".into()),
+                Every::Steps(steps) => Value::Integer(i64::try_from(steps).unwrap_or(i64::MAX)),
+            };
+            config::insert(&mut over, "eval.every", value)?;
         }
         if let Some(place) = &self.task_data {
             // A run finds it again from elsewhere.
@@ -473,7 +490,8 @@ fn closing_lines(end: &End, summary: &Summary, folder: &Path, told: &Told) -> St
         (_, Some(step), Some(seconds)) => {
             let step = grouped(step as f64);
             let then = summary.solved_return.map_or(mean.clone(), shown);
-            text += &format!("solved: {then} over 100 episodes at {step} steps in {seconds:.2} s\n");
+            let of = if summary.solved_evaluated { " of evaluation" } else { "" };
+            text += &format!("solved: {then} over 100 episodes{of} at {step} steps in {seconds:.2} s\n");
             if summary.steps > summary.solved_step.unwrap_or_default() {
                 text += &format!(
                     "finished: {mean} at {} steps in {:.1} s\n",
@@ -491,12 +509,17 @@ fn closing_lines(end: &End, summary: &Summary, folder: &Path, told: &Told) -> St
         text += &format!("steps: {} were asked for; iterations are whole\n", grouped(told.asked as f64));
     }
     if let Some(eval) = summary.eval_return {
-        text += &format!("evaluation: {} over 100 episodes, most probable actions\n", shown(eval));
-        // The last 100 episodes were drawn, most of them with the weights of earlier updates.
+        let error = summary.eval_error.map_or(String::new(), |error| format!(" ± {error:.2}"));
+        text += &format!("evaluation: {}{error} over 100 episodes, most probable actions\n", shown(eval));
         if let Some(goal) = told.goal.filter(|&goal| summary.solved && eval < goal) {
-            text +=
-                &format!("note: that is below the goal of {goal}, which the last 100 episodes of training reached ");
-            text += "with drawn actions and weights of several updates\n";
+            text += &format!("note: that is below the goal of {goal}, which ");
+            text += match summary.solved_evaluated {
+                true => "weights of an earlier step reached; best names the better ones\n",
+                // The last 100 episodes were drawn, most of them with the weights of earlier updates.
+                false => {
+                    "the last 100 episodes of training reached with drawn actions and weights of several updates\n"
+                }
+            };
         }
     }
     text += &format!(
@@ -529,6 +552,7 @@ mod tests {
                 solved_step: Some(512),
                 solved_s: Some(0.1),
                 solved_return: Some(480.0),
+                solved_evaluated: true,
                 numbers: Default::default(),
                 steps: 512,
                 wall_s: 0.1,
@@ -536,6 +560,8 @@ mod tests {
                 sps_per_cpu_s: 5120.0,
                 mean_return: Some(480.0),
                 eval_return: Some(eval_return),
+                eval_error: Some(1.0),
+                eval_steps: 55_000,
                 episodes: 100,
                 checkpoint: "step".into(),
                 samples_dropped: 0,

@@ -172,7 +172,7 @@ fn the_best_state_is_saved_however_soon_it_passes() {
         // Steps so large that the policy gets worse again, and no checkpoint between the first and the last.
         let more = format!(
             "--quiet --seed {seed} --steps 40000 --set ppo.learning_rate=0.1 --set ppo.update_epochs=4 --set \
-             ppo.anneal_lr=false --set checkpoint.improved_s=1000"
+             ppo.anneal_lr=false --set checkpoint.improved_s=1000 --eval-every 0"
         );
         text(&small(&run, &more));
         let full = samples(&run).into_iter().filter(|sample| sample["episodes"].as_f64() >= Some(100.0));

@@ -179,6 +179,7 @@ fn the_best_checkpoint_is_kept_and_can_be_played() {
     let run = folder("best").join("a");
     let path = run.to_str().unwrap();
     let words = ["train", "ppo", "cartpole", "--until", "steps", "--steps", "60000", "--quiet", "--run-dir", path];
+    let words = [&words[..], &["--eval-every", "4000"]].concat();
     let saving = ["checkpoint.every_s=0", "checkpoint.improved_s=0.001", "checkpoint.keep=1"];
     let sets = saving.iter().flat_map(|setting| ["--set", setting]);
     text(&words.into_iter().chain(sets).collect::<Vec<_>>());
@@ -188,9 +189,11 @@ fn the_best_checkpoint_is_kept_and_can_be_played() {
     assert!(names.contains(&best) && names.len() <= 2, "{best} in {names:?}");
     let mean = |name: &str| {
         let manifest = std::fs::read(run.join("ckpt").join(name).join("manifest.json")).unwrap();
-        serde_json::from_slice::<Value>(&manifest).unwrap()["mean_return"].as_f64().unwrap()
+        serde_json::from_slice::<Value>(&manifest).unwrap()["evaluation"]["mean"].as_f64()
     };
-    assert!(mean(&best) >= mean(last) && mean(&best) > 100.0, "{} and {}", mean(&best), mean(last));
+    let results: Value = serde_json::from_slice(&std::fs::read(run.join("final.json")).unwrap()).unwrap();
+    assert!(mean(&best).unwrap() >= results["eval_return"].as_f64().unwrap(), "{results}");
+    assert!(mean(&best).unwrap() > 100.0);
     for (asked, wanted) in [("best", &best), ("last", last), (last.as_str(), last)] {
         let played = text(&["eval", path, "--episodes", "5", "--checkpoint", asked, "--json"]);
         assert_eq!(serde_json::from_str::<Value>(&played).unwrap()["checkpoint"], *wanted.as_str(), "{asked}");

@@ -75,7 +75,7 @@ fn cartpole_from_start_to_solved() {
     let folder = folder("solved");
     let run = folder.join("a");
     let shown = text(&operant(&["train", "ppo", "cartpole", "--run-dir", run.to_str().unwrap()]));
-    assert!(shown.contains("solved: mean return 4") && shown.contains("over 100 episodes at"), "{shown}");
+    assert!(shown.contains("solved: mean return ") && shown.contains("over 100 episodes of evaluation at"), "{shown}");
     assert!(shown.contains(&format!("run: {}", run.display())) && shown.contains("next: operant eval"), "{shown}");
     let summary = final_json(&run);
     assert_eq!(summary["solved"], true);
@@ -84,7 +84,16 @@ fn cartpole_from_start_to_solved() {
     {
         assert!(summary[key].as_f64().unwrap() > 0.0, "{key}: {summary}");
     }
-    assert!(summary["mean_return"].as_f64().unwrap() >= 475.0);
+    // The evaluation that solved it is that of the weights which the run ends with.
+    assert!(summary["solved_return"].as_f64().unwrap() >= 475.0);
+    assert_eq!(
+        (&summary["solved_return"], &summary["solved_evaluated"]),
+        (&summary["eval_return"], &Value::from(true))
+    );
+    assert!(summary["eval_error"].as_f64().unwrap() >= 0.0 && summary["eval_steps"].as_u64().unwrap() > 0);
+    let same = ["eval", run.to_str().unwrap(), "--deterministic", "--seed", "1", "--json"];
+    let same: Value = serde_json::from_str(&text(&operant(&same))).unwrap();
+    assert_eq!(same["mean_return"], summary["eval_return"], "operant eval plays the same episodes");
     for file in ["run.toml", "metrics.jsonl", "events.jsonl", "live.ring"] {
         assert!(run.join(file).exists(), "{file}");
     }
@@ -222,7 +231,7 @@ fn damaged_checkpoints_are_refused_by_name() {
 
 #[test]
 fn words_that_make_no_sense_are_named() {
-    let cases: [(&[&str], &str); 8] = [
+    let cases: [(&[&str], &str); 10] = [
         (&["train", "ppo", "cartpol"], "unknown env \"cartpol\"; did you mean \"cartpole\"? (operant list)"),
         (&["train", "pop", "cartpole"], "unknown algorithm \"pop\"; did you mean \"ppo\"?"),
         (&["train", "ppo", "cartpole", "--set", "ppo.learning_rat=1"], "did you mean \"ppo.learning_rate\"?"),
@@ -244,6 +253,11 @@ fn words_that_make_no_sense_are_named() {
         (&["train", "ppo"], "<ENV>"),
         (&["train", "--config", "missing.toml"], "can't read missing.toml"),
         (&["train", "ppo", "cartpole", "--precision", "f31"], "did you mean \"f32\"?"),
+        (
+            &["train", "ppo", "cartpole", "--eval-every", "often"],
+            "\"often\" is not a whole number, such as 2000000 or 2e6; or auto",
+        ),
+        (&["train", "ppo", "cartpole", "--eval-every", "-1"], "-1 is negative: wanted 0 or more; or auto"),
     ];
     for (words, wanted) in cases {
         let (code, message) = failure(words);
@@ -265,6 +279,37 @@ fn a_dry_run_prints_settings_that_can_be_used() {
     let path = folder("dry").join("run.toml");
     std::fs::write(&path, &shown).unwrap();
     assert_eq!(text(&operant(&["train", "--config", path.to_str().unwrap(), "--dry-run"])), shown);
+}
+
+#[test]
+fn evaluations_are_spaced_as_asked() {
+    for (word, wanted) in [("0", "every = 0\n"), ("2e4", "every = 20000\n"), ("auto", "every = \"auto\"\n")] {
+        let shown = text(&operant(&["train", "ppo", "cartpole", "--eval-every", word, "--dry-run"]));
+        assert!(shown.contains(&format!("[eval]\n{wanted}episodes = 10\n")), "{shown}");
+    }
+    let run = folder("spaced").join("a");
+    let mut words = long_run(&run);
+    words[6] = "4096".into();
+    words.extend(["--eval-every", "1000", "--set", "eval.episodes=2"].map(str::to_owned));
+    text(&operant(&words.iter().map(String::as_str).collect::<Vec<_>>()));
+    let metrics = std::fs::read_to_string(run.join("metrics.jsonl")).unwrap();
+    let samples = metrics.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let mut seen: Vec<(u64, u64)> =
+        samples.filter_map(|sample| Some((sample["eval/steps"].as_f64()? as u64, sample["step"].as_u64()?))).collect();
+    seen.dedup_by_key(|(spent, _)| *spent);
+    let steps: Vec<u64> = seen.iter().map(|(_, step)| *step).collect();
+    // Iterations have 256 steps.
+    assert_eq!(steps, [1024, 2048, 3072, 4096]);
+    let spent = seen.last().unwrap().0;
+    assert_eq!(final_json(&run)["eval_steps"], spent);
+    assert!(text(&operant(&["report", run.to_str().unwrap()])).contains("report.html"));
+    let page = std::fs::read_to_string(run.join("report.html")).unwrap();
+    assert!(page.contains("eval/return") && page.contains("eval/error"));
+    // A run goes on with another spacing.
+    let path = run.to_str().unwrap();
+    let shown = text(&operant(&["train", "--resume", path, "--steps", "5000", "--eval-every", "0"]));
+    assert!(shown.contains("eval.every 1000 -> 0"), "{shown}");
+    assert_eq!(final_json(&run)["eval_steps"], spent);
 }
 
 #[test]

@@ -33,6 +33,11 @@ impl Link {
         lock(&self.error).take()
     }
 
+    /// Keeps an exception for who drives the run.
+    pub(crate) fn keep(&self, error: PyErr) {
+        *lock(&self.error) = Some(error);
+    }
+
     /// Has the envs reset before they are stepped again.
     pub(crate) fn begin_anew(&self, why: &str) {
         *lock(&self.failure) = Some(why.to_owned());
@@ -192,6 +197,11 @@ impl Foreign {
     }
 }
 
+/// NumPy's older generators, which envs may use, take seeds of 32 bits. Smaller seeds stay as they are.
+fn in_32_bits(seed: u64) -> u64 {
+    if seed >> 32 == 0 { seed } else { (seed ^ seed >> 32) & u64::from(u32::MAX) }
+}
+
 fn fitting<'a, T>(values: &'a [T], wanted: usize, what: &str) -> PyResult<&'a [T]> {
     if values.len() == wanted {
         Ok(values)
@@ -235,7 +245,7 @@ impl VecEnv for Foreign {
     fn reset(&mut self, seeds: Seeds<'_>, which: Option<&[u8]>, out: Row<'_>) {
         self.attempt(|envs, py| match (seeds, which) {
             (Seeds::Keep, None) => envs.try_reset(py, None),
-            (Seeds::One(seed), None) => envs.try_reset(py, Some(seed)),
+            (Seeds::One(seed), None) => envs.try_reset(py, Some(in_32_bits(seed))),
             _ => Err(PyValueError::new_err("envs brought from Python are reset all at once, by one seed or by none")),
         });
         out.obs.copy_from_slice(&self.obs);

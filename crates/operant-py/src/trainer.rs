@@ -11,7 +11,8 @@ use operant::Error;
 use operant::config::{self, Table};
 use operant::env::VecEnv;
 use operant::run::{
-    Checkpoints, Config, End, Mark, Play, Run, Start, build_env, build_pool, decide_device, evaluate, replace_file,
+    Checkpoints, Config, End, MakeEnvs, Mark, Play, Run, Score, Start, build_env, build_pool, decide_device, evaluate,
+    replace_file,
 };
 use pyo3::exceptions::{PyRuntimeError, PyRuntimeWarning};
 use pyo3::prelude::*;
@@ -25,8 +26,9 @@ use std::time::{Duration, Instant};
 pub(crate) struct Trainer {
     /// `None` once closed.
     run: Mutex<Option<Run>>,
-    /// To envs that Python brought.
+    /// To envs that Python brought, and to those of evaluations.
     link: Option<Arc<Link>>,
+    eval_link: Arc<Link>,
 }
 
 /// A run, locked.
@@ -50,7 +52,8 @@ impl Trainer {
 
     /// What Python's env raised, or the engine's error.
     fn raise(&self, error: Error) -> PyErr {
-        self.link.as_ref().and_then(|link| link.take_error()).unwrap_or_else(|| raise(error))
+        let links = self.link.iter().chain([&self.eval_link]);
+        links.filter_map(|link| link.take_error()).next().unwrap_or_else(|| raise(error))
     }
 }
 
@@ -61,15 +64,37 @@ fn on_device(algo: &str, env: &str, mut over: Table, device: Option<&str>) -> Re
     Config::resolve(algo, env, over)
 }
 
+/// Makes envs for evaluations by a function of Python's.
+fn foreign_maker(more: Py<PyAny>, link: Arc<Link>) -> MakeEnvs {
+    Box::new(move |count| {
+        Python::attach(|py| {
+            let made = more.call1(py, (count,)).and_then(|host| match host.is_none(py) {
+                true => Ok(None),
+                false => Foreign::new(host.bind(py), Arc::clone(&link)).map(Some),
+            });
+            match made {
+                Ok(Some(envs)) => Ok(Box::new(envs) as Box<dyn VecEnv>),
+                Ok(None) => Err(Error::Invalid("the function gave an env of training again; wanted a new one".into())),
+                Err(error) => {
+                    let text = format!("envs for evaluations could not be made: {error}");
+                    link.keep(error);
+                    Err(Error::Env(text))
+                }
+            }
+        })
+    })
+}
+
 fn start(folder: PathBuf) -> Start {
     Start { folder, sinks: Vec::new(), started: Instant::now(), at_once: 1 }
 }
 
 #[pymethods]
 impl Trainer {
-    /// A new run in a new folder: of a registered env, or of envs that Python brings.
+    /// A new run in a new folder: of a registered env, or of envs that Python brings. `more` makes others like them for
+    /// evaluations, so many side by side, or None if it can't.
     #[new]
-    #[pyo3(signature = (algo, env, settings, folder, host=None))]
+    #[pyo3(signature = (algo, env, settings, folder, host=None, more=None))]
     fn new(
         py: Python<'_>,
         algo: &str,
@@ -77,6 +102,7 @@ impl Trainer {
         settings: Vec<(String, Bound<'_, PyAny>)>,
         folder: PathBuf,
         host: Option<&Bound<'_, PyAny>>,
+        more: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
         let over = table(&settings)?;
         // Python runs live on the CPU unless a device is named.
@@ -97,28 +123,44 @@ impl Trainer {
                 (Box::new(Foreign::new(host, Arc::clone(&link))?), Some(link))
             }
         };
-        let run = Run::start_with(config, envs, pool, start(folder)).map_err(raise)?;
+        let count = envs.num_envs();
+        let mut run = Run::start_with(config, envs, pool, start(folder)).map_err(raise)?;
+        let eval_link = Arc::new(Link::default());
+        if let Some(more) = more {
+            run.evaluate_in(foreign_maker(more, Arc::clone(&eval_link)), count);
+        }
         match link.as_ref().and_then(|link| link.take_error()) {
             Some(error) => Err(error),
-            None => Ok(Self { run: Mutex::new(Some(run)), link }),
+            None => Ok(Self { run: Mutex::new(Some(run)), link, eval_link }),
         }
     }
 
-    /// Goes on from a checkpoint of the run in a folder, with envs that Python brings if the run had such.
+    /// Goes on from a checkpoint of the run in a folder, with envs that Python brings if the run had such; `more` is as for a
+    /// new run.
     #[staticmethod]
-    #[pyo3(signature = (folder, checkpoint=None, host=None))]
-    fn resume(folder: PathBuf, checkpoint: Option<&str>, host: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+    #[pyo3(signature = (folder, checkpoint=None, host=None, more=None))]
+    fn resume(
+        folder: PathBuf,
+        checkpoint: Option<&str>,
+        host: Option<&Bound<'_, PyAny>>,
+        more: Option<Py<PyAny>>,
+    ) -> PyResult<Self> {
         let Some(host) = host else {
             let run = Run::resume(checkpoint, start(folder)).map_err(raise)?;
-            return Ok(Self { run: Mutex::new(Some(run)), link: None });
+            return Ok(Self { run: Mutex::new(Some(run)), link: None, eval_link: Arc::default() });
         };
-        let link = Arc::new(Link::default());
+        let (link, eval_link) = (Arc::new(Link::default()), Arc::new(Link::default()));
         let envs = Box::new(Foreign::new(host, Arc::clone(&link))?);
+        let count = envs.num_envs();
         let run = Run::resume_over(checkpoint, Table::new(), start(folder), |_, _| Ok(envs));
-        match link.take_error() {
-            Some(error) => Err(error),
-            None => Ok(Self { run: Mutex::new(Some(run.map_err(raise)?)), link: Some(link) }),
+        if let Some(error) = link.take_error() {
+            return Err(error);
         }
+        let mut run = run.map_err(raise)?;
+        if let Some(more) = more {
+            run.evaluate_in(foreign_maker(more, Arc::clone(&eval_link)), count);
+        }
+        Ok(Self { run: Mutex::new(Some(run)), link: Some(link), eval_link })
     }
 
     /// Sets the env steps after which the run ends.
@@ -225,6 +267,11 @@ impl Trainer {
         metrics.set_item("episodes", report.episodes.count())?;
         metrics.set_item("return", report.episodes.mean_return())?;
         metrics.set_item("length", report.episodes.mean_length())?;
+        let evaluated = run.evaluation();
+        let of_score = |of: fn(&Score) -> f64| evaluated.as_ref().map_or(f64::NAN, |(score, _)| of(score));
+        metrics.set_item("eval/return", of_score(|score| score.mean))?;
+        metrics.set_item("eval/error", of_score(|score| score.error))?;
+        metrics.set_item("eval/steps", evaluated.map_or(0, |(_, steps)| steps))?;
         for (metric, value) in algorithm.metrics().iter().zip(&report.values) {
             metrics.set_item(metric.name, value)?;
         }

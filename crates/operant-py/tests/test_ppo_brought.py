@@ -155,6 +155,50 @@ def test_every_space_learns(observation: str, action: str) -> None:
     env.step(model.predict(first, deterministic=True)[0])
 
 
+def test_a_function_makes_envs_for_evaluations(tmp_path: Path) -> None:
+    made: list[Identity] = []
+
+    def make() -> Identity:
+        made.append(Identity())
+        return made[-1]
+
+    spaced = {"every": 500, "episodes": 6}
+    model = operant.PPO(make, num_envs=4, evaluation=spaced, run_dir=tmp_path / "run", **OPTIONS).learn(2000)
+    assert len(made) == 8, "as many again as play in training"
+    assert model.metrics["eval/steps"] % 12 == 0 and model.metrics["eval/steps"] >= 3 * 18
+    assert 0 <= model.metrics["eval/return"] <= 3 and model.metrics["eval/error"] >= 0
+    alone = operant.PPO(make, num_envs=4, evaluation={"every": 0}, **OPTIONS).learn(2000)
+    assert np.isnan(alone.metrics["eval/return"]) and alone.metrics["eval/steps"] == 0
+    assert len(made) == 12
+    assert alone._trainer is not None and model._trainer is not None
+    assert alone._trainer.part("optimizer.safetensors") == model._trainer.part("optimizer.safetensors")
+    with pytest.raises(ValueError, match="eval.episodes = 0: wanted 1"):
+        operant.PPO(make, evaluation={"episodes": 0})
+
+
+def test_envs_that_cannot_be_made_again_are_judged_by_training(tmp_path: Path) -> None:
+    env = Identity()
+    for name, brought in [("object", env), ("function", lambda: env)]:
+        model = operant.PPO(brought, run_dir=tmp_path / name, **OPTIONS).learn(1000)
+        assert np.isnan(model.metrics["eval/return"]) and model.metrics["episodes"] == 1000 // 3
+        del model
+        events = (tmp_path / name / "events.jsonl").read_text()
+        assert events.count("best and solved follow returns of training, since there are no evaluations: ") == 1
+        assert (tmp_path / name / "ckpt" / "best").is_file()
+
+
+def test_what_an_env_of_evaluations_raises_is_raised() -> None:
+    made: list[Identity] = []
+
+    def make() -> Identity:
+        made.append(Identity(fail_at=0 if not made else 5))
+        return made[-1]
+
+    model = operant.PPO(make, evaluation={"every": 100}, **OPTIONS)
+    with pytest.raises(FloatingPointError, match="the env broke"):
+        model.learn(2000)
+
+
 def test_rows_are_what_happened() -> None:
     """Each mode against the env stepped alone: observations, flags, last observations."""
     script = np.random.default_rng(0).integers(CUES, size=(30, 4, 1))

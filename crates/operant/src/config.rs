@@ -85,6 +85,12 @@ pub fn read<T: Default + Serialize + DeserializeOwned>(table: &Table, prefix: &s
             let mut alone = known.clone();
             insert(&mut alone, inner, value.clone()).ok()?;
             let error = alone.try_into::<T>().err()?;
+            if value.is_integer() && default.is_str() && !reads_numbers::<T>(&known, inner) {
+                return Some(format!("{path} = {value}: wanted a text, such as {default}"));
+            }
+            if default.is_str() {
+                return Some(format!("{path} = {value}: {}", wanted_words(value, error.message())));
+            }
             if value.as_integer().or_else(|| Some(value.as_float()? as i64)).is_some_and(|x| x < 0) {
                 return Some(format!("{path} = {value}: wanted a whole number of 0 or more, such as {default}"));
             }
@@ -100,6 +106,12 @@ pub fn read<T: Default + Serialize + DeserializeOwned>(table: &Table, prefix: &s
         });
         Error::Invalid(refused.unwrap_or_else(|| error.message().to_owned()))
     })
+}
+
+/// Whether a key whose default is a text also takes numbers.
+fn reads_numbers<T: DeserializeOwned>(known: &Table, inner: &str) -> bool {
+    let mut alone = known.clone();
+    insert(&mut alone, inner, Value::Integer(1)).is_ok() && alone.try_into::<T>().is_ok()
 }
 
 /// A key that a table gives.
@@ -201,6 +213,11 @@ fn convert(value: &Value, default: &Value, path: &str) -> Result<Value> {
             )))
         }
         (Value::Integer(x), Value::Float(_)) => Ok(Value::Float(*x as f64)),
+        // Some keys take a word or a number; which of them do, only the struct itself knows.
+        (Value::Float(x), Value::String(word)) if word == "auto" && x.fract() == 0.0 && x.abs() < 9e15 => {
+            Ok(Value::Integer(*x as i64))
+        }
+        (Value::Integer(x), Value::String(word)) if word == "auto" => Ok(Value::Integer(*x)),
         // A default may be none, for what must be given.
         (Value::Float(x), Value::Float(default)) if !x.is_finite() && x != default => {
             Err(Error::Invalid(format!("{path} = {x}: wanted a finite number, such as {default}")))

@@ -1,12 +1,12 @@
-//! Checkpoints of a run that goes on from an older one, cut off at any moment.
+//! Runs with their checkpoints: going on from an older one, cut off at any moment, and evaluations that name the best.
 
-use operant::algo::Parts;
-use operant::config;
+use operant::algo::{Parts, Policy};
+use operant::config::{self, Table};
 use operant::env::{Actions, Canvas, Param, Row, Seeds, Spec, VecEnv};
 use operant::lanes::Column;
-use operant::run::{Checkpoints, Config, Mark, Run, Start, build_env, build_pool};
+use operant::run::{Checkpoints, Config, End, Every, Mark, Play, Run, Start, Summary, build_env, build_pool, evaluate};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 fn folder(name: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("operant-checkpoints-{name}-{}", std::process::id()));
@@ -24,7 +24,7 @@ fn run(name: &str) -> (PathBuf, Checkpoints) {
     let run = folder(name);
     let checkpoints = Checkpoints::new(&run, 9);
     for step in [10, 20, 30, 40] {
-        let mark = Mark { mean_return: Some(step as f64), is_best: true, synced: false };
+        let mark = Mark { mean_return: Some(step as f64), is_best: true, ..Mark::default() };
         checkpoints.save(step, mark, &Parts::from([("a.bin".into(), vec![step as u8])])).unwrap();
     }
     fs::create_dir_all(run.join("ckpt/aside").join(&names(&[50])[0])).unwrap();
@@ -82,7 +82,7 @@ fn a_kill_at_any_moment_leaves_one_branch() {
         assert_eq!((checkpoints.list(), aside(&run)), (names(&[10, 20]), names(&[30, 40])), "moment {moment}");
         assert!(!ckpt.join("branch").exists() && !ckpt.join("aside.new").exists());
         checkpoints.recover().unwrap();
-        assert_eq!(checkpoints.mend_best(), Some(20.0));
+        assert_eq!(checkpoints.mend_best().and_then(|mark| mark.mean_return), Some(20.0));
         fs::remove_dir_all(run).unwrap();
     }
 }
@@ -187,5 +187,194 @@ fn a_fault_says_what_is_kept_and_how_to_go_on() {
         // And it does.
         Run::resume(None, start()).unwrap().go(|| false).unwrap();
         fs::remove_dir_all(run).unwrap();
+    }
+}
+
+fn start(run: &Path) -> Start {
+    Start { folder: run.to_owned(), sinks: vec![], started: std::time::Instant::now(), at_once: 1 }
+}
+
+fn settings(env: &str, words: &[&str]) -> Config {
+    let mut over = Table::new();
+    words.iter().for_each(|word| config::assign(&mut over, word).unwrap());
+    config::assign(&mut over, "device=cpu").unwrap();
+    Config::resolve("ppo", env, over).unwrap()
+}
+
+/// A run whose training plays other envs than its settings say, and so than its evaluations play.
+fn run_in_other_envs(name: &str, settings: &Config, trained_in: &Config) -> (PathBuf, End, Summary) {
+    let (folder, pool) = (folder(name), build_pool(settings));
+    let envs = build_env(trained_in, &pool).unwrap();
+    let mut run = Run::start_with(settings.clone(), envs, pool, start(&folder)).unwrap();
+    let end = run.go(|| false).unwrap();
+    let summary = run.finish(&end).unwrap().0;
+    (folder, end, summary)
+}
+
+fn events(run: &Path) -> String {
+    fs::read_to_string(run.join("events.jsonl")).unwrap()
+}
+
+/// Small iterations of small networks on an env with short episodes.
+const SMALL: [&str; 6] = [
+    "num_envs=8",
+    "network.hidden=[8]",
+    "ppo.num_steps=32",
+    "ppo.minibatch_size=128",
+    "ppo.update_epochs=1",
+    "threads=1",
+];
+
+/// Training that ends its episodes early has good returns whatever it learns; the env itself is not solved.
+#[test]
+fn returns_of_training_alone_do_not_solve_an_env() {
+    let words = [&SMALL[..], &["steps=16384"]].concat();
+    let settings_by = |every: &str| settings("mountaincar", &[&words[..], &[every]].concat());
+    let easy = settings("mountaincar", &[&words[..], &["env.time_limit=50"]].concat());
+    let (run, end, summary) = run_in_other_envs("returns-alone", &settings_by("eval.every=0"), &easy);
+    assert_eq!((end, summary.solved, summary.solved_evaluated), (End::Solved, true, false));
+    assert_eq!((summary.solved_return, summary.eval_steps), (Some(-50.0), 0));
+    assert!(!events(&run).contains("evaluation"), "{}", events(&run));
+    fs::remove_dir_all(&run).unwrap();
+    let (run, end, summary) = run_in_other_envs("returns-evaluated", &settings_by("eval.every=auto"), &easy);
+    assert_eq!((end, summary.solved, summary.mean_return), (End::Finished, false, Some(-50.0)));
+    assert!(events(&run).contains("over 10 episodes is below the goal of -110; training goes on"), "{}", events(&run));
+    // Checks that failed come ever more seldom.
+    let checks = events(&run).matches("is below the goal").count();
+    assert!((2..=4).contains(&checks), "{checks}: {}", events(&run));
+    assert_eq!(summary.eval_steps % 2000, 0);
+    fs::remove_dir_all(&run).unwrap();
+}
+
+/// Who remembers nothing can't answer, whatever training on shorter waits says.
+#[test]
+fn an_lstm_that_cannot_have_learned_has_not_solved_the_memory_probe() {
+    let words = ["network.memory=lstm", "network.memory_size=8", "network.hidden=[8]", "num_envs=8", "threads=1"];
+    let words =
+        [&words[..], &["steps=60000", "until=solved", "ppo.learning_rate=0.01", "ppo.minibatch_size=64"]].concat();
+    let (short, long) =
+        (settings("probe_memory", &words), settings("probe_memory", &[&words[..], &["env.wait=40"]].concat()));
+    let (run, _, summary) = run_in_other_envs("memory", &long, &short);
+    assert!(summary.mean_return.unwrap() > 0.9, "{summary:?}");
+    assert!(!summary.solved && summary.eval_return.unwrap() < 0.9, "{summary:?}");
+    fs::remove_dir_all(&run).unwrap();
+}
+
+/// The episodes at the goal are those that `solved` names, and time until then includes them.
+#[test]
+fn an_env_is_solved_by_an_evaluation_of_100_episodes() {
+    let words = [&SMALL[..], &["steps=200000", "ppo.learning_rate=0.01"]].concat();
+    let config = settings("probe_identity", &words);
+    let (run, end, summary) = run_in_other_envs("solved", &config, &config);
+    assert_eq!((end, summary.solved_evaluated), (End::Solved, true));
+    assert!(summary.solved_return.unwrap() >= 0.99, "{summary:?}");
+    assert_eq!(summary.solved_return, summary.eval_return, "the last evaluation is not played again");
+    assert!(summary.solved_s.unwrap() <= summary.wall_s && summary.solved_step == Some(summary.steps));
+    assert_eq!(Checkpoints::new(&run, 9).best(), Some(summary.checkpoint));
+    fs::remove_dir_all(&run).unwrap();
+}
+
+/// What a run learned and what its evaluations came to.
+type Learned = (Vec<u8>, Option<(f64, f64, u64)>);
+
+fn learned(run: &Run) -> Learned {
+    let shown = run.evaluation().map(|(score, steps)| (score.mean, score.error, steps));
+    (run.algorithm().policy().unwrap().to_bytes(), shown)
+}
+
+fn trained(name: &str, config: Config) -> Learned {
+    let folder = folder(name);
+    let mut run = Run::start(config, start(&folder)).unwrap();
+    run.go(|| false).unwrap();
+    let learned = learned(&run);
+    drop(run);
+    fs::remove_dir_all(folder).unwrap();
+    learned
+}
+
+#[test]
+fn evaluations_change_no_bit_of_training_and_have_the_same_for_any_threads() {
+    for (algo, memory) in [("ppo", "none"), ("ppo", "lstm"), ("dqn", "none")] {
+        let config = |every: u64, threads: &str| {
+            let mut over = Table::new();
+            let own = if algo == "dqn" {
+                ["dqn.num_steps=8", "dqn.learning_starts=100"]
+            } else {
+                ["ppo.normalize_obs=true", "ppo.num_steps=16"]
+            };
+            let memory = format!("network.memory={memory}");
+            let words = ["steps=3000", "until=steps", "device=cpu", "eval.episodes=3", threads, own[0], own[1]];
+            words.iter().for_each(|word| config::assign(&mut over, word).unwrap());
+            config::assign(&mut over, &memory).unwrap();
+            let mut config = Config::resolve(algo, "cartpole", over).unwrap();
+            config.eval.every = Every::Steps(every);
+            config
+        };
+        let (weights, none) = trained("bits", config(0, "threads=1"));
+        assert_eq!(none, None);
+        let (evaluated, shown) = trained("bits", config(700, "threads=1"));
+        assert!(weights == evaluated, "{algo} {memory}");
+        assert!(shown.is_some_and(|(.., steps)| steps > 0));
+        assert!((weights, shown) == trained("bits", config(700, "threads=3")), "{algo} {memory}");
+    }
+}
+
+/// Evaluations by the steps of training come where they would have come, and to the same.
+#[test]
+fn a_resumed_run_is_evaluated_like_one_left_alone() {
+    let config = settings("cartpole", &[&SMALL[..], &["steps=6144", "until=steps", "eval.episodes=4"]].concat());
+    let whole = trained("alone", config.clone());
+    let folder = folder("resumed");
+    let mut run = Run::start(config, start(&folder)).unwrap();
+    (0..13).for_each(|_| drop(run.step().unwrap()));
+    run.save().unwrap();
+    let before = run.evaluation().unwrap();
+    drop(run);
+    let mut run = Run::resume(None, start(&folder)).unwrap();
+    assert_eq!(run.evaluation(), Some(before));
+    run.go(|| false).unwrap();
+    assert!(learned(&run) == whole, "{:?} and {:?}", learned(&run).1, whole.1);
+    assert_ne!(run.evaluation(), Some(before));
+    drop(run);
+    // A checkpoint of a time without evaluations goes on too.
+    let checkpoints = Checkpoints::new(&folder, 9);
+    let name = checkpoints.pick(None).unwrap();
+    let mut parts = checkpoints.load(&name).unwrap();
+    let mut kept: serde_json::Value = serde_json::from_slice(&parts["run.json"]).unwrap();
+    kept.as_object_mut().unwrap().retain(|key, _| key != "eval" && key != "solved_evaluated");
+    parts.insert("run.json".into(), serde_json::to_vec(&kept).unwrap());
+    checkpoints.save(Checkpoints::steps_of(&name), Mark::default(), &parts).unwrap();
+    assert_eq!(Run::resume(None, start(&folder)).unwrap().evaluation(), None);
+    fs::remove_dir_all(folder).unwrap();
+}
+
+/// Steps so large that the policy gets worse again: `best` holds what an evaluation of it says, and is no worse than the last.
+#[test]
+fn the_best_is_no_worse_than_the_last_by_the_same_episodes() {
+    for seed in 1..=3 {
+        let words = [
+            "until=steps",
+            "steps=12288",
+            "ppo.learning_rate=0.05",
+            "ppo.anneal_lr=false",
+            "checkpoint.improved_s=1000",
+        ];
+        let seed_word = format!("seed={seed}");
+        let config = settings("cartpole", &[&SMALL[..], &words, &[&seed_word]].concat());
+        let (run, _, summary) = run_in_other_envs(&format!("best-{seed}"), &config, &config);
+        let play = Play { episodes: 100, seed, deterministic: true, ..Play::default() };
+        let checkpoints = Checkpoints::new(&run, 9);
+        let mean = |name: &str| {
+            let bytes = checkpoints.load_part(&checkpoints.pick(Some(name)).unwrap(), "policy.safetensors").unwrap();
+            let policy = Policy::from_bytes(&bytes).unwrap();
+            evaluate(&policy, "cartpole", &[], &play, None).unwrap().mean()
+        };
+        let (best, last) = (mean("best"), mean("last"));
+        assert!(best >= last, "{best} and {last}");
+        assert_eq!(summary.eval_return, Some(last));
+        assert_eq!(checkpoints.mend_best().unwrap().evaluation.unwrap().mean, best);
+        // All evaluations on the way, but for the last, take at most 3 % of the steps.
+        assert!(summary.eval_steps <= summary.steps * 3 / 100 + 10 * 500, "{}", summary.eval_steps);
+        fs::remove_dir_all(&run).unwrap();
     }
 }

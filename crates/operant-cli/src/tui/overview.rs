@@ -8,8 +8,9 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 
 /// Metrics in the order in which one looks at them; others follow.
-const ORDER: [&str; 14] = [
+const ORDER: [&str; 15] = [
     "sps",
+    "eval/return",
     "loss/policy",
     "loss/value",
     "loss/td",
@@ -25,12 +26,13 @@ const ORDER: [&str; 14] = [
     "grad_norm",
 ];
 /// Metrics that are shown elsewhere or as part of others.
-const ELSEWHERE: [&str; 13] = [
+const ELSEWHERE: [&str; 14] = [
     "return",
     "episodes",
     "cpu",
     "rss",
     "time/",
+    "eval/",
     "gpu/",
     "value/",
     "gradient/",

@@ -475,10 +475,16 @@ class Trainer:
     """A run. All methods raise RuntimeError while another thread is training it."""
 
     def __new__(
-        cls, algo: str, env: str, settings: list[tuple[str, Any]], folder: str, host: Any = None
+        cls,
+        algo: str,
+        env: str,
+        settings: list[tuple[str, Any]],
+        folder: str,
+        host: Any = None,
+        more: Callable[[int], Any] | None = None,
     ) -> Trainer: ...
     @staticmethod
-    def resume(folder: str, checkpoint: str | None = None, host: Any = None) -> Trainer: ...
+    def resume(folder: str, checkpoint: str | None = None, host: Any = None, more: Any = None) -> Trainer: ...
     @property
     def steps(self) -> int: ...
     def go_on(self, steps: int) -> None: ...

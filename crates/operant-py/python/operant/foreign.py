@@ -386,6 +386,17 @@ def open_envs(
     return envs, lambda count: HostEnvs(_together([make] * count))
 
 
+def apart(envs: HostEnvs, make: Callable[[int], HostEnvs]) -> Callable[[int], HostEnvs | None]:
+    """Makes further envs, or None where they would share one with those that there are."""
+
+    def more(count: int) -> HostEnvs | None:
+        made = make(count)
+        inner = [[id(one.unwrapped) for one in some.envs.unwrapped.envs] for some in (envs, made)]
+        return None if set(inner[0]) & set(inner[1]) or len(set(inner[1])) < count else made
+
+    return more
+
+
 def _together(makers: list[Callable[[], gymnasium.Env[Any, Any]]]) -> SyncVectorEnv:
     def checked(number: int, make: Callable[[], gymnasium.Env[Any, Any]]) -> Callable[[], gymnasium.Env[Any, Any]]:
         return lambda: Checked(make(), number)

@@ -52,7 +52,7 @@ def unknown(
     """The error for a keyword that a model does not have."""
     if key in advice:
         return TypeError(f"{model} has no keyword {key!r}; {advice[key]}")
-    near = difflib.get_close_matches(key, [*known, *others, "run_dir", "env_kwargs"], 1)
+    near = difflib.get_close_matches(key, [*known, *others, "run_dir", "env_kwargs", "checkpoint", "evaluation"], 1)
     hint = f"; did you mean {near[0]!r}?" if near else f" (known: {', '.join(known)})"
     return TypeError(f"{model} got an unknown keyword {key!r}{hint}")
 

@@ -73,6 +73,7 @@ class Model:
         run_dir: PathLike | None = None,
         env_kwargs: Mapping[str, Any] | None = None,
         checkpoint: Mapping[str, float] | None = None,
+        evaluation: Mapping[str, float | str] | None = None,
         **settings: Any,
     ) -> None:
         """Builds envs, network and run; nothing is trained yet.
@@ -86,7 +87,12 @@ class Model:
                 hold a run yet; :meth:`resume` goes on with one. None for a temporary folder.
             env_kwargs: parameters of the env, if it is a name or a function.
             checkpoint: ``every`` (iterations), ``every_s`` (seconds), ``improved_s`` (least seconds before another for a
-                better return) and ``keep`` of the run's checkpoints.
+                better evaluation) and ``keep`` of the run's checkpoints.
+            evaluation: ``every`` (env steps of training between evaluations; ``"auto"``, the default, for as often as they
+                take 3 % of the env steps, 0 for never) and ``episodes`` (of one). The best checkpoint, and whether the env
+                is solved, follow them. They play with the most probable actions in envs and with seeds of their own, for
+                which a name or a function makes further envs; of envs brought as objects there are no others, and the
+                returns of training take their place.
             **settings: see above.
         """
         keywords.check_positional(type(self).__name__, env, more)
@@ -107,10 +113,12 @@ class Model:
         values.setdefault("until", "steps")
         pairs += [(self._paths[key], value) for key, value in values.items()]
         pairs += [(f"checkpoint.{key}", _plain(value)) for key, value in (checkpoint or {}).items()]
+        pairs += [(f"eval.{key}", _plain(value)) for key, value in (evaluation or {}).items()]
         pairs += self._computed(name, pairs, settings)
         kept, folder = _folder(run_dir)
         devices.add_library_folders()
-        self._set_up(_operant.Trainer(self._algo, name, pairs, folder, host), kept, folder, host, make)
+        others = foreign.apart(host, make) if host is not None and make is not None else None
+        self._set_up(_operant.Trainer(self._algo, name, pairs, folder, host, others), kept, folder, host, make)
 
     def _set_up(
         self,
@@ -173,7 +181,8 @@ class Model:
             total_timesteps: env steps of all envs together. Schedules go from the model's first step to the last of
                 this call. None goes on until ``settings["steps"]``, which is what finishes a resumed run exactly.
             callback: called with the model and its newest metrics, ten times a second at most and at the end; if it
-                returns False, training stops.
+                returns False, training stops. ``"return"`` is the mean of the last 100 episodes of training,
+                ``"eval/return"`` and ``"eval/error"`` are the mean of the last evaluation and its standard error.
             progress_bar: whether to show progress on the standard error stream.
             **other: nothing; what other libraries take here is explained.
         """
@@ -356,7 +365,7 @@ class Model:
             path: a folder or a ``.safetensors`` file.
             env: envs to go on with, as for the class itself.
             run_dir: as for the class itself.
-            **settings: laid over those that were saved; also ``env_kwargs`` and ``checkpoint``.
+            **settings: laid over those that were saved; also ``env_kwargs``, ``checkpoint`` and ``evaluation``.
         """
         path = Path(path)
         file, folder, checkpoint = files.find_policy(path)
@@ -435,7 +444,8 @@ class Model:
             raise ValueError(f"{folder} was trained on {name}, whose state is saved: leave env and env_kwargs out")
         model = cls.__new__(cls)
         devices.add_library_folders()
-        trainer = _operant.Trainer.resume(folder, checkpoint, host)
+        others = foreign.apart(host, make) if host is not None and make is not None else None
+        trainer = _operant.Trainer.resume(folder, checkpoint, host, others)
         if host is not None:
             note = "envs brought from Python have no state that can be saved: new episodes begin, all else goes on"
             warnings.warn(f"{folder}: {note}", RuntimeWarning, stacklevel=2)
@@ -577,7 +587,7 @@ def _unknown_env(name: str) -> Exception:
 
 
 def _only_settings(keywords: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in keywords.items() if key not in ("env_kwargs", "checkpoint")}
+    return {key: value for key, value in keywords.items() if key not in ("env_kwargs", "checkpoint", "evaluation")}
 
 
 def _plain(value: Any) -> Any:

@@ -18,6 +18,7 @@ pub(super) fn describe(then: &Config, now: &Config, checkpoint: &str) -> Result<
         let of_algo = key.strip_prefix(own.name).and_then(|key| key.strip_prefix('.'));
         MAY_CHANGE.contains(&key)
             || key.starts_with("checkpoint.")
+            || key.starts_with("eval.")
             || of_algo.is_some_and(|key| own.may_change.contains(&key))
     };
     let (allowed, refused): (Vec<_>, Vec<_>) =

@@ -1,10 +1,11 @@
 //! Checkpoints: a folder of parts with a manifest of checksums, written beside and renamed, so that a run killed at any
 //! moment leaves the last one whole.
 //!
-//! `ckpt/step-000000086016/` holds the parts and `manifest.json`; `ckpt/best` names the one with the highest return;
+//! `ckpt/step-000000086016/` holds the parts and `manifest.json`; `ckpt/best` names the one with the best evaluation;
 //! `ckpt/aside/` holds those that a run left behind when it last went on from an older one; while they are moved there,
 //! `ckpt/branch` names the one that it goes on from, and later ones are no longer listed.
 
+use super::Score;
 use crate::algo::Parts;
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -28,6 +29,9 @@ struct Manifest {
     version: u32,
     step: u64,
     mean_return: Option<f64>,
+    /// What an evaluation of its weights came to, if there was one.
+    #[serde(default)]
+    evaluation: Option<Score>,
     /// Whether it was the best of its run when it was saved.
     #[serde(default)]
     is_best: bool,
@@ -40,6 +44,8 @@ struct Manifest {
 pub struct Mark {
     /// Mean return over the last episodes, or the score of an algorithm that plays none.
     pub mean_return: Option<f64>,
+    /// What an evaluation of its weights came to.
+    pub evaluation: Option<Score>,
     /// Whether it is the best so far.
     pub is_best: bool,
     /// Whether to wait until the disk has it.
@@ -157,7 +163,7 @@ impl Checkpoints {
         name.trim_start_matches(PREFIX).parse().unwrap_or(0)
     }
 
-    /// Name of the checkpoint with the highest return, if it is still there.
+    /// Name of the best checkpoint, if it is still there.
     pub fn best(&self) -> Option<String> {
         let name = fs::read_to_string(self.folder.join("best")).ok()?;
         self.list().into_iter().find(|held| held == name.trim())
@@ -189,8 +195,8 @@ impl Checkpoints {
     }
 
     fn write(&self, beside: &Path, name: &str, step: u64, mark: Mark, parts: &Parts) -> Result<()> {
-        let Mark { mean_return, is_best, synced } = mark;
-        let mut manifest = Manifest { version: 1, step, mean_return, is_best, parts: BTreeMap::new() };
+        let Mark { mean_return, evaluation, is_best, synced } = mark;
+        let mut manifest = Manifest { version: 1, step, mean_return, evaluation, is_best, parts: BTreeMap::new() };
         for (part, bytes) in parts {
             write_file(&beside.join(part), bytes, synced)?;
             manifest.parts.insert(part.clone(), (bytes.len() as u64, checksum(bytes)));
@@ -253,9 +259,19 @@ impl Checkpoints {
         fs::remove_file(&branch).map_err(|error| cannot("remove", &branch, &error))
     }
 
-    /// Has `best` name the newest checkpoint that was the best when it was saved, and gives its mean return: a process may
-    /// have been killed before it wrote the name, and the one that is named may have been set aside.
-    pub fn mend_best(&self) -> Option<f64> {
+    /// Has `best` name a checkpoint that is there, and notes in its manifest what came of an evaluation since.
+    pub(super) fn name_best(&self, name: &str, mark: Mark) -> Result<()> {
+        let _whole = writing();
+        let mut manifest = self.manifest(name).map_err(|reason| self.damaged(name, &reason))?;
+        (manifest.is_best, manifest.evaluation) = (true, mark.evaluation);
+        let text = serde_json::to_vec_pretty(&manifest).expect("names and numbers are JSON");
+        replace(&self.path(name).join(MANIFEST), &text, mark.synced)?;
+        replace(&self.folder.join("best"), name.as_bytes(), mark.synced)
+    }
+
+    /// Has `best` name the newest checkpoint that was the best when it was saved, and gives what is noted about it: a process
+    /// may have been killed before it wrote the name, and the one that is named may have been set aside.
+    pub fn mend_best(&self) -> Option<Mark> {
         let _whole = writing();
         let (named, names) = (self.best(), self.list());
         let newest = names.into_iter().rev().find(|name| self.manifest(name).is_ok_and(|manifest| manifest.is_best));
@@ -263,7 +279,8 @@ impl Checkpoints {
             // Where nothing can be written the next checkpoint will say so.
             let _ = replace(&self.folder.join("best"), newest.as_bytes(), true);
         }
-        self.manifest(&newest.or(named)?).ok()?.mean_return
+        let Manifest { mean_return, evaluation, .. } = self.manifest(&newest.or(named)?).ok()?;
+        Some(Mark { mean_return, evaluation, is_best: true, synced: true })
     }
 
     /// Ends what a killed process began: gives a checkpoint its name back that was about to be replaced, and sets aside what
@@ -449,17 +466,34 @@ mod tests {
             let mark = Mark { mean_return: Some(step as f64), ..mark(best) };
             checkpoints.save(step, mark, &parts("x")).unwrap();
         }
-        assert_eq!((checkpoints.best().as_deref(), checkpoints.mend_best()), (Some("step-000000000030"), Some(30.0)));
+        let mended = || checkpoints.mend_best().and_then(|mark| mark.mean_return);
+        assert_eq!((checkpoints.best().as_deref(), mended()), (Some("step-000000000030"), Some(30.0)));
         assert_eq!(checkpoints.set_aside_after("step-000000000040").unwrap(), [""; 0]);
         let later = checkpoints.set_aside_after("step-000000000020").unwrap();
         assert_eq!(later, ["step-000000000030", "step-000000000040"]);
         assert_eq!(checkpoints.pick(None).unwrap(), "step-000000000020");
         assert!(later.iter().all(|name| run.join("ckpt/aside").join(name).join("a.bin").exists()));
-        assert_eq!((checkpoints.best(), checkpoints.mend_best()), (None, Some(10.0)));
+        assert_eq!((checkpoints.best(), mended()), (None, Some(10.0)));
         assert_eq!(checkpoints.best().as_deref(), Some("step-000000000010"));
         checkpoints.save(50, mark(false), &parts("x")).unwrap();
         assert_eq!(checkpoints.set_aside_after("step-000000000020").unwrap(), ["step-000000000050"]);
         assert!(!run.join("ckpt/aside/step-000000000030").exists(), "one branch is kept aside");
+        fs::remove_dir_all(&run).unwrap();
+    }
+
+    /// What is named best later holds from then on, and so does what its evaluation came to.
+    #[test]
+    fn an_evaluation_names_the_best() {
+        let run = folder("named");
+        let checkpoints = Checkpoints::new(&run, 9);
+        (1..=3).for_each(|step| drop(checkpoints.save(10 * step, mark(step == 1), &parts("x")).unwrap()));
+        assert_eq!(checkpoints.mend_best().and_then(|mark| mark.evaluation), None);
+        let evaluation = Some(Score { mean: 0.1, error: 0.3, episodes: 7 });
+        checkpoints.name_best("step-000000000020", Mark { evaluation, ..mark(true) }).unwrap();
+        assert_eq!(checkpoints.mend_best().and_then(|mark| mark.evaluation), evaluation);
+        assert_eq!(checkpoints.best().as_deref(), Some("step-000000000020"));
+        assert_eq!(checkpoints.load("step-000000000020").unwrap(), parts("x"));
+        assert!(checkpoints.name_best("step-000000000040", mark(true)).is_err());
         fs::remove_dir_all(&run).unwrap();
     }
 

@@ -70,9 +70,9 @@ pub struct CheckpointSettings {
     pub every: u64,
     /// Seconds between checkpoints; 0 for none by time.
     pub every_s: f64,
-    /// Least seconds before another checkpoint because the mean return over 100 episodes is the best so far; 0 for none.
-    /// A better state that comes sooner waits in memory (up to 64 MiB, and 5 % of the time to copy), so that `best` is
-    /// within 1 % of the highest mean return that an iteration ended with; a kill loses what waits.
+    /// Least seconds before another checkpoint because the evaluation is the best so far; 0 for none. A better state that
+    /// comes sooner waits in memory (up to 64 MiB, and 5 % of the time to copy); a kill loses what waits. Without
+    /// evaluations, the mean return over 100 episodes of training takes their place.
     pub improved_s: f64,
     /// How many stay, beside the best.
     pub keep: usize,
@@ -81,6 +81,80 @@ pub struct CheckpointSettings {
 impl Default for CheckpointSettings {
     fn default() -> Self {
         Self { every: 0, every_s: 10.0, improved_s: 2.0, keep: 3 }
+    }
+}
+
+/// When a run is evaluated on the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Every {
+    /// As often as all evaluations together take 3 % of the env steps of training.
+    Auto,
+    /// After so many env steps of training; 0 for never.
+    Steps(u64),
+}
+
+impl std::str::FromStr for Every {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            _ => Err(Error::Invalid(format!("\"{text}\": wanted auto, a number of env steps, or 0 for never"))),
+        }
+    }
+}
+
+impl Serialize for Every {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        match self {
+            Self::Auto => serializer.serialize_str("auto"),
+            Self::Steps(steps) => serializer.serialize_u64(*steps),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Every {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        struct Words;
+
+        impl serde::de::Visitor<'_> for Words {
+            type Value = Every;
+
+            fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.write_str("auto, a number of env steps, or 0 for never")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> std::result::Result<Every, E> {
+                text.parse().map_err(|_| E::custom("wanted auto, a number of env steps, or 0 for never"))
+            }
+
+            fn visit_i64<E: serde::de::Error>(self, steps: i64) -> std::result::Result<Every, E> {
+                let steps = u64::try_from(steps);
+                steps.map(Every::Steps).map_err(|_| E::custom("wanted auto, a number of env steps, or 0 for never"))
+            }
+
+            fn visit_u64<E: serde::de::Error>(self, steps: u64) -> std::result::Result<Every, E> {
+                Ok(Every::Steps(steps))
+            }
+        }
+
+        deserializer.deserialize_any(Words)
+    }
+}
+
+/// The `[eval]` table: episodes of the current weights on the way, which `best` and `solved` follow.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EvalSettings {
+    /// Env steps of training between evaluations; auto for as often as they take 3 % of the env steps, 0 for never.
+    pub every: Every,
+    /// Episodes of an evaluation on the way. What counts as solved, and the evaluation at the end, take 100.
+    pub episodes: usize,
+}
+
+impl Default for EvalSettings {
+    fn default() -> Self {
+        Self { every: Every::Auto, episodes: 10 }
     }
 }
 
@@ -98,6 +172,9 @@ impl Default for TelemetrySettings {
     }
 }
 
+/// Most episodes of an evaluation on the way.
+const MAX_EPISODES: usize = 10_000;
+
 /// All settings of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
@@ -113,6 +190,8 @@ pub struct Config {
     pub network: NetworkSettings,
     /// `[checkpoint]`.
     pub checkpoint: CheckpointSettings,
+    /// `[eval]`.
+    pub eval: EvalSettings,
     /// `[telemetry]`.
     pub telemetry: TelemetrySettings,
     /// The algorithm's own table, with every key.
@@ -169,15 +248,17 @@ impl Config {
             let inner = take_table(&mut table, name)?;
             keys.check(name, &inner).map(|()| inner)
         };
-        let [network, checkpoint, telemetry, own] =
-            [checked("network"), checked("checkpoint"), checked("telemetry"), checked(algo.name)];
+        let [network, checkpoint, eval, telemetry, own] =
+            ["network", "checkpoint", "eval", "telemetry", algo.name].map(&mut checked);
         let network = config::read(&network?, "network")?;
         let checkpoint = config::read(&checkpoint?, "checkpoint")?;
+        let eval = config::read(&eval?, "eval")?;
         let telemetry = config::read(&telemetry?, "telemetry")?;
         let own = (algo.resolve)(&own?)?;
         keys.check("", &table)?;
         let settings: Settings = config::read(&table, "")?;
-        let config = Self { algo: algo.name.into(), env, env_params, settings, network, checkpoint, telemetry, own };
+        let config =
+            Self { algo: algo.name.into(), env, env_params, settings, network, checkpoint, eval, telemetry, own };
         config.check()?;
         Ok(config)
     }
@@ -199,6 +280,10 @@ impl Config {
         let stepped = self.settings.env_device.as_str();
         if !["auto", "cpu"].contains(&stepped) {
             return Err(Error::unknown("env_device", stepped, ["auto", "cpu"], "auto or cpu"));
+        }
+        let episodes = self.eval.episodes;
+        if episodes == 0 || episodes > MAX_EPISODES {
+            return Err(Error::Invalid(format!("eval.episodes = {episodes}: wanted 1..={MAX_EPISODES}")));
         }
         for (key, got) in [("every_s", self.checkpoint.every_s), ("improved_s", self.checkpoint.improved_s)] {
             if got.is_nan() || got < 0.0 {
@@ -307,6 +392,7 @@ impl Config {
         table.insert("network".into(), Value::Table(config::to_table(&self.network)));
         table.insert(self.algo.clone(), Value::Table(self.own.clone()));
         table.insert("checkpoint".into(), Value::Table(config::to_table(&self.checkpoint)));
+        table.insert("eval".into(), Value::Table(config::to_table(&self.eval)));
         table.insert("telemetry".into(), Value::Table(config::to_table(&self.telemetry)));
         toml::to_string(&table).expect("settings are TOML")
     }
@@ -400,6 +486,29 @@ mod tests {
         assert_eq!(key("improved_s"), "unknown key \"improved_s\"; did you mean \"checkpoint.improved_s\"?");
         assert!(Config::resolve("pop", "cartpole", Table::new()).unwrap_err().to_string().contains("\"ppo\""));
         assert_eq!(message(&["env_device=cp"]), "unknown env_device \"cp\"; did you mean \"cpu\"? (auto or cpu)");
+    }
+
+    #[test]
+    fn evaluations_are_spaced_by_a_word_or_by_steps() {
+        let every = |word: &str| over(&[&format!("eval.every={word}")]).map(|config| config.eval.every);
+        assert_eq!(over(&[]).unwrap().eval, EvalSettings { every: Every::Auto, episodes: 10 });
+        assert_eq!((every("auto").unwrap(), every("0").unwrap()), (Every::Auto, Every::Steps(0)));
+        assert_eq!(every("2e4").unwrap(), Every::Steps(20_000));
+        let config = over(&["eval.every=500", "eval.episodes=3"]).unwrap();
+        assert_eq!(Config::from_text(&config.to_text(), "run.toml").unwrap(), config);
+        // A run.toml of a time without the table.
+        let text = over(&[]).unwrap().to_text();
+        let without = text.replace("[eval]\nevery = \"auto\"\nepisodes = 10\n", "");
+        assert!(without.len() < text.len());
+        assert_eq!(Config::from_text(&without, "run.toml").unwrap().eval, EvalSettings::default());
+        let message = |word: &str| over(&[word]).unwrap_err().to_string();
+        let wanted = "wanted auto, a number of env steps, or 0 for never";
+        assert_eq!(message("eval.every=often"), format!("eval.every = \"often\": {wanted}"));
+        assert_eq!(message("eval.every=-1"), format!("eval.every = -1: {wanted}"));
+        assert_eq!(message("eval.episodes=0"), "eval.episodes = 0: wanted 1..=10000");
+        assert_eq!(message("eval.evry=1"), "unknown key \"eval.evry\"; did you mean \"eval.every\"?");
+        // Other words still take no numbers.
+        assert_eq!(message("device=3"), "device = 3: wanted a text, such as \"auto\"");
     }
 
     #[test]

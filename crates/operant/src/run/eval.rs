@@ -101,82 +101,159 @@ impl Evaluation {
         (self.returns.iter().map(|&x| (f64::from(x) - mean).powi(2)).sum::<f64>() / self.returns.len() as f64).sqrt()
     }
 
+    /// Standard error of the mean return; 0 of a single episode, which says nothing of it.
+    pub fn error(&self) -> f64 {
+        self.std() / (self.returns.len() as f64 - 1.0).max(1.0).sqrt()
+    }
+
     /// Mean length.
     pub fn mean_length(&self) -> f64 {
         self.lengths.iter().map(|&x| f64::from(x)).sum::<f64>() / self.lengths.len() as f64
     }
 }
 
-/// Plays whole episodes. Every env plays the same number (or one more), so that short episodes do not crowd out long
-/// ones. `watch` is shown the first env after every step, until its first episode ends.
-pub fn evaluate(
-    policy: &Policy,
-    env: &str,
-    env_params: &[(String, f64)],
-    play: &Play,
-    mut watch: Option<&mut dyn FnMut(Canvas)>,
-) -> Result<Evaluation> {
-    if play.episodes == 0 {
-        return Err(Error::Invalid("0 episodes: wanted at least 1".into()));
+/// Envs and a player for so many episodes side by side, from one evaluation to the next.
+pub(super) struct Stage {
+    envs: Box<dyn VecEnv>,
+    player: Player,
+    row: RowBuf,
+    actions: ActionColumn,
+    log_prob: Vec<f32>,
+}
+
+/// What [`Stage::play`] plays.
+pub(super) struct Quota {
+    pub(super) episodes: usize,
+    pub(super) seed: u64,
+    pub(super) deterministic: bool,
+    /// Steps of each env after which no more are taken, for envs whose episodes may have no end.
+    pub(super) most_steps: Option<u64>,
+}
+
+impl Stage {
+    pub(super) fn new(policy: &Policy, envs: Box<dyn VecEnv>, decides: &Device, pool: Arc<CpuPool>) -> Result<Self> {
+        check_fits(policy, envs.as_ref())?;
+        let n = envs.num_envs();
+        Ok(Self {
+            player: Player::new(policy, n, decides, pool)?,
+            row: RowBuf::new(envs.spec(), n),
+            actions: ActionColumn::new(policy.head.continuous(), n * policy.head.dims()),
+            log_prob: vec![0.0; n],
+            envs,
+        })
     }
-    let n = play.episodes.min(MAX_ENVS);
-    let pool = Arc::new(CpuPool::new(play.threads.max(1)));
-    let entry = env::find(env)?;
+
+    /// Envs side by side.
+    pub(super) fn num_envs(&self) -> usize {
+        self.envs.num_envs()
+    }
+
+    /// What each env is.
+    pub(super) fn spec(&self) -> &env::Spec {
+        self.envs.spec()
+    }
+
+    /// Plays whole episodes, and says how many env steps that took. Every env plays the same number (or one more), so that
+    /// short episodes do not crowd out long ones. Fewer episodes than asked for come back where the steps did not do.
+    pub(super) fn play(
+        &mut self,
+        policy: &Policy,
+        quota: &Quota,
+        mut watch: Option<&mut dyn FnMut(Canvas)>,
+    ) -> Result<(Evaluation, u64)> {
+        let Self { envs, player, row, actions, log_prob } = self;
+        let (n, masked, dims) = (envs.num_envs(), envs.spec().masked, policy.head.dims());
+        let quotas: Vec<usize> = (0..n).map(|env| quota.episodes / n + usize::from(env < quota.episodes % n)).collect();
+        let mut done: Vec<Vec<(f32, i32)>> = vec![Vec::new(); n];
+        (0..n).for_each(|env| player.forget(env));
+        envs.reset(Seeds::One(quota.seed ^ EVALUATION), None, row.row());
+        check_whole(envs.as_ref())?;
+        let mut step = 0;
+        while done.iter().zip(&quotas).any(|(done, quota)| done.len() < *quota)
+            && quota.most_steps.is_none_or(|most| step < most)
+        {
+            if done[0].is_empty()
+                && let Some(watch) = &mut watch
+                && let Some(canvas) = envs.draw(0)
+            {
+                watch(canvas);
+            }
+            policy.normalise(&mut row.obs);
+            let legal = masked.then_some(&row.legal[..]);
+            let all = actions.slice_mut(0..n * dims);
+            let draws = Draws { seed: quota.seed ^ EVALUATION, first_row: 0, step };
+            player.act(policy, row, legal, (!quota.deterministic).then_some(draws), all, log_prob)?;
+            let chosen = match &*actions {
+                ActionColumn::Choices(actions) => Actions::I32(actions),
+                ActionColumn::Numbers(actions) => Actions::F32(actions),
+            };
+            envs.step(chosen, row.row());
+            check_whole(envs.as_ref())?;
+            for env in 0..n {
+                if row.terminated[env] | row.truncated[env] == 0 {
+                    continue;
+                }
+                player.forget(env);
+                if row.episode_length[env] > 0 && done[env].len() < quotas[env] {
+                    done[env].push((row.episode_return[env], row.episode_length[env]));
+                }
+            }
+            step += 1;
+        }
+        let (returns, lengths) = done.into_iter().flatten().unzip();
+        Ok((Evaluation { returns, lengths }, step * n as u64))
+    }
+}
+
+fn check_whole(envs: &dyn VecEnv) -> Result<()> {
+    envs.failure().map_or(Ok(()), |failure| Err(Error::Device(failure)))
+}
+
+/// Envs that play beside those of a run, with same-step auto-reset.
+pub(super) fn build_envs(
+    name: &str,
+    env_params: &[(String, f64)],
+    n: usize,
+    device: &Device,
+    pool: &Arc<CpuPool>,
+) -> Result<Box<dyn VecEnv>> {
+    let entry = env::find(name)?;
     let on_gpu = entry.door() == env::Door::Lanes || entry.works_on_gpu();
     let options = env::Options {
-        device: if on_gpu { play.device.clone() } else { Device::Cpu },
-        pool: Arc::clone(&pool),
+        device: if on_gpu { device.clone() } else { Device::Cpu },
+        pool: Arc::clone(pool),
         backend: Backend::new(Width::Auto, Math::Strict),
         autoreset: AutoReset::SameStep,
         ..env::Options::new(n)
     };
     let params: Vec<(&str, f64)> = env_params.iter().map(|(name, value)| (name.as_str(), *value)).collect();
-    let mut envs = entry.build(&params, &options)?;
-    check_fits(policy, envs.as_ref())?;
-    // Where a GPU does the envs' own work, the CPU decides, as it does in training.
-    let decides = if entry.works_on_gpu() { &Device::Cpu } else { &play.device };
-    let mut player = Player::new(policy, n, decides, pool)?;
-    let spec = envs.spec().clone();
-    let mut row = RowBuf::new(&spec, n);
-    let mut actions = ActionColumn::new(policy.head.continuous(), n * policy.head.dims());
-    let mut log_prob = vec![0.0; n];
-    let quota: Vec<usize> = (0..n).map(|env| play.episodes / n + usize::from(env < play.episodes % n)).collect();
-    let mut done: Vec<Vec<(f32, i32)>> = vec![Vec::new(); n];
-    envs.reset(Seeds::One(play.seed ^ EVALUATION), None, row.row());
-    let mut step = 0;
-    while done.iter().zip(&quota).any(|(done, quota)| done.len() < *quota) {
-        if done[0].is_empty()
-            && let Some(watch) = &mut watch
-            && let Some(canvas) = envs.draw(0)
-        {
-            watch(canvas);
-        }
-        policy.normalise(&mut row.obs);
-        let legal = spec.masked.then_some(&row.legal[..]);
-        let all = actions.slice_mut(0..n * policy.head.dims());
-        let draws = Draws { seed: play.seed ^ EVALUATION, first_row: 0, step };
-        player.act(policy, &row, legal, (!play.deterministic).then_some(draws), all, &mut log_prob)?;
-        let chosen = match &actions {
-            ActionColumn::Choices(actions) => Actions::I32(actions),
-            ActionColumn::Numbers(actions) => Actions::F32(actions),
-        };
-        envs.step(chosen, row.row());
-        if let Some(failure) = envs.failure() {
-            return Err(Error::Device(failure));
-        }
-        for env in 0..n {
-            if row.terminated[env] | row.truncated[env] == 0 {
-                continue;
-            }
-            player.forget(env);
-            if done[env].len() < quota[env] {
-                done[env].push((row.episode_return[env], row.episode_length[env]));
-            }
-        }
-        step += 1;
+    entry.build(&params, &options)
+}
+
+/// Envs that play so many episodes at once.
+pub(super) fn side_by_side(episodes: usize) -> usize {
+    episodes.min(MAX_ENVS)
+}
+
+/// Plays whole episodes. `watch` is shown the first env after every step, until its first episode ends.
+pub fn evaluate(
+    policy: &Policy,
+    env: &str,
+    env_params: &[(String, f64)],
+    play: &Play,
+    watch: Option<&mut dyn FnMut(Canvas)>,
+) -> Result<Evaluation> {
+    if play.episodes == 0 {
+        return Err(Error::Invalid("0 episodes: wanted at least 1".into()));
     }
-    let (returns, lengths) = done.into_iter().flatten().unzip();
-    Ok(Evaluation { returns, lengths })
+    let pool = Arc::new(CpuPool::new(play.threads.max(1)));
+    let envs = build_envs(env, env_params, side_by_side(play.episodes), &play.device, &pool)?;
+    // Where a GPU does the envs' own work, the CPU decides, as it does in training.
+    let decides = if env::find(env)?.works_on_gpu() { &Device::Cpu } else { &play.device };
+    let mut stage = Stage::new(policy, envs, decides, pool)?;
+    let Play { episodes, seed, deterministic, .. } = *play;
+    let quota = Quota { episodes, seed, deterministic, most_steps: None };
+    Ok(stage.play(policy, &quota, watch)?.0)
 }
 
 fn check_fits(policy: &Policy, envs: &dyn VecEnv) -> Result<()> {

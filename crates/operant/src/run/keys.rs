@@ -1,6 +1,6 @@
 //! Which setting was meant by a key that there is not: one of another table, one that other libraries name so, or the nearest.
 
-use super::{CheckpointSettings, Settings, TelemetrySettings};
+use super::{CheckpointSettings, EvalSettings, Settings, TelemetrySettings};
 use crate::algo::{self, NetworkSettings};
 use crate::config::{self, Meaning, Table};
 use crate::env::{self, Param};
@@ -11,7 +11,7 @@ pub(super) struct Keys {
     algo: &'static algo::Entry,
     params: Vec<Param>,
     /// By the table's name; those of the top level under "".
-    tables: [(&'static str, Table); 5],
+    tables: [(&'static str, Table); 6],
 }
 
 impl Keys {
@@ -21,6 +21,7 @@ impl Keys {
             (algo.name, (algo.defaults)()),
             ("network", config::defaults::<NetworkSettings>()),
             ("checkpoint", config::defaults::<CheckpointSettings>()),
+            ("eval", config::defaults::<EvalSettings>()),
             ("telemetry", config::defaults::<TelemetrySettings>()),
         ];
         let params = env::find(env).map_or_else(|_| Vec::new(), |entry| entry.params());

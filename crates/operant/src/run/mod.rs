@@ -9,6 +9,7 @@ mod config;
 pub mod cubes;
 mod device;
 mod eval;
+mod judge;
 mod keys;
 mod profile;
 mod resume;
@@ -16,9 +17,10 @@ mod saving;
 mod shipped;
 
 pub use checkpoint::{Checkpoints, Mark, pause_writing, replace_file};
-pub use config::{CheckpointSettings, Config, Settings, TelemetrySettings, Until};
+pub use config::{CheckpointSettings, Config, EvalSettings, Every, Settings, TelemetrySettings, Until};
 pub use device::decide_device;
 pub use eval::{Evaluation, Play, evaluate};
+pub use judge::{MakeEnvs, Score};
 pub use profile::{Line, Profile};
 pub use shipped::SHIPPED;
 
@@ -28,6 +30,7 @@ use crate::env::{self, Spec, VecEnv};
 use crate::error::{Error, Result};
 use crate::lanes::{Backend, Math, Width};
 use crate::telemetry::{Board, Drops, Episode, EventKind, Jsonl, Metric, RingSink, Rules, Sink, Slot, Tensorboard};
+use judge::Judge;
 use profile::Profiler;
 use saving::Saves;
 use serde::{Deserialize, Serialize};
@@ -36,8 +39,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Episodes of the evaluation at the end of a run.
-const EVAL_EPISODES: usize = 100;
 /// Seconds between looks at the process: CPU time and memory.
 const LOOK_S: f64 = 0.5;
 
@@ -73,8 +74,11 @@ pub struct Summary {
     pub solved_step: Option<u64>,
     /// Seconds from the start of the program until then.
     pub solved_s: Option<f64>,
-    /// Mean return over the last 100 episodes then.
+    /// Mean return over 100 episodes then.
     pub solved_return: Option<f64>,
+    /// Whether those were episodes of an evaluation, not the last ones of training.
+    #[serde(default)]
+    pub solved_evaluated: bool,
     /// Last values of the metrics that people see in place of episodes.
     #[serde(default)]
     pub numbers: BTreeMap<String, f64>,
@@ -90,6 +94,12 @@ pub struct Summary {
     pub mean_return: Option<f64>,
     /// Mean return of 100 episodes with the most probable actions.
     pub eval_return: Option<f64>,
+    /// Its standard error.
+    #[serde(default)]
+    pub eval_error: Option<f64>,
+    /// Env steps of evaluations on the way.
+    #[serde(default)]
+    pub eval_steps: u64,
     /// Episodes that ended.
     pub episodes: u64,
     /// Name of the last checkpoint.
@@ -109,10 +119,13 @@ struct Slots {
     other: Slot,
     cpu: Slot,
     rss: Slot,
+    eval_return: Slot,
+    eval_error: Slot,
+    eval_steps: Slot,
     own: Vec<Slot>,
 }
 
-const METRICS: [Metric; 9] = [
+const METRICS: [Metric; 12] = [
     Metric::new("return", "mean return over the last 100 episodes", ""),
     Metric::new("length", "mean length over the last 100 episodes", "steps"),
     Metric::new("episodes", "episodes ended", ""),
@@ -122,6 +135,9 @@ const METRICS: [Metric; 9] = [
     Metric::new("time/other", "share of time spent on all else", ""),
     Metric::new("cpu", "CPU seconds per second", "cores"),
     Metric::new("rss", "memory of the process", "bytes"),
+    Metric::new("eval/return", "mean return of the last evaluation, by the most probable actions", ""),
+    Metric::new("eval/error", "standard error of the mean return of the last evaluation", ""),
+    Metric::new("eval/steps", "env steps of all evaluations on the way", "steps"),
 ];
 
 impl Slots {
@@ -137,6 +153,9 @@ impl Slots {
             other: slot("time/other"),
             cpu: slot("cpu"),
             rss: slot("rss"),
+            eval_return: slot("eval/return"),
+            eval_error: slot("eval/error"),
+            eval_steps: slot("eval/steps"),
             own: own.iter().map(|metric| slot(metric.name)).collect(),
         }
     }
@@ -162,6 +181,7 @@ pub struct Run {
     /// Seconds and CPU seconds of the process at the last look at it.
     looked: (f64, f64),
     saves: Saves,
+    judge: Judge,
     iterations: u64,
     solved: Option<Solved>,
     /// Steps and seconds from which the speed that is shown is counted.
@@ -178,6 +198,8 @@ struct Solved {
     step: u64,
     seconds: f64,
     mean_return: f64,
+    /// By episodes of an evaluation.
+    evaluated: bool,
 }
 
 /// A folder that no other process runs in.
@@ -278,7 +300,7 @@ impl Run {
         if config.settings.device == "auto" {
             config.settings.device = "cpu".into();
         }
-        let algorithm = build_algorithm(&config, env, pool)?;
+        let algorithm = build_algorithm(&config, env, Arc::clone(&pool))?;
         let cannot = |what: &str, path: &Path, error: std::io::Error| {
             Error::Io(format!("can't {what} {}: {error}; name a folder that you may write", path.display()))
         };
@@ -291,7 +313,7 @@ impl Run {
             let _ = std::fs::remove_file(start.folder.join(name));
         }
         replace_file(&start.folder.join("run.toml"), config.to_text().as_bytes())?;
-        let mut run = Self::new(config, spec, algorithm, start, lock);
+        let mut run = Self::new(config, spec, algorithm, pool, start, lock)?;
         let text = format!("{} on {}", run.config.algo, run.config.env);
         run.board.event(EventKind::Started, 0, text);
         Ok(run)
@@ -306,9 +328,17 @@ impl Run {
         Ok(())
     }
 
-    fn new(config: Config, spec: Spec, algorithm: Box<dyn Algorithm>, start: Start, lock: Lock) -> Self {
+    fn new(
+        config: Config,
+        spec: Spec,
+        algorithm: Box<dyn Algorithm>,
+        pool: Arc<CpuPool>,
+        start: Start,
+        lock: Lock,
+    ) -> Result<Self> {
         let Start { folder, mut sinks, started, .. } = start;
         let own = algorithm.metrics().to_vec();
+        let judge = Judge::new(&config, !own.iter().any(|metric| metric.headline), pool)?;
         let name = folder.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
         sinks.push(Box::new(Jsonl::new(&folder)));
         sinks.push(Box::new(Tensorboard::new(&folder)));
@@ -320,7 +350,7 @@ impl Run {
             env::ActionSpace::Box(channels) => Rules::for_reals(channels.len()),
         };
         board.watch(Rules { goal: spec.solved_at.map(f64::from), ..rules });
-        Self {
+        Ok(Self {
             slots: Slots::new(&board, &own),
             report: Report::new(own.len()),
             checkpoints: Checkpoints::new(&folder, config.checkpoint.keep),
@@ -329,6 +359,7 @@ impl Run {
             cpu_at_start: machine::cpu_seconds(),
             looked: (0.0, machine::cpu_seconds()),
             saves: Saves::default(),
+            judge,
             iterations: 0,
             solved: None,
             paced: (0, f64::NEG_INFINITY),
@@ -341,7 +372,7 @@ impl Run {
             algorithm,
             board,
             started,
-        }
+        })
     }
 
     /// The settings.
@@ -361,6 +392,7 @@ impl Run {
 
     /// Goes on with the weights and the normaliser of another policy.
     pub fn adopt(&mut self, policy: &algo::Policy) -> Result<()> {
+        self.judge.forget();
         self.algorithm.adopt(policy)
     }
 
@@ -467,23 +499,50 @@ impl Run {
 
     /// Telemetry, checkpoints, and whether the run is at its end.
     fn follow_up(&mut self, steps: u64) -> Result<Option<End>> {
+        self.judge(steps)?;
         self.publish(steps);
         if let Some(note) = self.report.note.take() {
             self.board.event(EventKind::Note, steps, note);
         }
-        let mean = self.report.episodes.mean_return();
-        let counts = self.report.episodes.is_full() && !self.report.preparing;
-        let solved = counts && self.spec.solved_at.is_some_and(|at| mean >= f64::from(at));
-        if solved && self.solved.is_none() {
-            self.solved = Some(Solved { step: steps, seconds: self.seconds(), mean_return: mean });
-            self.board.event(EventKind::Solved, steps, format!("mean return {mean:.1} over 100 episodes"));
-        }
+        self.see_whether_solved(steps);
         let end = self.ended();
         if end.is_some() {
             return Ok(end);
         }
         self.save_if_due()?;
         Ok(None)
+    }
+
+    /// Notes when the env first counts as solved: by an evaluation or, where there are none, by episodes of training.
+    fn see_whether_solved(&mut self, steps: u64) {
+        let (evaluated, episodes) = (self.judge.judges(), &self.report.episodes);
+        let counts = !evaluated && episodes.is_full() && !self.report.preparing;
+        let in_training = || episodes.mean_return() >= self.spec.solved_at.map_or(f64::INFINITY, f64::from);
+        let mean_return = match self.judge.take_reached() {
+            Some(score) => score.mean,
+            None if counts && in_training() => episodes.mean_return(),
+            None => return,
+        };
+        if self.solved.is_none() {
+            self.solved = Some(Solved { step: steps, seconds: self.seconds(), mean_return, evaluated });
+            let what = if evaluated { "evaluation" } else { "mean return" };
+            self.board.event(EventKind::Solved, steps, format!("{what} {mean_return:.1} over 100 episodes"));
+        }
+    }
+
+    /// Shows the last evaluation, until there is another.
+    fn show_evaluation(&mut self) {
+        let (standing, slots) = (&self.judge.standing, &self.slots);
+        if let Some(score) = standing.score() {
+            self.board.set(slots.eval_return, score.mean);
+            self.board.set(slots.eval_error, score.error);
+            self.board.set(slots.eval_steps, standing.spent as f64);
+        }
+    }
+
+    /// What the last evaluation on the way came to, and how many env steps all of them took.
+    pub fn evaluation(&self) -> Option<(Score, u64)> {
+        Some((self.judge.standing.score()?, self.judge.standing.spent))
     }
 
     /// Why the run is at its end, if it is.
@@ -510,6 +569,8 @@ impl Run {
     }
 
     fn publish(&mut self, steps: u64) {
+        self.show_evaluation();
+        let plays = self.plays();
         let (board, slots, report) = (&mut self.board, &self.slots, &self.report);
         let now = Instant::now();
         let passed = (now - self.last).as_secs_f64().max(1e-9);
@@ -517,7 +578,6 @@ impl Run {
         let [collect, learn] = report.seconds.map(|seconds| seconds / passed);
         board.set(slots.mean_return, report.episodes.mean_return());
         board.set(slots.length, report.episodes.mean_length());
-        let plays = !self.algorithm.metrics().iter().any(|metric| metric.headline);
         board.set(slots.episodes, if plays { report.episodes.count() as f64 } else { f64::NAN });
         let seconds = self.before.0 + self.started.elapsed().as_secs_f64();
         if seconds - self.paced.1 >= PACE_S {
@@ -573,10 +633,13 @@ impl Run {
         let checkpoint = self.save_last()?;
         let kind = if *end == End::Stopped { EventKind::Stopped } else { EventKind::Finished };
         self.board.event(kind, steps, format!("{steps} steps in {wall_s:.1} s"));
-        let eval_return = match end {
+        let score = match end {
             End::Stopped => None,
-            _ => self.evaluate()?,
+            _ => self.judge_last()?,
         };
+        if let Some(score) = score {
+            self.settle_best(&checkpoint, score)?;
+        }
         let episodes = &self.report.episodes;
         let numbers = self.algorithm.metrics().iter().zip(&self.report.values);
         let numbers = numbers.filter(|(metric, value)| metric.headline && value.is_finite());
@@ -591,28 +654,16 @@ impl Run {
             train_sps: steps as f64 / wall_s,
             sps_per_cpu_s: steps as f64 / cpu_s.max(1e-9),
             mean_return: (episodes.count() > 0).then(|| episodes.mean_return()),
-            eval_return,
+            solved_evaluated: self.solved.is_some_and(|solved| solved.evaluated),
+            eval_return: score.map(|score| score.mean),
+            eval_error: score.map(|score| score.error),
+            eval_steps: self.judge.standing.spent,
             episodes: episodes.count(),
             checkpoint,
             samples_dropped: self.board.drops().samples(),
         };
         write_summary(&self.folder, &summary)?;
         Ok(summary)
-    }
-
-    fn evaluate(&self) -> Result<Option<f64>> {
-        if env::find(&self.config.env).is_err() {
-            return Ok(None);
-        }
-        let settings = &self.config.settings;
-        let device = if self.config.envs_work_on_gpu()? { Device::named(&settings.device)? } else { Device::Cpu };
-        let play =
-            Play { episodes: EVAL_EPISODES, seed: settings.seed, deterministic: true, device, ..Play::default() };
-        let policy = match self.algorithm.policy() {
-            Err(Error::Invalid(_)) => return Ok(None),
-            policy => policy?,
-        };
-        Ok(Some(evaluate(&policy, &self.config.env, &self.config.env_params, &play, None)?.mean()))
     }
 }
 

@@ -45,7 +45,7 @@ impl Run {
         let pool = build_pool(&config);
         let env = build(&config, &pool)?;
         let (spec, saves_state) = (env.spec().clone(), env.saves_state());
-        let mut algorithm = build_algorithm(&config, env, pool)?;
+        let mut algorithm = build_algorithm(&config, env, Arc::clone(&pool))?;
         algorithm.load(&parts)?;
         if over.get("steps").is_some() && algorithm.steps() >= config.settings.steps {
             let (steps, done) = (config.settings.steps, algorithm.steps());
@@ -61,7 +61,7 @@ impl Run {
         }
         // What cannot be taken back is there twice, which is no reason not to go on.
         let twice = cut_back(&start.folder, algorithm.steps()).err();
-        let mut run = Self::new(config, spec, algorithm, start, lock);
+        let mut run = Self::new(config, spec, algorithm, pool, start, lock)?;
         run.restore(&parts)?;
         for note in changes.into_iter().chain(twice.map(|error| error.to_string())) {
             run.board.event(EventKind::Note, run.algorithm.steps(), note);

@@ -1,13 +1,14 @@
 //! When a run saves, and what its loop keeps in a checkpoint.
 //!
-//! A checkpoint is due after the first iteration, by count, by time, and when the return has improved. The first one is not
+//! A checkpoint is due after the first iteration, by count, by time, and when an evaluation is the best so far. The first one is not
 //! forced to the disk, which would take longer than many a run: a kill leaves it whole, a loss of power may not. A state
-//! with the best return so far that comes before a checkpoint is due waits in memory, and is written with the next one.
+//! with the best evaluation so far that comes before a checkpoint is due waits in memory, and is written with the next one.
 //!
 //! Invariant: what was sampled up to a checkpoint's step is in the run's files before the checkpoint has its name, unless
 //! a file takes longer than [`SETTLE`] to write.
 
 use super::checkpoint::Mark;
+use super::judge::Standing;
 use super::{CheckpointSettings, Run, Solved};
 use crate::algo::{Parts, part};
 use crate::data::Episodes;
@@ -17,7 +18,7 @@ use crate::telemetry::EventKind;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// A mean return is better if it is so by this share of the best one.
+/// As long as nothing was evaluated, a mean return is better if it is so by this share of the best one.
 const GAIN: f64 = 0.01;
 /// How long a checkpoint waits for the files of samples.
 const SETTLE: Duration = Duration::from_secs(1);
@@ -31,8 +32,8 @@ const PEAK_SHARE: f64 = 0.05;
 pub(super) struct Saves {
     /// Iterations and seconds at the last checkpoint.
     last: (u64, f64),
-    /// Mean return of the best checkpoint.
-    best: Option<f64>,
+    /// What is noted about the best checkpoint.
+    pub(super) best: Option<Mark>,
     /// A better state that came after the last checkpoint.
     peak: Option<Peak>,
     /// CPU seconds that went into copies of states.
@@ -45,8 +46,21 @@ pub(super) struct Saves {
 
 struct Peak {
     steps: u64,
-    mean_return: f64,
+    mark: Mark,
     parts: Parts,
+}
+
+/// Whether a state with this mark is better than one with that: by their evaluations or, where there are none, by their mean
+/// returns and a share of the other's.
+fn beats(one: &Mark, other: &Mark, gain: f64) -> bool {
+    match (one.evaluation, other.evaluation) {
+        (Some(one), Some(other)) => one.beats(&other),
+        (None, None) => {
+            one.mean_return.zip(other.mean_return).is_some_and(|(one, other)| one > other + gain * other.abs())
+        }
+        // The first evaluation takes the place of returns of training; without evaluations from now on it is the reverse.
+        _ => true,
+    }
 }
 
 /// What a checkpoint keeps for the loop.
@@ -57,6 +71,11 @@ struct Kept {
     solved_step: Option<u64>,
     solved_s: Option<f64>,
     solved_return: Option<f64>,
+    /// Absent from checkpoints of runs that knew no evaluations on the way.
+    #[serde(default)]
+    solved_evaluated: bool,
+    #[serde(default)]
+    eval: Standing,
     episodes: Vec<f64>,
 }
 
@@ -109,19 +128,28 @@ impl Run {
         (every > 0 && iterations >= every) || passed(every_s) || (passed(improved_s) && better())
     }
 
-    /// What the best checkpoint is chosen by, if it counts now: the mean return of enough episodes, or the algorithm's own score. Games against
-    /// itself say nothing of how well a network plays.
-    fn standing(&self) -> Option<f64> {
+    /// What the best checkpoint is chosen by, if it counts now: an evaluation of these weights, the mean return of enough
+    /// episodes as long as nothing was evaluated, or the algorithm's own score. Games against itself say nothing of how well
+    /// a network plays.
+    fn standing(&self) -> Option<Mark> {
+        let noted = Mark { mean_return: self.mean_return(), evaluation: self.judge.fresh(), ..Mark::default() };
+        if self.judge.has_judged() {
+            return noted.evaluation.is_some().then_some(noted);
+        }
+        let counts = self.report.episodes.is_full() && !self.report.preparing && self.plays();
+        (self.report.score.is_some() || counts).then_some(noted)
+    }
+
+    /// The algorithm's own score, or the mean return of the last episodes.
+    fn mean_return(&self) -> Option<f64> {
         let episodes = &self.report.episodes;
-        let own_words = self.algorithm.metrics().iter().any(|metric| metric.headline);
-        let counts = episodes.is_full() && !self.report.preparing && !own_words;
-        self.report.score.or_else(|| counts.then(|| episodes.mean_return()))
+        self.report.score.or_else(|| (episodes.count() > 0).then(|| episodes.mean_return()))
     }
 
     /// Whether that is the best so far, by a margin.
     fn has_improved(&self) -> bool {
-        let best = self.saves.peak.as_ref().map(|peak| peak.mean_return).or(self.saves.best);
-        self.standing().is_some_and(|now| best.is_none_or(|best| now > best + GAIN * best.abs()))
+        let best = self.saves.peak.as_ref().map(|peak| peak.mark).or(self.saves.best);
+        self.standing().is_some_and(|now| best.is_none_or(|best| beats(&now, &best, GAIN)))
     }
 
     /// Copies a state that is the best so far, if one may be copied: the next iteration may be worse.
@@ -135,13 +163,13 @@ impl Run {
         if self.saves.peak_s > PEAK_SHARE * begun {
             return;
         }
-        let (steps, Some(mean_return)) = (self.algorithm.steps(), self.standing()) else { return };
+        let (steps, Some(mark)) = (self.algorithm.steps(), self.standing()) else { return };
         // What cannot be copied now is told when it is to be saved.
         if let Ok(parts) = self.state() {
             // The last checkpoint may have been smaller: replay grows.
             self.saves.bytes = parts.values().map(Vec::len).sum();
             if self.saves.bytes <= PEAK_BYTES {
-                self.saves.peak = Some(Peak { steps, mean_return, parts });
+                self.saves.peak = Some(Peak { steps, mark, parts });
             }
         }
         self.saves.peak_s += self.cpu_seconds() - begun;
@@ -196,6 +224,8 @@ impl Run {
             solved_step: self.solved.map(|solved| solved.step),
             solved_s: self.solved.map(|solved| solved.seconds),
             solved_return: self.solved.map(|solved| solved.mean_return),
+            solved_evaluated: self.solved.is_some_and(|solved| solved.evaluated),
+            eval: self.judge.standing.clone(),
             episodes: self.report.episodes.to_numbers(),
         };
         let mut parts = self.algorithm.save()?;
@@ -211,18 +241,19 @@ impl Run {
             let text = format!("{late} did not write its samples within {} s; checkpoints go on", SETTLE.as_secs());
             self.board.event(EventKind::Note, steps, text);
         }
-        let (episodes, standing) = (&self.report.episodes, self.standing());
-        let mean_return = standing.or_else(|| (episodes.count() > 0).then(|| episodes.mean_return()));
-        if let Some(peak) = self.saves.peak.take_if(|peak| standing < Some(peak.mean_return)) {
-            let mark = Mark { mean_return: Some(peak.mean_return), is_best: true, synced };
+        let standing = self.standing();
+        let beaten = |peak: &mut Peak| standing.is_none_or(|now| beats(&peak.mark, &now, 0.0));
+        if let Some(peak) = self.saves.peak.take_if(beaten) {
+            let mark = Mark { is_best: true, synced, ..peak.mark };
             if let Err(error) = self.put(peak.steps, mark, &peak.parts) {
                 self.saves.peak = Some(peak);
                 return Err(error);
             }
         }
-        let is_best = standing.is_some_and(|now| self.saves.best.is_none_or(|best| now > best));
+        let is_best = standing.is_some_and(|now| self.saves.best.is_none_or(|best| beats(&now, &best, 0.0)));
+        let noted = Mark { mean_return: self.mean_return(), evaluation: self.judge.fresh(), is_best, synced };
         let parts = self.state()?;
-        let name = self.put(steps, Mark { mean_return, is_best, synced }, &parts)?;
+        let name = self.put(steps, noted, &parts)?;
         self.saves.last = (self.iterations, self.seconds());
         (self.saves.peak, self.saves.failure) = (None, None);
         Ok(name)
@@ -233,7 +264,7 @@ impl Run {
         let name = saved.map_err(|error| if self.is_gone() { self.gone() } else { error })?;
         self.saves.bytes = parts.values().map(Vec::len).sum();
         if mark.is_best {
-            self.saves.best = mark.mean_return;
+            self.saves.best = Some(mark);
         }
         let text = if mark.is_best { format!("{name}, best") } else { name.clone() };
         self.board.event(EventKind::Checkpoint, steps, text);
@@ -255,8 +286,10 @@ impl Run {
         self.saves.bytes = parts.values().map(Vec::len).sum();
         self.solved = (|| {
             let (step, seconds, mean_return) = (kept.solved_step?, kept.solved_s?, kept.solved_return?);
-            Some(Solved { step, seconds, mean_return })
+            Some(Solved { step, seconds, mean_return, evaluated: kept.solved_evaluated })
         })();
+        self.judge.standing = kept.eval;
+        self.show_evaluation();
         Ok(())
     }
 }
@@ -276,6 +309,8 @@ mod tests {
                 solved_step: Some(1),
                 solved_s: Some(episodes[2]),
                 solved_return: Some(episodes[3]),
+                solved_evaluated: true,
+                eval: Default::default(),
                 episodes,
             };
             let read = Kept::read(&serde_json::to_vec(&kept).unwrap()).unwrap();
