@@ -52,8 +52,8 @@ impl Trainer {
 
     /// What Python's env raised, or the engine's error.
     fn raise(&self, error: Error) -> PyErr {
-        let links = self.link.iter().chain([&self.eval_link]);
-        links.filter_map(|link| link.take_error()).next().unwrap_or_else(|| raise(error))
+        let mut links = self.link.iter().chain([&self.eval_link]);
+        links.find_map(|link| link.take_error()).unwrap_or_else(|| raise(error))
     }
 }
 

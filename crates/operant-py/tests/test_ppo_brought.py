@@ -177,10 +177,10 @@ def test_a_function_makes_envs_for_evaluations(tmp_path: Path) -> None:
 
 
 def test_envs_that_cannot_be_made_again_are_judged_by_training(tmp_path: Path) -> None:
-    env = Identity()
+    env, options = Identity(), {**OPTIONS, "num_steps": 64}
     for name, brought in [("object", env), ("function", lambda: env)]:
-        model = operant.PPO(brought, run_dir=tmp_path / name, **OPTIONS).learn(1000)
-        assert np.isnan(model.metrics["eval/return"]) and model.metrics["episodes"] == 1000 // 3
+        model = operant.PPO(brought, run_dir=tmp_path / name, **options).learn(1024)
+        assert np.isnan(model.metrics["eval/return"]) and model.metrics["episodes"] == 1024 // 3
         del model
         events = (tmp_path / name / "events.jsonl").read_text()
         assert events.count("best and solved follow returns of training, since there are no evaluations: ") == 1
@@ -194,7 +194,7 @@ def test_what_an_env_of_evaluations_raises_is_raised() -> None:
         made.append(Identity(fail_at=0 if not made else 5))
         return made[-1]
 
-    model = operant.PPO(make, evaluation={"every": 100}, **OPTIONS)
+    model = operant.PPO(make, evaluation={"every": 100}, **{**OPTIONS, "num_steps": 64})
     with pytest.raises(FloatingPointError, match="the env broke"):
         model.learn(2000)
 

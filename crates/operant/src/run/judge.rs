@@ -4,8 +4,8 @@
 //!   evaluations so far and one more like the last take at most 3 % of the env steps of training; by a number, after so many.
 //! - When the mean of the last 100 episodes of training reaches the goal, or a look does, the goal is checked: a look, and
 //!   if the goal is within two of its standard errors, 100 episodes. The env is solved if their mean reaches the goal.
-//! - After a check that failed, training goes on for as many env steps as the check took, then for twice that, and so on
-//!   until checks take 3 % too.
+//! - After a check that failed, training goes on for as many env steps as the check took, or an eighth of that for envs in
+//!   lanes, which are quick beside learning. Each time it is at least twice as many, until checks take 3 % too.
 //!
 //! Until the first look, `best` follows the returns of training.
 //!
@@ -32,6 +32,8 @@ pub(super) const EPISODES: usize = 100;
 const STEPS_PER_STEP: u64 = 33;
 /// What an env step on the CPU counts as in a run that learns on a GPU, where steps of training take so much less time.
 const STEP_ON_CPU: u64 = 16;
+/// What part of a check's env steps training takes at first after one that failed, for envs in lanes.
+const QUICK: u64 = 8;
 /// Standard errors that a look may be below the goal.
 const IN_SIGHT: f64 = 2.0;
 /// Steps of an episode after which it counts as endless, where no time limit says so: this, and a hundred times the mean
@@ -109,6 +111,8 @@ pub(super) struct Judge {
     /// What an env step of an evaluation counts as.
     weight: u64,
     pub(super) standing: Standing,
+    /// Whether steps of the env are quick beside those of learning.
+    quick: bool,
     /// Of the weights as they are now.
     fresh: Option<Score>,
     /// The goal was reached just now.
@@ -123,11 +127,12 @@ pub(super) struct Judge {
 impl Judge {
     /// `plays` says that the algorithm plays episodes of which the return is what counts.
     pub(super) fn new(config: &Config, plays: bool, pool: Arc<CpuPool>) -> Result<Self> {
-        let registered = env::find(&config.env).is_ok();
+        let entry = env::find(&config.env).ok();
         let there = config.envs_work_on_gpu()?;
         let learns_there = config.settings.device.starts_with("cuda") && !there;
         Ok(Self {
-            envs: if registered && plays { Envs::Registered } else { Envs::None },
+            quick: entry.is_some_and(|entry| entry.door() == env::Door::Lanes),
+            envs: if entry.is_some() && plays { Envs::Registered } else { Envs::None },
             on: plays && config.eval.every != Every::Steps(0),
             pool,
             device: if there { Device::named(&config.settings.device)? } else { Device::Cpu },
@@ -225,8 +230,9 @@ impl Judge {
     /// Says when the goal may be checked again.
     fn put_off(&mut self, steps: u64, cost: u64) {
         let cost = cost * self.weight;
+        let least = if self.quick { cost / QUICK } else { cost };
         let standing = &mut self.standing;
-        standing.wait = (2 * standing.wait).max(cost).min(cost * STEPS_PER_STEP);
+        standing.wait = (2 * standing.wait).max(least).min(cost * STEPS_PER_STEP);
         standing.check_at = steps + standing.wait;
     }
 }
@@ -297,7 +303,9 @@ impl Run {
             self.judge.standing.spent += more;
             self.judge.full_cost = more;
             (score, cost) = (full.or(score), cost + more);
-            full.into_iter().for_each(|full| self.judge.note(full));
+            if let Some(full) = full {
+                self.judge.note(full);
+            }
         }
         let reached = score.filter(|score| score.episodes >= EPISODES && score.mean >= goal);
         self.judge.reached = reached;
@@ -372,9 +380,8 @@ impl Run {
 
     /// What a checkpoint is worth by as many episodes as another, where that does not take long; else what is known.
     fn judge_again(&mut self, name: &str, known: Option<Score>, episodes: usize) -> Result<Option<Score>> {
-        let quick = env::find(&self.config.env).is_ok_and(|entry| entry.door() == env::Door::Lanes);
         let share = self.judge.full_cost * self.judge.weight * STEPS_PER_STEP <= self.algorithm.steps();
-        if known.is_some_and(|known| known.episodes >= episodes) || !(quick || share) {
+        if known.is_some_and(|known| known.episodes >= episodes) || !(self.judge.quick || share) {
             return Ok(known);
         }
         let file = self.checkpoints.load_part(name, "policy.safetensors");
