@@ -35,7 +35,8 @@ struct FieldArgs {
     /// Settings, over the engine's defaults.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Change a setting: `--set steps=100`, `--set space.grid=64`. Repeatable.
+    /// Change a setting: `--set steps=100`, `--set space.grid=64`. Weights of first fields lie over 1 for each kind: `--set initial.structured=0`
+    /// leaves one out, `--set initial.others=0 --set initial.mixed=1` takes one only. Repeatable.
     #[arg(long, value_name = "KEY=VALUE", allow_negative_numbers = true)]
     set: Vec<String>,
     /// Operators.
@@ -110,6 +111,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     if args.dry_run {
         return dry_run(&collection, threads, args.json);
     }
+    collection.check_room(threads)?;
     let lock = Shards::lock(&args.out)?;
     let mut store = if args.resume { Shards::open(&args.out)? } else { collection.create(&args.out)? };
     let (served, made_in) = (collection.precision().0.name(), store.notes().get("precision"));

@@ -31,7 +31,7 @@ pub fn assign(table: &mut Table, assignment: &str) -> Result<()> {
     insert(table, path, literal.unwrap_or_else(|| Value::String(text.to_owned())))
 }
 
-/// Puts a value at a dotted path, making tables on the way.
+/// Puts a value at a dotted path, making tables on the way; a table is laid over the one that is there.
 pub fn insert(table: &mut Table, path: &str, value: Value) -> Result<()> {
     let mut keys = path.split('.').peekable();
     let mut at = table;
@@ -40,7 +40,7 @@ pub fn insert(table: &mut Table, path: &str, value: Value) -> Result<()> {
             return Err(Error::Invalid(format!("key \"{path}\": wanted names with single dots between them")));
         }
         if keys.peek().is_none() {
-            at.insert(key.to_owned(), value);
+            merge(at, Table::from_iter([(key.to_owned(), value)]));
             return Ok(());
         }
         let next = at.entry(key).or_insert_with(|| Value::Table(Table::new()));
@@ -344,5 +344,7 @@ mod tests {
         assign(&mut table, "ppo.epochs=3").unwrap();
         assert!(assign(&mut table, "ppo.epochs.deep=3").unwrap_err().to_string().contains("not a table"));
         assert!(assign(&mut table, "ppo..epochs=3").is_err());
+        assign(&mut table, "ppo={gamma = 0.5}").unwrap();
+        assert_eq!(table, parse("ppo = { epochs = 3, gamma = 0.5 }", "wanted").unwrap());
     }
 }

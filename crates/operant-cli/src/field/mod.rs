@@ -355,7 +355,7 @@ fn list() -> Result<ExitCode, Failure> {
     text += "with operator = \"uafno\" also, or instead\n";
     more.retain(|row| !plain.contains(row));
     text += &table(&more, &[]);
-    text += "kinds of first fields\n";
+    text += "kinds of first fields, of weight 1 each; initial.KIND=WEIGHT changes one, initial.others=WEIGHT those that are not named\n";
     let rows: Vec<Vec<String>> =
         KINDS.iter().map(|kind| vec![format!("  {}", kind.name), kind.meaning.to_owned()]).collect();
     text += &table(&rows, &[]);

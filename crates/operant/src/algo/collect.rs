@@ -5,6 +5,7 @@
 //! records behind.
 
 mod failed;
+mod mixture;
 mod stats;
 mod work;
 
@@ -93,7 +94,7 @@ pub struct Settings {
     pub length_scale: f64,
     /// Their variance.
     pub variance: f64,
-    /// Weights of kinds of first fields; all alike if empty.
+    /// Weights of kinds of first fields; all alike if empty. [`Collection::read`] lays them over those, `others` for all that are not named.
     pub initial: Table,
     /// Ranges of sampled parameters where they are narrower than the table's.
     pub space: Table,
@@ -218,33 +219,19 @@ impl Collection {
         {
             return fail(format!("splits {:?}: wanted three shares that add up to 1", s.splits));
         }
-        let mut mixture: Vec<(usize, f64)> = Vec::new();
-        for (name, weight) in &s.initial {
-            let known = KINDS.iter().map(|kind| kind.name);
-            let place = KINDS.iter().position(|kind| kind.name == name);
-            let place =
-                place.ok_or_else(|| Error::unknown("kind of first field", name, known, "operant field list"))?;
-            let weight = weight.as_float().or_else(|| weight.as_integer().map(|x| x as f64));
-            match weight {
-                Some(weight) if weight >= 0.0 && weight.is_finite() => mixture.push((place, weight)),
-                _ => return fail(format!("initial.{name}: wanted a weight of 0 or more")),
-            }
-        }
-        if mixture.is_empty() {
-            mixture = (0..KINDS.len()).map(|place| (place, 1.0)).collect();
-        }
-        if mixture.iter().map(|(_, weight)| weight).sum::<f64>() <= 0.0 {
-            return fail("initial: wanted a weight above 0".into());
-        }
+        let mixture = mixture::of(&s.initial)?;
         let space = Space::of(s.operator).narrowed(&s.space, "space")?;
         let precision = s.precision.parse()?;
         let sobol = Sobol::scrambled(space.parameters.len(), s.seed)?;
         Ok(Self { settings, space, precision, mixture, sobol, gpu: None, skip_failed: false })
     }
 
-    /// Settings from a table.
+    /// Settings from a table, over the defaults.
     pub fn read(table: &Table) -> Result<Self> {
-        Self::new(config::read(table, "")?)
+        let settings: Settings = config::read(table, "")?;
+        let initial = mixture::completed(&settings.initial)?;
+        let space = mixture::completed_space(&settings.space, &Space::of(settings.operator))?;
+        Self::new(Settings { initial, space, ..settings })
     }
 
     /// Points of operators in the unit cube, looked at: the first ones, since time grows with the square of their number.
@@ -427,6 +414,15 @@ impl Collection {
         let found =
             features::sensitivity(&mut apply, first, sampled.operator.grid, self.settings.channels, sampled.key);
         failed.map_or(Ok(found), Err)
+    }
+
+    /// Refuses records that do not fit in memory: one per thread, as numbers and as bytes.
+    pub fn check_room(&self, threads: usize) -> Result<()> {
+        let s = &self.settings;
+        let bytes: u64 =
+            self.layout().arrays.iter().filter(|array| !array.alone).map(|array| array.bytes() as u64).sum();
+        let what = format!("{threads} records of {} realisations and {} steps at once", s.realisations, s.steps);
+        device::check_room(&what, 3 * bytes * threads as u64, "lower realisations, steps or --threads")
     }
 
     /// Times at which fields are stored.
@@ -650,7 +646,8 @@ fn config_text(settings: &Settings) -> String {
 pub fn of_store(folder: &Path) -> Result<Collection> {
     let path = folder.join(SETTINGS);
     let text = std::fs::read_to_string(&path).map_err(|error| Error::io("read", &path, &error))?;
-    Collection::read(&config::parse(&text, &path.display().to_string())?)
+    // Not `read`: a store's own weights stand alone.
+    Collection::new(config::read(&config::parse(&text, &path.display().to_string())?, "")?)
 }
 
 fn judged(metrics: &[Vec<[f64; METRICS.len()]>]) -> u8 {

@@ -167,6 +167,7 @@ impl Collection {
                  again into another folder"
             )));
         }
+        self.check_room(threads)?;
         let mut failed = FailedOperators::open(store.folder())?;
         let left_out = |k: u32| self.skip_failed && failed.get(k).is_some_and(|failed| failed.certain);
         let todo = (0..self.settings.count).filter(|&k| !store.done()[k as usize] && !left_out(k));
