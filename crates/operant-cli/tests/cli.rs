@@ -210,6 +210,40 @@ fn doctor_says_what_is_missing_and_a_gpu_that_cannot_be_used_fails_alike() {
     assert!(code == 2 && message.contains("unknown device \"cud\"; did you mean \"cuda\"?"), "{message}");
 }
 
+/// What does not fit is refused before it is asked for, whatever asks: an allocation that fails ends the process.
+#[test]
+#[cfg(target_os = "linux")]
+fn what_does_not_fit_in_memory_is_refused() {
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("memory");
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    for (words, next) in [
+        ("train ppo cartpole --num-envs 16000000", "lower num_envs"),
+        ("train ppo gridworld --num-envs 16000000", "lower num_envs"),
+        ("train ppo growth --num-envs 100000", "lower num_envs"),
+        ("train ppo cartpole --set ppo.num_steps=1000000", "lower one of them"),
+        ("train ppo cartpole --set network.hidden=[60000,60000]", "make it smaller"),
+        ("train dqn cartpole --num-envs 16000000 --set dqn.buffer_size=32000000", "lower num_envs"),
+        ("train dqn cartpole --set dqn.buffer_size=200000000", "lower it"),
+        ("train davi cube2 --num-envs 16000000", "lower num_envs"),
+        ("train td backgammon --num-envs 1000000", "lower num_envs"),
+        ("train alphazero connect4 --num-envs 1000000", "lower num_envs"),
+        ("train alphazero connect4 --set alphazero.window=16000000", "lower alphazero.window"),
+        ("bench env cartpole --num-envs 16000000", "lower num_envs"),
+        ("bench env gridworld --num-envs 16000000", "lower num_envs"),
+        ("collect field --count 2 --set realisations=4096 --set steps=1000000", "lower realisations"),
+    ] {
+        let program = env!("CARGO_BIN_EXE_operant");
+        let device = if words.starts_with("train") { "--device cpu --threads 2 --quiet" } else { "" };
+        let line = format!("ulimit -v 1000000; ulimit -c 0; exec {program} {words} {device}");
+        let output = Command::new("sh").args(["-c", &line]).current_dir(&folder).output().unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(matches!(output.status.code(), Some(1 | 2)), "{words}: {:?} {error}", output.status);
+        assert!(error.contains(" takes ") && error.contains("(ulimit -v)") && error.contains(next), "{words}: {error}");
+    }
+    assert!(!folder.join("runs").exists(), "a folder of a run that never began");
+}
+
 #[test]
 fn help_is_there_for_every_verb() {
     for arguments in

@@ -127,6 +127,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     }
     let spec = envs.spec().clone();
     let mut rng = HostRng::new(args.seed, u32::MAX, 0, 0);
+    let bytes = action_batches(args.num_envs) * args.num_envs * (spec.action.dims() * size_of::<f32>());
+    device::check_room(&format!("actions for num_envs {}", args.num_envs), bytes as u64, "lower num_envs")?;
     let batches: Vec<ActionsBuf> =
         (0..action_batches(args.num_envs)).map(|_| ActionsBuf::random(&spec, args.num_envs, &mut rng)).collect();
     let mut row = RowBuf::new(&spec, args.num_envs);

@@ -21,7 +21,7 @@ pub use settings::{GateName, Settings, read};
 
 use super::{Algorithm, Build, Ended, Entry, Parts, Phase, Policy, Report, part};
 use crate::config;
-use crate::device::CpuPool;
+use crate::device::{CpuPool, check_room};
 use crate::env::backgammon::Backgammon;
 use crate::env::connect4::Connect4;
 use crate::env::game::{Game, Heads};
@@ -30,7 +30,7 @@ use crate::error::{Error, Result};
 use crate::nn::nets::Architecture;
 use crate::nn::{Act, Graph, Node, Options, Plan, Precision, Schedule};
 use crate::search::game_net::{self, GameNet, Shared};
-use crate::search::mcts::{ChanceMode, Counters};
+use crate::search::mcts::{ChanceMode, Counters, Mcts};
 use crate::telemetry::Metric;
 use learner::Learner;
 use std::sync::Arc;
@@ -194,6 +194,11 @@ impl<G: Game> AlphaZero<G> {
             )));
         }
         let games = build.env.num_envs();
+        check_room(
+            &format!("trees of {} simulations for num_envs {games}", settings.search.simulations),
+            Mcts::<G>::bytes(&settings.search).saturating_mul(games as u64),
+            "lower num_envs or alphazero.simulations",
+        )?;
         let architecture = game_net::architecture::<G>(&build.network.hidden)?;
         let options = Options { precision: build.precision, seed: build.seed, ..Options::default() };
         let learner = Learner::<G>::new(&settings, &architecture, &options)?;

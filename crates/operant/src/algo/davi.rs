@@ -11,6 +11,7 @@ mod solve_test;
 use super::train_and_step::{first_bad_op, train_and_step};
 use super::{Algorithm, Build, EncoderName, Entry, MemoryName, Parts, Phase, Policy, Report, part};
 use crate::config::{self, Table};
+use crate::device::check_room;
 use crate::env::puzzle::{Puzzle, View, Walk};
 use crate::error::{Error, Result};
 use crate::lanes::Backend;
@@ -268,6 +269,12 @@ impl<P: Puzzle> Davi<P> {
         let all = size * puzzle.moves();
         let rows = all.min(TARGET_ROWS);
         let numbered = puzzle.states();
+        let per_state = size_of::<P::State>() * (1 + puzzle.moves()) + 4 * (features.shown + 2 + puzzle.moves());
+        check_room(
+            &format!("a batch of davi.batch_size {size}"),
+            (size * per_state + 4 * numbered.unwrap_or(0)) as u64,
+            "lower davi.batch_size",
+        )?;
         let target = Target {
             params: params.clone(),
             plan: Plan::inference(&graph, &[value], rows, &options)?,

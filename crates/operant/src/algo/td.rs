@@ -8,7 +8,7 @@
 use super::train_and_step::{first_bad_op, train_and_step};
 use super::{Algorithm, Build, Ended, Entry, Parts, Phase, Policy, Report, part};
 use crate::config::{self, Table};
-use crate::device::CpuPool;
+use crate::device::{CpuPool, check_room};
 use crate::env::backgammon::{OUTCOMES, Outcome, Plays, Points, Position, Side, roll};
 use crate::error::{Error, Result};
 use crate::lanes::Backend;
@@ -429,6 +429,10 @@ impl Td {
         let options = Options { pool: Arc::clone(&pool), precision, seed, ..Options::default() };
         let evaluator = Evaluator::new(&net, &weights, &options)?;
         let games = env.num_envs();
+        let per_game = size_of::<Slot>() + MOST_TURNS * (size_of::<(Position, Outcome)>() + size_of::<Sample>());
+        check_room(&format!("num_envs {games} games of td"), (games * per_game) as u64, "lower num_envs")?;
+        let replays = 2 * (settings.replay as u64).saturating_mul(size_of::<Sample>() as u64);
+        check_room(&format!("two replays of td.replay {}", settings.replay), replays, "lower td.replay")?;
         let group = |first: usize| Group::new(first, GROUP.min(games - first), settings.turns, evaluator.fork());
         let [contact, race] = weights;
         let rate = settings.learning_rate as f32;

@@ -65,40 +65,138 @@ pub fn survive_file_size_limit() {
     }
 }
 
-/// Memory that programs may still ask for, in bytes; `None` where the system does not say.
+/// Memory that this process may still ask for, and what sets the limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Bytes that are left.
+    pub bytes: u64,
+    /// What they are left of, as people know it.
+    pub limit: &'static str,
+}
+
+/// The narrowest limit on memory; `None` where the system tells none.
+pub fn room() -> Option<Room> {
+    let limits = [free_memory(), group_limit(), address_limit()];
+    limits.into_iter().flatten().min_by_key(|room| room.bytes)
+}
+
+/// Memory that this process may still ask for, in bytes; `None` where the system does not say.
 pub fn available_bytes() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find(|line| line.starts_with("MemAvailable:"))?;
-    Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? * 1024)
+    room().map(|room| room.bytes)
+}
+
+fn free_memory() -> Option<Room> {
+    Some(Room { bytes: kib_in("/proc/meminfo", "MemAvailable:")?, limit: "free memory" })
+}
+
+/// A line such as `VmSize:   1234 kB` of a file, in bytes.
+fn kib_in(path: &str, name: &str) -> Option<u64> {
+    let text = std::fs::read_to_string(path).ok()?;
+    let line = text.lines().find(|line| line.starts_with(name))?;
+    line.split_whitespace().nth(1)?.parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// What the limits on addresses and on data of this process leave (`ulimit -v`, `ulimit -d`).
+#[cfg(target_os = "linux")]
+fn address_limit() -> Option<Room> {
+    let left = |resource, used: &str, limit| {
+        let mut set = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: the pointer is to a live rlimit, which the call only writes.
+        let failed = unsafe { libc::getrlimit(resource, &mut set) };
+        if failed != 0 || set.rlim_cur == libc::RLIM_INFINITY {
+            return None;
+        }
+        let used = kib_in("/proc/self/status", used)?;
+        Some(Room { bytes: set.rlim_cur.saturating_sub(used), limit })
+    };
+    let addresses = left(libc::RLIMIT_AS, "VmSize:", "the limit on addresses (ulimit -v)");
+    let data = left(libc::RLIMIT_DATA, "VmData:", "the limit on data (ulimit -d)");
+    addresses.into_iter().chain(data).min_by_key(|room| room.bytes)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn address_limit() -> Option<Room> {
+    None
+}
+
+/// What the limits of control groups leave, as containers have them: of the process's own group and of those above it.
+fn group_limit() -> Option<Room> {
+    let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+    let left = groups.lines().filter_map(|line| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (parts.next()?, parts.next()?);
+        match controllers.split(',').any(|name| name == "memory") {
+            true => group_left("/sys/fs/cgroup/memory", path, ["memory.limit_in_bytes", "memory.usage_in_bytes"]),
+            false if controllers.is_empty() => group_left("/sys/fs/cgroup", path, ["memory.max", "memory.current"]),
+            false => None,
+        }
+    });
+    Some(Room { bytes: left.min()?, limit: "the memory limit of the control group (container)" })
+}
+
+/// The least that a group and those above it leave; files that the system only caches there count as free.
+fn group_left(root: &str, path: &str, [limit, usage]: [&str; 2]) -> Option<u64> {
+    let number = |folder: &std::path::Path, name: &str| {
+        std::fs::read_to_string(folder.join(name)).ok()?.trim().parse::<u64>().ok()
+    };
+    let left = |folder: &std::path::Path| {
+        let (limit, used) = (number(folder, limit)?, number(folder, usage)?);
+        let statistics = std::fs::read_to_string(folder.join("memory.stat")).unwrap_or_default();
+        let cached = statistics.lines().find_map(|line| line.strip_prefix("inactive_file "));
+        let cached = cached.and_then(|bytes| bytes.parse::<u64>().ok()).unwrap_or(0);
+        Some(limit.saturating_sub(used.saturating_sub(cached)))
+    };
+    let root = std::path::Path::new(root);
+    let own = root.join(path.trim_start_matches('/'));
+    own.ancestors().take_while(|folder| folder.starts_with(root)).filter_map(left).min()
 }
 
 /// What is not worth asking the system about.
-const SMALL: u64 = 64 << 20;
+const SMALL: u64 = 8 << 20;
+/// What the process itself needs beside what is asked for: stacks of threads, buffers, code that is loaded later.
+const BESIDE: u64 = 64 << 20;
 
-/// Refuses what would not fit in memory: `what` takes so many bytes.
+/// Refuses what would not fit in memory, before any of it is asked for: `what` takes so many bytes.
 pub fn check_room(what: &str, bytes: u64, next: &str) -> Result<()> {
     if bytes <= SMALL {
         return Ok(());
     }
     let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
-    match available_bytes().filter(|free| bytes > *free) {
-        Some(free) => {
-            Err(Error::Invalid(format!("{what} takes {:.1} GiB, {:.1} GiB are free; {next}", gib(bytes), gib(free))))
-        }
+    match room().filter(|room| bytes.saturating_add(BESIDE) > room.bytes) {
+        Some(Room { bytes: free, limit }) => Err(Error::Invalid(format!(
+            "{what} takes {:.1} GiB, {:.1} GiB are left of {limit}; {next}",
+            gib(bytes),
+            gib(free)
+        ))),
         None => Ok(()),
     }
 }
 
 /// Memory of this process that is not swapped out, in bytes; `None` where the system does not say.
 pub fn resident_bytes() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = text.lines().find(|line| line.starts_with("VmRSS:"))?;
-    Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? * 1024)
+    kib_in("/proc/self/status", "VmRSS:")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The narrowest of a group's limits and of those above it holds, less what is in use.
+    #[test]
+    fn limits_of_groups_are_read() {
+        let root = std::env::temp_dir().join(format!("operant-groups-{}", std::process::id()));
+        let own = root.join("a/b");
+        std::fs::create_dir_all(&own).unwrap();
+        let write = |folder: &std::path::Path, name: &str, text: &str| std::fs::write(folder.join(name), text).unwrap();
+        write(&own, "memory.max", "max\n");
+        write(&own, "memory.current", "500\n");
+        write(&root.join("a"), "memory.max", "10000\n");
+        write(&root.join("a"), "memory.current", "9000\n");
+        write(&root.join("a"), "memory.stat", "anon 1\ninactive_file 600\n");
+        let left = |path: &str| group_left(root.to_str().unwrap(), path, ["memory.max", "memory.current"]);
+        assert_eq!((left("/a/b"), left("/"), left("/gone")), (Some(1600), None, None));
+        std::fs::remove_dir_all(&root).unwrap();
+    }
 
     #[test]
     fn what_does_not_fit_is_refused_with_sizes() {
@@ -106,7 +204,7 @@ mod tests {
         if available_bytes().is_some() {
             let message = check_room("a network", 1 << 60, "make it smaller").unwrap_err().to_string();
             assert!(message.starts_with("a network takes 1073741824.0 GiB, "), "{message}");
-            assert!(message.ends_with(" GiB are free; make it smaller"), "{message}");
+            assert!(message.contains(" GiB are left of ") && message.ends_with("; make it smaller"), "{message}");
         }
     }
 }

@@ -17,7 +17,8 @@ mod spans;
 pub use aligned::Aligned;
 pub use folders::exchange_folders;
 pub use machine::{
-    available_bytes, check_room, cpu_seconds, describe, resident_bytes, survive_file_size_limit, threads_available,
+    Room, available_bytes, check_room, cpu_seconds, describe, resident_bytes, room, survive_file_size_limit,
+    threads_available,
 };
 pub use mapped::MappedNumbers;
 pub use parts::Part;

@@ -193,7 +193,7 @@ impl CudaVec {
         if let Some(limit) = options.time_limit {
             spec.time_limit = limit;
         }
-        options.check(&spec)?;
+        options.check(&spec, 0)?;
         let mut columns = <E::State<Scalar> as Columns<Scalar>>::COLUMNS.to_vec();
         let own = Own { state: columns.len() };
         columns.push(Column { name: "elapsed", kind: Kind::I32 });

@@ -130,7 +130,7 @@ impl<E: HostEnv> HostVec<E> {
         if let Some(limit) = options.time_limit {
             spec.time_limit = limit;
         }
-        options.check(&spec)?;
+        options.check(&spec, size_of::<Slot<E>>() + env.heap_bytes())?;
         env.validate()?;
         let mut columns = env.columns();
         columns.push(Column { name: "elapsed", kind: Kind::I32 });

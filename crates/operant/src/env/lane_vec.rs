@@ -76,7 +76,7 @@ impl<E: Env> LaneVec<E> {
         if let Some(limit) = options.time_limit {
             spec.time_limit = limit;
         }
-        options.check(&spec)?;
+        options.check(&spec, Layout::<E>::OWN.columns() * size_of::<i32>() + 2)?;
         check_sizes(&spec, Layout::<E>::STATE, E::ACTION_DIMS, Layout::<E>::OBS)?;
         let mut columns = <E::State<Scalar> as Columns<Scalar>>::COLUMNS.to_vec();
         columns.push(Column { name: "elapsed", kind: Kind::I32 });

@@ -162,6 +162,10 @@ pub trait HostEnv: Params + Clone + Default + Send + 'static {
     fn read(&self, state: &mut [i32]);
     /// Replaces the state; refuses bits that no state has.
     fn write(&mut self, state: &[i32]) -> Result<()>;
+    /// About how many bytes an env holds on the heap once it was reset: what is asked before envs are built.
+    fn heap_bytes(&self) -> usize {
+        0
+    }
     /// What the state holds beside its columns, of any length; saved with them.
     fn save_rest(&self) -> Vec<u8> {
         Vec::new()

@@ -1,10 +1,10 @@
 //! The list of environments. One line here brings an env to the command line, Python, the tests and the docs.
 
 use super::{
-    AutoReset, CudaVec, Env, EnvVisitor, HostEnv, HostVec, LaneVec, MAX_ENVS, Options, Param, Params, Spec, VecEnv,
-    Views, emit,
+    AutoReset, CudaVec, Env, EnvVisitor, HostEnv, HostVec, LaneVec, MAX_ENVS, Options, Param, Params, RowBuf, Spec,
+    VecEnv, Views, emit,
 };
-use crate::device::{CpuPool, Device};
+use crate::device::{CpuPool, Device, check_room};
 use crate::error::{Error, Result};
 use crate::lanes::{Backend, Math, Width};
 use std::sync::Arc;
@@ -324,8 +324,8 @@ impl Options {
         Ok(memory)
     }
 
-    /// Whether these options can be built at all.
-    pub(super) fn check(&self, spec: &Spec) -> Result<()> {
+    /// Whether these options can be built at all, with so many bytes of state per env.
+    pub(super) fn check(&self, spec: &Spec, state_bytes: usize) -> Result<()> {
         if !(1..=MAX_ENVS).contains(&self.num_envs) {
             return Err(Error::Invalid(format!(
                 "num_envs = {}: wanted 1..={MAX_ENVS} envs of {}",
@@ -335,6 +335,8 @@ impl Options {
         if spec.time_limit == Some(0) {
             return Err(Error::Invalid(format!("time limit 0 for {}: wanted at least 1 step, or none", spec.name)));
         }
-        Ok(())
+        // With a row of what they show, which whoever steps them has.
+        let bytes = self.num_envs as u64 * (state_bytes + RowBuf::bytes_per_env(spec)) as u64;
+        check_room(&format!("num_envs {} of {}", self.num_envs, spec.name), bytes, "lower num_envs")
     }
 }

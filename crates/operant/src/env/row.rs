@@ -109,6 +109,11 @@ impl RowBuf {
         }
     }
 
+    /// Bytes of a row per env.
+    pub fn bytes_per_env(spec: &Spec) -> usize {
+        2 * size_of::<f32>() * spec.observation.len() + 3 * size_of::<f32>() + 2 + spec.legal_width()
+    }
+
     /// The view that a step writes.
     pub fn row(&mut self) -> Row<'_> {
         Row {

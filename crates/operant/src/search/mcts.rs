@@ -17,6 +17,7 @@ pub use settings::{ChanceMode, Counters, Settings};
 use super::gumbel;
 use super::policy::action_logits;
 use super::tree::{FAR, Kind, NONE, Tree};
+use crate::device::check_room;
 use crate::env::game::{Game, Turn, draw_outcome, sign};
 use crate::error::Result;
 use crate::lanes::rng::HostRng;
@@ -95,9 +96,8 @@ impl<G: Game> std::fmt::Debug for Mcts<G> {
 }
 
 impl<G: Game> Mcts<G> {
-    /// All memory that searches of these settings need. Call [`Mcts::begin`] first.
-    pub fn new(settings: &Settings) -> Result<Self> {
-        settings.check("search")?;
+    /// Nodes and edges of a tree.
+    fn sizes(settings: &Settings) -> (usize, usize) {
         // A simulation adds a node, and one more where it passes through chance; or all outcomes of chance.
         let per_simulation = match (G::OUTCOMES, settings.chance) {
             (0, _) => 1,
@@ -105,7 +105,24 @@ impl<G: Game> Mcts<G> {
             _ => 2,
         };
         let nodes = (settings.simulations + settings.leaves + 2) * per_simulation;
-        let edges = nodes * G::USUAL_ACTIONS.max(G::OUTCOMES) + 4096;
+        (nodes, nodes * G::USUAL_ACTIONS.max(G::OUTCOMES) + 4096)
+    }
+
+    /// Bytes of a search of these settings.
+    pub fn bytes(settings: &Settings) -> u64 {
+        let (nodes, edges) = Self::sizes(settings);
+        Tree::<G>::bytes(nodes, edges, settings.transpositions) * if settings.reuse { 2 } else { 1 }
+    }
+
+    /// All memory that searches of these settings need. Call [`Mcts::begin`] first.
+    pub fn new(settings: &Settings) -> Result<Self> {
+        settings.check("search")?;
+        check_room(
+            &format!("a search of {} simulations", settings.simulations),
+            Self::bytes(settings),
+            "lower simulations",
+        )?;
+        let (nodes, edges) = Self::sizes(settings);
         let tree = || Tree::new(nodes, edges, settings.transpositions);
         let [low, high] = G::RANGE.unwrap_or([0.0, 0.0]);
         Ok(Self {

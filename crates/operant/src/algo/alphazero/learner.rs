@@ -6,6 +6,7 @@ use super::samples::{Sample, Window};
 use super::settings::{GateName, Settings};
 use crate::algo::train_and_step::first_bad_op;
 use crate::algo::{Parts, part};
+use crate::device::check_room;
 use crate::env::game::Game;
 use crate::error::{Error, Result};
 use crate::lanes::Backend;
@@ -65,6 +66,8 @@ const BATCHES: u64 = 0x6261_7463_0000_0000;
 
 impl<G: Game> Learner<G> {
     pub(super) fn new(settings: &Settings, architecture: &Architecture, options: &Options) -> Result<Self> {
+        let window = format!("a window of alphazero.window {}", settings.window);
+        check_room(&window, Window::<G>::bytes(settings.window), "lower alphazero.window")?;
         let net = architecture.build()?;
         let mut graph = net.graph;
         let node = |name: &str| net.outputs.iter().find(|(other, _)| *other == name).map(|(_, node)| *node);

@@ -131,6 +131,11 @@ pub(super) struct Window<G: Game> {
 }
 
 impl<G: Game> Window<G> {
+    /// Bytes of a window of so many positions.
+    pub(super) fn bytes(capacity: usize) -> u64 {
+        (capacity as u64).saturating_mul(size_of::<Sample<G>>() as u64)
+    }
+
     pub(super) fn new(capacity: usize, prioritised: bool) -> Self {
         let weights = SumTree::new(if prioritised { capacity } else { 0 });
         Self { list: Vec::with_capacity(capacity), capacity, next: 0, weights, surprise: 0.0 }

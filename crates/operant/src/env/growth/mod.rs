@@ -270,6 +270,11 @@ impl Growth {
 }
 
 impl HostEnv for Growth {
+    fn heap_bytes(&self) -> usize {
+        // Weights, gradients, momentum and plans of the smallest hosts; larger ones take more.
+        1 << 20
+    }
+
     fn spec(&self) -> Spec {
         let range = |name: String| Channel::new(name, -2.0, 2.0);
         let mut observation: Vec<Channel> = ["epoch", "loss", "accuracy"].map(|name| range(name.into())).into();

@@ -50,7 +50,7 @@ impl<B: Bodies> GrowthVec<B> {
         if let Some(limit) = options.time_limit {
             spec.time_limit = limit;
         }
-        options.check(&spec)?;
+        options.check(&spec, size_of::<Clock>() + size_of::<Told>())?;
         let count = options.num_envs;
         Ok(Self {
             frame: env.frame()?,
