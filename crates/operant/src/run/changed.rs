@@ -35,7 +35,7 @@ pub(super) fn describe(then: &Config, now: &Config, checkpoint: &str) -> Result<
 }
 
 /// Keys that differ, each with a text that shows how.
-fn differences(then: &Config, now: &Config) -> Result<Vec<(String, String)>> {
+pub(super) fn differences(then: &Config, now: &Config) -> Result<Vec<(String, String)>> {
     let flat = |config: &Config| -> Result<Vec<(String, String)>> {
         let mut found = Vec::new();
         flatten(&config::parse(&config.to_text(), "run.toml")?, "", &mut found);
@@ -52,7 +52,8 @@ fn differences(then: &Config, now: &Config) -> Result<Vec<(String, String)>> {
     Ok(differ.map(|(key, then, now)| (key.clone(), format!("{key} {} -> {}", shown(then), shown(now)))).collect())
 }
 
-fn flatten(table: &Table, prefix: &str, found: &mut Vec<(String, String)>) {
+/// Values by their dotted names.
+pub(super) fn flatten(table: &Table, prefix: &str, found: &mut Vec<(String, String)>) {
     for (key, value) in table {
         match value {
             Value::Table(inner) => flatten(inner, &format!("{prefix}{key}."), found),

@@ -1,5 +1,6 @@
 //! What a run is made from: the resolved settings, as `run.toml` holds them.
 
+use super::history::{self, Change};
 use super::keys::Keys;
 use super::shipped;
 use crate::algo::{self, NetworkSettings};
@@ -196,6 +197,8 @@ pub struct Config {
     pub telemetry: TelemetrySettings,
     /// The algorithm's own table, with every key.
     pub own: Table,
+    /// Changes of settings on the way, first to last.
+    pub changed: Vec<Change>,
 }
 
 impl Config {
@@ -238,6 +241,7 @@ impl Config {
             None => Err(Error::Invalid(format!("no {key}: wanted its name, as in {key} = \"…\""))),
         };
         let algo = algo::find(&text(table.remove("algo"), "algo")?)?;
+        let changed = history::read(table.remove(history::KEY))?;
         let mut env_table = take_table(&mut table, "env")?;
         let env = text(env_table.remove("name"), "env.name")?;
         let known = env::find(&env).map_or_else(|_| Vec::new(), |entry| entry.params());
@@ -257,8 +261,8 @@ impl Config {
         let own = (algo.resolve)(&own?)?;
         keys.check("", &table)?;
         let settings: Settings = config::read(&table, "")?;
-        let config =
-            Self { algo: algo.name.into(), env, env_params, settings, network, checkpoint, eval, telemetry, own };
+        let algo = algo.name.to_owned();
+        let config = Self { algo, env, env_params, settings, network, checkpoint, eval, telemetry, own, changed };
         config.check()?;
         Ok(config)
     }
@@ -394,7 +398,13 @@ impl Config {
         table.insert("checkpoint".into(), Value::Table(config::to_table(&self.checkpoint)));
         table.insert("eval".into(), Value::Table(config::to_table(&self.eval)));
         table.insert("telemetry".into(), Value::Table(config::to_table(&self.telemetry)));
-        toml::to_string(&table).expect("settings are TOML")
+        let mut comment = String::new();
+        if !self.changed.is_empty() {
+            let (changes, words) = history::write(&self.changed);
+            table.insert(history::KEY.into(), changes);
+            comment = words;
+        }
+        comment + &toml::to_string(&table).expect("settings are TOML")
     }
 }
 

@@ -146,6 +146,11 @@ impl Judge {
         })
     }
 
+    /// The same for the settings that a run goes on with.
+    pub(super) fn moved(&self, config: &Config, plays: bool, pool: Arc<CpuPool>) -> Result<Self> {
+        Ok(Self { standing: self.standing.clone(), ..Self::new(config, plays, pool)? })
+    }
+
     /// Whether `best` and `solved` follow evaluations.
     pub(super) fn judges(&self) -> bool {
         self.on && !matches!(self.envs, Envs::None)

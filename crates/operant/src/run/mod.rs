@@ -9,6 +9,8 @@ mod config;
 pub mod cubes;
 mod device;
 mod eval;
+mod folder;
+mod history;
 mod judge;
 mod keys;
 mod profile;
@@ -20,6 +22,8 @@ pub use checkpoint::{Checkpoints, Mark, pause_writing, replace_file};
 pub use config::{CheckpointSettings, Config, EvalSettings, Every, Settings, TelemetrySettings, Until};
 pub use device::decide_device;
 pub use eval::{Evaluation, Play, evaluate};
+pub use folder::{BATCH, BatchLock, RUN_FILES, check_no_batch, in_use};
+pub use history::{Change, forget_changes};
 pub use judge::{MakeEnvs, Score};
 pub use profile::{Line, Profile};
 pub use shipped::SHIPPED;
@@ -183,6 +187,8 @@ pub struct Run {
     saves: Saves,
     judge: Judge,
     iterations: u64,
+    /// Changes of settings that lie behind.
+    changes_passed: usize,
     solved: Option<Solved>,
     /// Steps and seconds from which the speed that is shown is counted.
     paced: (u64, f64),
@@ -285,8 +291,9 @@ pub fn build_algorithm(config: &Config, mut env: Box<dyn VecEnv>, pool: Arc<CpuP
 impl Run {
     /// A new run in a new folder.
     pub fn start(config: Config, start: Start) -> Result<Self> {
-        let pool = build_pool(&config);
-        let env = build_env_among(&config, &pool, start.at_once)?;
+        let first = config.at(0)?;
+        let pool = build_pool(&first);
+        let env = build_env_among(&first, &pool, start.at_once)?;
         Self::start_with(config, env, pool, start)
     }
 
@@ -300,7 +307,7 @@ impl Run {
         if config.settings.device == "auto" {
             config.settings.device = "cpu".into();
         }
-        let algorithm = build_algorithm(&config, env, Arc::clone(&pool))?;
+        let algorithm = build_algorithm(&config.at(0)?, env, Arc::clone(&pool))?;
         let cannot = |what: &str, path: &Path, error: std::io::Error| {
             Error::Io(format!("can't {what} {}: {error}; name a folder that you may write", path.display()))
         };
@@ -317,15 +324,6 @@ impl Run {
         let text = format!("{} on {}", run.config.algo, run.config.env);
         run.board.event(EventKind::Started, 0, text);
         Ok(run)
-    }
-
-    /// Whether a new run can begin in a folder: one that never came to a checkpoint is in nobody's way.
-    pub fn check_free(folder: &Path) -> Result<()> {
-        if folder.join("run.toml").exists() && !Checkpoints::new(folder, 1).list().is_empty() {
-            let folder = folder.display();
-            return Err(Error::Invalid(format!("{folder} holds a run already; resume it or name another folder")));
-        }
-        Ok(())
     }
 
     fn new(
@@ -361,6 +359,7 @@ impl Run {
             saves: Saves::default(),
             judge,
             iterations: 0,
+            changes_passed: config.passed(algorithm.steps()),
             solved: None,
             paced: (0, f64::NEG_INFINITY),
             profiler: None,
@@ -403,9 +402,10 @@ impl Run {
 
     /// Lets a run that came to an end go on until `steps` env steps; the time since its last iteration does not count.
     pub fn go_on(&mut self, steps: u64) -> Result<()> {
-        self.config.settings.steps = steps;
-        self.algorithm.set_total_steps(steps);
-        replace_file(&self.folder.join("run.toml"), self.config.to_text().as_bytes())?;
+        if steps != self.config.settings.steps {
+            self.extend(steps)?;
+            replace_file(&self.folder.join("run.toml"), self.config.to_text().as_bytes())?;
+        }
         self.started += self.last.elapsed();
         self.last = Instant::now();
         Ok(())
@@ -459,6 +459,7 @@ impl Run {
 
     /// One iteration, with all that is due after it; says whether the run has come to an end.
     pub fn step(&mut self) -> Result<Option<End>> {
+        self.follow_changes()?;
         let begun = self.report.spans.begin();
         let steps = self.iterate()?;
         let iterated = self.report.spans.begin();

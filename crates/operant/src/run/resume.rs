@@ -4,9 +4,7 @@
 //! aside before the first step.
 
 use super::saving::was_solved;
-use super::{
-    Checkpoints, Config, Lock, Run, Start, Until, build_algorithm, build_env_among, build_pool, changed, replace_file,
-};
+use super::{Checkpoints, Config, Lock, Run, Start, Until, build_algorithm, build_env_among, build_pool, replace_file};
 use crate::config::{self, Table};
 use crate::device::CpuPool;
 use crate::env::VecEnv;
@@ -37,15 +35,18 @@ impl Run {
         Self::config_of(&start.folder)?;
         let lock = Lock::take(&start.folder)?;
         sweep(&start.folder)?;
-        let (name, config, _) = find(&start.folder, checkpoint, &over)?;
+        let (name, mut config, _) = find(&start.folder, checkpoint, &over)?;
+        let step = Checkpoints::steps_of(&name);
         let parts = Checkpoints::new(&start.folder, 1).load(&name)?;
         let then = parts.get("run.toml").and_then(|text| std::str::from_utf8(text).ok());
         let then = then.and_then(|text| Config::from_text(text, "run.toml").ok());
-        let changes = then.map_or(Ok(None), |then| changed::describe(&then, &config, &name))?;
-        let pool = build_pool(&config);
-        let env = build(&config, &pool)?;
+        let listed = config.changed.len();
+        let changes = then.map_or(Ok(None), |then| config.note_change(&then, step, &over, &name))?;
+        let now = config.at(step)?;
+        let pool = build_pool(&now);
+        let env = build(&now, &pool)?;
         let (spec, saves_state) = (env.spec().clone(), env.saves_state());
-        let mut algorithm = build_algorithm(&config, env, Arc::clone(&pool))?;
+        let mut algorithm = build_algorithm(&now, env, Arc::clone(&pool))?;
         algorithm.load(&parts)?;
         if over.get("steps").is_some() && algorithm.steps() >= config.settings.steps {
             let (steps, done) = (config.settings.steps, algorithm.steps());
@@ -56,7 +57,7 @@ impl Run {
             // Results of an end that is no longer one.
             let _ = std::fs::remove_file(start.folder.join("final.json"));
         }
-        if !over.is_empty() {
+        if !over.is_empty() || listed != config.changed.len() {
             replace_file(&start.folder.join("run.toml"), config.to_text().as_bytes())?;
         }
         // What cannot be taken back is there twice, which is no reason not to go on.
@@ -95,6 +96,13 @@ impl Run {
     /// The same with `over` laid on them.
     fn config_with(folder: &Path, over: &Table) -> Result<Config> {
         let path = folder.join("run.toml");
+        if !path.exists() && folder.join(super::BATCH).exists() {
+            let shown = folder.display();
+            return Err(Error::Invalid(format!(
+                "{shown} holds a batch of runs ({}); name one of them, as in {shown}/seed-1 (operant runs --dir {shown})",
+                super::BATCH
+            )));
+        }
         let text = std::fs::read_to_string(&path).map_err(|error| {
             Error::Io(format!("can't read {}: {error}; name a run's folder (operant runs)", path.display()))
         })?;
