@@ -19,6 +19,7 @@
 //! - `games`: games for two
 //! - `growth`: networks that grow
 //! - `search`: rules of games by name, tree search
+//! - `tables`: what a run's folder holds beside its lines of JSON
 //! - `trainer`: a run that Python drives
 //!
 //! The engine does not know that Python exists; all that does is here.
@@ -43,6 +44,7 @@ mod picture;
 mod search;
 mod settings;
 mod state;
+mod tables;
 mod trainer;
 
 use pyo3::prelude::*;
@@ -81,6 +83,8 @@ mod _operant {
     use super::search::{Rules, Search};
     #[pymodule_export]
     use super::settings::{algorithm_settings, resolve_settings, run_settings, setting_aliases};
+    #[pymodule_export]
+    use super::tables::{event_kind, run_episodes, run_keys};
     #[pymodule_export]
     use super::trainer::{Trainer, copy_checkpoint, exchange_folders};
 

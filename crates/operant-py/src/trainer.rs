@@ -11,8 +11,8 @@ use operant::Error;
 use operant::config::{self, Table};
 use operant::env::VecEnv;
 use operant::run::{
-    Checkpoints, Config, End, MakeEnvs, Mark, Play, Run, Score, Start, build_env, build_pool, decide_device, evaluate,
-    replace_file,
+    Checkpoints, Config, End, MakeEnvs, Mark, Play, Run, Score, Start, build_env, build_pool, check_no_batch,
+    decide_device, evaluate, replace_file,
 };
 use pyo3::exceptions::{PyRuntimeError, PyRuntimeWarning};
 use pyo3::prelude::*;
@@ -105,6 +105,7 @@ impl Trainer {
         more: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
         let over = table(&settings)?;
+        Run::check_free_alone(&folder).map_err(raise)?;
         // Python runs live on the CPU unless a device is named.
         let open = over.get("device").is_some_and(|device| device.as_str() == Some("auto"));
         let config = match open {
@@ -262,7 +263,7 @@ impl Trainer {
         let run = open.run()?;
         let (report, algorithm) = (run.report(), run.algorithm());
         let metrics = PyDict::new(py);
-        metrics.set_item("steps", algorithm.steps())?;
+        metrics.set_item("step", algorithm.steps())?;
         metrics.set_item("seconds", run.seconds())?;
         metrics.set_item("episodes", report.episodes.count())?;
         metrics.set_item("return", report.episodes.mean_return())?;
@@ -311,9 +312,11 @@ pub(crate) fn exchange_folders(a: PathBuf, b: PathBuf) -> PyResult<()> {
 /// Copies the settings and one checkpoint (the named one, or the newest) of a run to another folder, which then is a run
 /// that can be resumed.
 #[pyfunction]
-#[pyo3(signature = (folder, to, checkpoint=None))]
-pub(crate) fn copy_checkpoint(folder: PathBuf, to: PathBuf, checkpoint: Option<&str>) -> PyResult<()> {
-    copy(&folder, &to, checkpoint).map_err(raise)
+#[pyo3(signature = (folder, to, checkpoint=None, over=false))]
+pub(crate) fn copy_checkpoint(folder: PathBuf, to: PathBuf, checkpoint: Option<&str>, over: bool) -> PyResult<()> {
+    // What was saved before may be saved over; a run that begins wants a folder of its own.
+    let free = if over { check_no_batch(&to) } else { Run::check_free_alone(&to) };
+    free.and_then(|()| copy(&folder, &to, checkpoint)).map_err(raise)
 }
 
 fn copy(folder: &Path, to: &Path, checkpoint: Option<&str>) -> Result<(), Error> {

@@ -41,7 +41,7 @@ def test_cartpole_is_learned() -> None:
     assert len(result["returns"]) == len(result["lengths"]) == 50
     assert result["std_return"] == pytest.approx(np.std(result["returns"]))
     assert result == model.evaluate(episodes=50)
-    assert model.metrics["return"] > 100 and model.metrics["steps"] == model.num_timesteps
+    assert model.metrics["return"] > 100 and model.metrics["step"] == model.num_timesteps
     assert {"loss/policy", "loss/value", "entropy", "approx_kl", "sps", "episodes"} <= model.metrics.keys()
 
 
@@ -222,6 +222,60 @@ def test_a_run_folder_is_kept(tmp_path: Path) -> None:
     assert not other.exists()
 
 
+def test_a_batch_and_a_run_keep_to_themselves(tmp_path: Path) -> None:
+    batch, run = tmp_path / "batch", tmp_path / "run"
+    batch.mkdir()
+    (batch / "batch.toml").write_text("seeds = 2\n")
+    small: dict[str, Any] = {"seed": 1, "num_envs": 4, "n_steps": 16, "batch_size": 32}
+    model = operant.PPO("cartpole", run_dir=run, **small).learn(64)
+    for attempt in (
+        lambda: operant.PPO("cartpole", run_dir=batch, **small),
+        lambda: model.save(batch),
+        lambda: operant.PPO.load(run, run_dir=batch),
+        lambda: operant.PPO.load(batch),
+        lambda: operant.PPO.resume(batch),
+    ):
+        with pytest.raises(ValueError, match="holds a batch of runs"):
+            attempt()
+    assert [path.name for path in batch.iterdir()] == ["batch.toml"]
+    before = sorted(path.name for path in (run / "ckpt").iterdir())
+    with pytest.raises(ValueError, match="holds a run already"):
+        operant.PPO.load(run, run_dir=run)
+    assert before == sorted(path.name for path in (run / "ckpt").iterdir())
+
+
+def test_the_file_of_a_run_that_learned_twice_says_so(tmp_path: Path) -> None:
+    model = operant.PPO("cartpole", seed=1, num_envs=4, n_steps=16, batch_size=32, run_dir=tmp_path / "run")
+    model.learn(64)
+    assert "changed" not in model.settings
+    model.learn(64)
+    assert model.settings["changed"] == [{"step": 64, "before": {"steps": 64}}]
+    assert model.settings["steps"] == 128
+
+
+def test_tables_have_the_names_of_the_command_line(tmp_path: Path) -> None:
+    model = operant.PPO("cartpole", seed=1, num_envs=4, n_steps=16, batch_size=32, run_dir=tmp_path / "b" / "seed-1")
+    model.learn(256)
+    metrics = model.metrics
+    del model
+    tables = operant.RunTables(tmp_path / "b" / "seed-1")
+    assert sorted(tables) == ["episodes", "events", "metrics", "settings"]
+    columns = {name: list(tables[name]) for name in ("events", "episodes", "settings")}
+    assert columns == {
+        "events": ["step", "time", "kind", "severity", "topic", "text"],
+        "episodes": ["step", "env", "return", "length"],
+        "settings": ["key", "value"],
+    }
+    shared = {"step", "seconds", "return", "length", "episodes"}
+    assert shared <= set(metrics) and shared <= set(tables["metrics"]) and "steps" not in metrics
+    assert len(tables["episodes"]["return"]) > 3 and tables["episodes"]["length"].dtype == np.int64
+    settings = dict(zip(*tables["settings"].values(), strict=True))
+    assert settings["ppo.num_steps"] == "16" and settings["env.name"] == "cartpole"
+    (tmp_path / "b" / "batch.toml").write_text("seeds = 1\n")
+    batch = operant.RunTables(tmp_path / "b")
+    assert list(batch["events"])[:2] == ["seed", "step"] and (batch["metrics"]["seed"] == 1).all()
+
+
 def test_learning_goes_on_and_schedules_stretch() -> None:
     model = operant.PPO("cartpole", seed=1).learn(4096)
     assert model.metrics["learning_rate"] < 0.3e-3
@@ -246,7 +300,7 @@ def test_callbacks_see_and_stop() -> None:
     seen: list[dict[str, float]] = []
 
     def callback(model: operant.PPO, metrics: dict[str, float]) -> bool | None:
-        assert metrics["steps"] == model.num_timesteps
+        assert metrics["step"] == model.num_timesteps
         model.predict(SOME)
         seen.append(metrics)
         return False if len(seen) == 3 else None
@@ -256,7 +310,7 @@ def test_callbacks_see_and_stop() -> None:
     model.learn(10**12, callback=callback)
     assert len(seen) == 3 and 0.2 < time.monotonic() - start < 5
     last: list[float] = []
-    model.learn(256, callback=lambda _, metrics: last.append(metrics["steps"]))
+    model.learn(256, callback=lambda _, metrics: last.append(metrics["step"]))
     assert last == [model.num_timesteps]
 
     def broken(model: operant.PPO, metrics: dict[str, float]) -> None:
@@ -286,7 +340,7 @@ def test_keyboard_interrupt_stops_and_leaves_a_model(kept: bool, tmp_path: Path)
     assert time.monotonic() - at[0] < 5.0
     thread.join()
     reached = model.num_timesteps
-    assert reached > 0 and model.metrics["steps"] == reached
+    assert reached > 0 and model.metrics["step"] == reached
     assert len(model.predict(SOME)[0]) == 37
     if kept:
         assert operant.PPO.load(tmp_path / "run").num_timesteps == reached

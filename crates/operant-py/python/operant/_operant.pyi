@@ -35,8 +35,20 @@ def run_settings(folder: str, text: str | None = None) -> dict[str, Any]:
 def resolve_settings(algo: str, env: str, settings: list[tuple[str, Any]]) -> dict[str, Any]:
     """Every setting of a run of this algorithm and env, where these are given."""
 
-def copy_checkpoint(folder: str, to: str, checkpoint: str | None = None) -> None:
-    """Copies the settings and one checkpoint of a run to another folder, which then can be resumed."""
+def copy_checkpoint(folder: str, to: str, checkpoint: str | None = None, over: bool = False) -> None:
+    """Copies the settings and one checkpoint of a run to another folder, which then can be resumed.
+
+    The other folder must hold no run, unless ``over`` allows one, and never a batch.
+    """
+
+def run_episodes(folder: str) -> list[tuple[int, int, float, int]]:
+    """The last episodes of a run: step, env, return and length of each."""
+
+def run_keys(text: str, origin: str) -> list[tuple[str, str]]:
+    """Settings by dotted names, as texts."""
+
+def event_kind(name: str) -> tuple[str, str, str]:
+    """The name of a kind of event, its severity and its topic."""
 
 def estimate_advantages(
     rewards: npt.NDArray[np.float32],

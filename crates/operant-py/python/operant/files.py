@@ -137,6 +137,8 @@ def find_policy(path: Path) -> tuple[Path, Path | None, str | None]:
     wanted = "wanted a .safetensors file, a run folder or one of its checkpoints"
     if not path.exists():
         raise FileNotFoundError(f"there is no {path}: {wanted}")
+    if (path / "batch.toml").is_file() and not (path / "run.toml").is_file():
+        raise ValueError(f"{path} holds a batch of runs: name one of them, as in {path / 'seed-1'}")
     if path.is_file() and path.suffix.lower() in _OTHER_FORMATS:
         raise ValueError(f"{path} is not a model of this library: {wanted}")
     if path.is_file():

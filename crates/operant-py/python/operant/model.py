@@ -183,6 +183,7 @@ class Model:
             callback: called with the model and its newest metrics, ten times a second at most and at the end; if it
                 returns False, training stops. ``"return"`` is the mean of the last 100 episodes of training,
                 ``"eval/return"`` and ``"eval/error"`` are the mean of the last evaluation and its standard error.
+                Names are those of ``metrics.jsonl``: ``step`` counts env steps.
             progress_bar: whether to show progress on the standard error stream.
             **other: nothing; what other libraries take here is explained.
         """
@@ -312,7 +313,7 @@ class Model:
         trainer.save()
 
         def fill(folder: Path) -> None:
-            _operant.copy_checkpoint(os.fspath(self._folder), os.fspath(folder))
+            _operant.copy_checkpoint(os.fspath(self._folder), os.fspath(folder), over=True)
             if self._host is not None:
                 shutil.copy(self._folder / files.SPACES_FILE, folder / files.SPACES_FILE)
 
@@ -529,9 +530,9 @@ class Model:
         before = self.metrics
         metrics = self._trainer.metrics()
         passed = metrics["seconds"] - before.get("seconds", metrics["seconds"])
-        done = metrics["steps"] - before.get("steps", metrics["steps"])
+        done = metrics["step"] - before.get("step", metrics["step"])
         metrics["sps"] = done / passed if passed > 0 and done > 0 else before.get("sps", float("nan"))
-        self.metrics, self.num_timesteps = metrics, int(metrics["steps"])
+        self.metrics, self.num_timesteps = metrics, int(metrics["step"])
 
     def _warn(self) -> None:
         assert self._trainer is not None
@@ -553,7 +554,7 @@ class _Bar:
         self._first, self._last, self._start, self._width = first, last, time.monotonic(), 0
 
     def show(self, metrics: Mapping[str, float]) -> None:
-        steps = int(metrics["steps"])
+        steps = int(metrics["step"])
         share = min(1.0, (steps - self._first) / max(1, self._last - self._first))
         passed = time.monotonic() - self._start
         left = passed / share - passed if share > 0 else float("nan")
