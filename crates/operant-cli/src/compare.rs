@@ -1,12 +1,15 @@
 //! `operant compare`: what differs between runs, in settings, in results and over time.
 
+use crate::batch_report;
 use crate::format;
+use crate::found::Found;
 use crate::growth_log::{self, Outcome};
 use crate::history::History;
 use crate::html;
 use crate::output::{Failure, print};
-use crate::report::{plan, result_text, unfolded, write};
+use crate::report::{plan, unfolded, write};
 use crate::run_folder::{RUNS, RunFolder, flat};
+use crate::spread::band;
 use crate::svg::{Curve, Plot, colour, escape};
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
@@ -14,7 +17,7 @@ use std::path::PathBuf;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  operant compare RUN1 RUN2\n  operant compare RUN1 RUN2 RUN3 --out page.html")]
 pub(crate) struct Args {
-    /// Runs: folders, or names below --dir.
+    /// Runs, or batches of seeds, which stand with their means: folders, or names below --dir.
     #[arg(required = true, num_args = 2.., value_name = "RUN")]
     runs: Vec<String>,
     /// Also write a page with the runs' curves laid over one another.
@@ -39,8 +42,7 @@ const SAMPLES: usize = 50_000;
 type Rows = Vec<(String, Vec<String>)>;
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let folders =
-        args.runs.iter().map(|name| RunFolder::find(name, &args.dir)).collect::<Result<Vec<RunFolder>, _>>()?;
+    let folders = args.runs.iter().map(|name| Found::find(name, &args.dir)).collect::<Result<Vec<Found>, _>>()?;
     let settings = settings_that_differ(&folders)?;
     let results = results_of(&folders);
     if let Some(out) = &args.out {
@@ -56,7 +58,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         write(out, &page(&folders)?, "--out")?;
     }
     if args.json {
-        let runs: Vec<&str> = folders.iter().map(|folder| folder.id.as_str()).collect();
+        let runs: Vec<&str> = folders.iter().map(|folder| folder.id()).collect();
         let settings: Map<String, Value> = settings.into_iter().map(|(name, values)| (name, json!(values))).collect();
         return print(&format!("{}\n", json!({ "runs": runs, "settings": settings, "results": results })));
     }
@@ -72,18 +74,30 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     print(&text)
 }
 
-fn settings_that_differ(folders: &[RunFolder]) -> Result<Rows, Failure> {
-    let settings = folders.iter().map(|folder| Ok(flat(&folder.config()?))).collect::<Result<Vec<_>, Failure>>()?;
+fn settings_that_differ(folders: &[Found]) -> Result<Rows, Failure> {
+    let of = |found: &Found| match found {
+        Found::Run(run) => Ok(flat(&run.config()?)),
+        Found::Batch(batch) => batch_report::settings_of(batch),
+    };
+    let settings = folders.iter().map(of).collect::<Result<Vec<_>, Failure>>()?;
     Ok(differing(&settings))
 }
 
-fn results_of(folders: &[RunFolder]) -> Vec<Map<String, Value>> {
+fn results_of(folders: &[Found]) -> Vec<Map<String, Value>> {
     let of = |folder: &RunFolder| {
         let mut results = unfolded(folder.results().unwrap_or_default());
         results.extend(grown(folder));
         results
     };
-    folders.iter().map(of).collect()
+    let of_found = |found: &Found| match found {
+        Found::Run(run) => of(run),
+        Found::Batch(batch) => {
+            let runs: Vec<_> = batch.folders().map(of).collect();
+            let mean = |name: String| (name.clone(), batch_report::mean_of(&runs, &name));
+            batch_report::names(&runs).into_iter().map(mean).filter(|(_, mean)| !mean.is_null()).collect()
+        }
+    };
+    folders.iter().map(of_found).collect()
 }
 
 /// What the last episodes of growing networks ended with, on the average; nothing where nothing grew.
@@ -120,22 +134,23 @@ fn differing(settings: &[Vec<(String, String)>]) -> Rows {
         .collect()
 }
 
-fn result_rows(folders: &[RunFolder], results: &[Map<String, Value>]) -> Rows {
+fn result_rows(folders: &[Found], results: &[Map<String, Value>]) -> Rows {
     let mut names: Vec<&String> = Vec::new();
     for name in results.iter().flat_map(Map::keys) {
         if !names.contains(&name) {
             names.push(name);
         }
     }
-    let status = folders.iter().map(|folder| folder.status().name().to_owned()).collect();
+    let status = folders.iter().map(|folder| folder.status()).collect();
     let row = |name: &String| {
-        (name.clone(), results.iter().map(|run| result_text(run.get(name).unwrap_or(&Value::Null))).collect())
+        (name.clone(), results.iter().map(|run| batch_report::text(run.get(name).unwrap_or(&Value::Null))).collect())
     };
     std::iter::once(("status".to_owned(), status)).chain(names.into_iter().map(row)).collect()
 }
 
-fn in_columns(heading: &str, folders: &[RunFolder], rows: &Rows) -> String {
-    let mut table = vec![std::iter::once(heading.to_owned()).chain(folders.iter().map(|f| f.id.clone())).collect()];
+fn in_columns(heading: &str, folders: &[Found], rows: &Rows) -> String {
+    let mut table =
+        vec![std::iter::once(heading.to_owned()).chain(folders.iter().map(|f| f.id().to_owned())).collect()];
     table
         .extend(rows.iter().map(|(name, values)| {
             std::iter::once(name.clone()).chain(values.iter().cloned()).collect::<Vec<String>>()
@@ -144,16 +159,16 @@ fn in_columns(heading: &str, folders: &[RunFolder], rows: &Rows) -> String {
 }
 
 /// A page with what differs between runs, and their curves laid over one another.
-pub(crate) fn page(folders: &[RunFolder]) -> Result<String, Failure> {
+pub(crate) fn page(folders: &[Found]) -> Result<String, Failure> {
     let settings = settings_that_differ(folders)?;
     let results = result_rows(folders, &results_of(folders));
-    let histories: Vec<History> =
-        folders.iter().map(|folder| folder.history(SAMPLES)).collect::<Result<Vec<_>, _>>()?;
-    let title = folders.iter().map(|folder| folder.id.as_str()).collect::<Vec<_>>().join(", ");
+    let read = |found: &Found| found.folders().into_iter().map(|run| run.history(SAMPLES)).collect();
+    let histories: Vec<Vec<History>> = folders.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    let title = folders.iter().map(|folder| folder.id()).collect::<Vec<_>>().join(", ");
     let key = folders.iter().enumerate().map(|(i, folder)| {
-        format!("<p><span class=\"key\" style=\"background:{}\"></span>{}</p>\n", colour(i), escape(&folder.id))
+        format!("<p><span class=\"key\" style=\"background:{}\"></span>{}</p>\n", colour(i), escape(folder.id()))
     });
-    let header: Vec<String> = std::iter::once(String::new()).chain(folders.iter().map(|f| f.id.clone())).collect();
+    let header: Vec<String> = std::iter::once(String::new()).chain(folders.iter().map(|f| f.id().to_owned())).collect();
     let cells = |rows: &Rows| -> Vec<Vec<String>> {
         rows.iter()
             .map(|(name, values)| std::iter::once(name.clone()).chain(values.iter().cloned()).collect())
@@ -169,18 +184,22 @@ pub(crate) fn page(folders: &[RunFolder]) -> Result<String, Failure> {
     Ok(html::page(&title, &body))
 }
 
-/// The return over steps and over time, then every other metric over steps.
-fn plots(folders: &[RunFolder], histories: &[History]) -> Vec<Plot> {
-    let overlaid = |title: String, x_label: &str, points: &dyn Fn(&History) -> Vec<(f64, f64)>| Plot {
-        title,
-        x_label: x_label.to_owned(),
-        curves: folders
-            .iter()
-            .zip(histories)
-            .enumerate()
-            .map(|(i, (folder, history))| Curve { name: folder.id.clone(), colour: colour(i), points: points(history) })
-            .collect(),
-        marks: Vec::new(),
+/// Points of a metric of one run.
+type Points<'a> = &'a dyn Fn(&History) -> Vec<(f64, f64)>;
+
+/// The return over steps and over time, then every other metric over steps; of a batch its mean, with a band of a standard error.
+fn plots(folders: &[Found], histories: &[Vec<History>]) -> Vec<Plot> {
+    let line = |i: usize, found: &Found, runs: &[History], points: Points<'_>| {
+        let (name, colour) = (found.id().to_owned(), colour(i));
+        match (found, runs) {
+            (Found::Run(_), [only]) => Curve { name, colour, points: points(only), ..Curve::default() },
+            _ => Curve::banded(name, colour, &band(&runs.iter().map(points).collect::<Vec<_>>(), POINTS)),
+        }
+    };
+    let overlaid = |title: String, x_label: &str, points: Points<'_>| {
+        let runs = folders.iter().zip(histories).enumerate();
+        let curves = runs.map(|(i, (found, runs))| line(i, found, runs, points)).collect();
+        Plot { title, x_label: x_label.to_owned(), curves, marks: Vec::new() }
     };
     let over_steps = |name: &str, history: &History| history.points(name, 0..history.len(), POINTS);
     let over_time = |history: &History| {
@@ -190,7 +209,7 @@ fn plots(folders: &[RunFolder], histories: &[History]) -> Vec<Plot> {
         known.step_by(stride).map(|(seconds, value)| (*seconds, *value)).collect()
     };
     let mut names: Vec<&str> = Vec::new();
-    for name in histories.iter().flat_map(|history| history.names()) {
+    for name in histories.iter().flatten().flat_map(|history| history.names()) {
         if !names.contains(&name.as_str()) {
             names.push(name);
         }

@@ -1,21 +1,25 @@
 //! `operant eval`: plays episodes with the policy of a run, or solves puzzles with its values.
 
 use crate::backgammon;
+use crate::batch_report;
+use crate::format;
+use crate::found::BatchFolder;
 use crate::matches::MatchArgs;
 use crate::output::{Failure, NO_TASK_DATA, count, print, warn};
-use crate::run_folder::refuse_brought;
+use crate::run_folder::{RUNS, RunFolder, refuse_brought};
+use crate::seeds::Batch;
 use crate::solve::{self, SolveArgs};
 use crate::versus;
 use operant::algo::Policy;
 use operant::device::{self, Device};
 use operant::run::cubes::Learned;
 use operant::run::{Checkpoints, Config, Play, Run, evaluate};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Folder of the run; of backgammon's value networks a .safetensors file too.
+    /// Folder of the run, or of a batch of seeds; of backgammon's value networks a .safetensors file too.
     run: PathBuf,
     /// Episodes to play [default: 100].
     #[arg(long, value_parser = count::<usize>, allow_negative_numbers = true)]
@@ -48,6 +52,66 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    // A folder, or the name of one below runs/.
+    let below = Path::new(RUNS).join(&args.run);
+    let run = if args.run.exists() || !below.exists() { &args.run } else { &below };
+    if Batch::is_in(run) && !RunFolder::is_run(run) {
+        return batch(args, run);
+    }
+    print(&one(args, run, args.json)?)
+}
+
+/// Every seed of a batch: a row of numbers for each, and their means with standard errors.
+fn batch(args: &Args, folder: &Path) -> Result<(), Failure> {
+    let files = [
+        ("--render", args.render.is_some()),
+        ("--mat", args.matches.mat.is_some()),
+        ("--sgf", args.matches.sgf.is_some()),
+    ];
+    let shown = folder.display();
+    if let Some((word, _)) = files.iter().find(|(_, given)| *given) {
+        return Err(Failure::Usage(format!("{word} is for one run; {shown} holds several: name one of them")));
+    }
+    let batch = BatchFolder::open(folder.to_owned())?;
+    let evaluate = |(seed, run): &(u64, RunFolder)| {
+        let text = one(args, &run.path, true).map_err(|failure| failure.of(&format!("seed {seed}")))?;
+        let object = serde_json::from_str::<Value>(&text);
+        Ok((*seed, object.map_err(|error| Failure::Run(format!("seed {seed}: what it gave can't be read: {error}")))?))
+    };
+    let found = batch.runs.iter().map(evaluate).collect::<Result<Vec<(u64, Value)>, Failure>>()?;
+    let numbers: Vec<Map<String, Value>> = found.iter().map(|(_, object)| numbers_of(object)).collect();
+    let names = batch_report::names(&numbers);
+    if args.json {
+        let runs: Vec<Value> = found.iter().map(|(seed, object)| json!({ "seed": seed, "result": object })).collect();
+        let mean = |name: &String| (name.clone(), batch_report::mean_of(&numbers, name));
+        let means: Map<String, Value> = names.iter().map(mean).collect();
+        return print(&format!("{}\n", json!({ "batch": shown.to_string(), "runs": runs, "means": means })));
+    }
+    let header: Vec<String> =
+        ["seed", "checkpoint"].into_iter().chain(names.iter().map(String::as_str)).map(str::to_owned).collect();
+    let row = |((seed, object), numbers): (&(u64, Value), &Map<String, Value>)| -> Vec<String> {
+        let cell = |name: &String| numbers.get(name).map_or_else(|| "–".to_owned(), batch_report::text);
+        let first = [seed.to_string(), object["checkpoint"].as_str().unwrap_or_default().to_owned()];
+        first.into_iter().chain(names.iter().map(cell)).collect()
+    };
+    let means = names.iter().map(|name| batch_report::text(&batch_report::mean_of(&numbers, name)));
+    let means: Vec<String> = ["mean ± standard error".to_owned(), String::new()].into_iter().chain(means).collect();
+    let rows: Vec<Vec<String>> =
+        std::iter::once(header).chain(found.iter().zip(&numbers).map(row)).chain([means]).collect();
+    print(&format::table(&rows, &[]))
+}
+
+/// What an evaluation found, without what it was asked.
+fn numbers_of(object: &Value) -> Map<String, Value> {
+    const ASKED: [&str; 9] =
+        ["seed", "episodes", "games", "simulations", "width", "weight", "most_moves", "most_expanded", "seconds"];
+    let all = object.as_object().into_iter().flatten().chain(object["all"].as_object().into_iter().flatten());
+    let found = all.filter(|(name, value)| value.is_number() && !ASKED.contains(&name.as_str()));
+    found.map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+/// One run, or one file of networks; gives what is to be printed.
+fn one(args: &Args, run: &Path, as_json: bool) -> Result<String, Failure> {
     let failed = |error: operant::Error| Failure::Run(error.to_string());
     let episodes = args.episodes.unwrap_or(100);
     if episodes == 0 {
@@ -74,18 +138,15 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         Some(word) => Err(Failure::Usage(format!("{word} is for puzzles; {} learned a game", run.display()))),
         None => Ok(()),
     };
-    if args.run.is_file() {
+    if run.is_file() {
         refuse_words_of_play()?;
-        refuse_words_of_puzzles(&args.run)?;
+        refuse_words_of_puzzles(run)?;
         if args.checkpoint.is_some() {
-            let file = args.run.display();
+            let file = run.display();
             return Err(Failure::Usage(format!("--checkpoint is for folders of runs; {file} is one file of networks")));
         }
-        return backgammon::judge_file(&args.matches, &args.run, args.seed, args.json);
+        return backgammon::judge_file(&args.matches, run, args.seed, as_json);
     }
-    // A folder, or the name of one below runs/.
-    let below = Path::new("runs").join(&args.run);
-    let run = if args.run.exists() || !below.exists() { &args.run } else { &below };
     let now = Run::config_of(run);
     if !run.join("run.toml").exists() {
         now.as_ref().map_err(|error| failed(error.clone()))?;
@@ -95,7 +156,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let parts = checkpoints.load(&name).map_err(failed)?;
     if let Ok(config) = &now {
         refuse_brought(config, run, || {
-            let place = if args.checkpoint.is_some() { checkpoints.path(&name) } else { run.clone() };
+            let place = if args.checkpoint.is_some() { checkpoints.path(&name) } else { run.to_owned() };
             let (class, place) = (config.class(), place.display().to_string());
             format!("operant.{class}.load({place:?}, env=env).evaluate(episodes={episodes})")
         })?;
@@ -116,14 +177,14 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         warn(&format!("run.toml has changed since {name}, which is played in the env that it was trained in"));
     }
     let shown = run.display().to_string();
-    let of = solve::Of { run: shown, folder: run, checkpoint: &name, seed: args.seed, json: args.json };
+    let of = solve::Of { run: shown, folder: run, checkpoint: &name, seed: args.seed, json: as_json };
     if parts.contains_key(backgammon::PART) || parts.contains_key("network.safetensors") {
         refuse_words_of_play()?;
         refuse_words_of_puzzles(run)?;
     }
     let (shown, learned) = (run.display().to_string(), parts.contains_key("network.safetensors"));
     if parts.contains_key(backgammon::PART) || learned && config.env == "backgammon" {
-        let of = backgammon::Of { run: shown, checkpoint: &name, seed: args.seed, json: args.json };
+        let of = backgammon::Of { run: shown, checkpoint: &name, seed: args.seed, json: as_json };
         return backgammon::judge(&args.matches, &parts, &of);
     }
     if learned {
@@ -133,7 +194,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             env: &config.env,
             parts: &parts,
             seed: args.seed,
-            json: args.json,
+            json: as_json,
         };
         return versus::run(&args.matches, &of);
     }
@@ -172,13 +233,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         let fps = operant::env::find(&config.env).map_err(failed)?.spec().render_fps;
         crate::picture::write_gif(path, &frames, fps)?;
     }
-    if args.json {
+    if as_json {
         let object = json!({
             "run": run.display().to_string(), "checkpoint": name, "episodes": episodes, "deterministic": args.deterministic,
             "seed": args.seed, "mean_return": evaluation.mean(), "std_return": evaluation.std(),
             "mean_length": evaluation.mean_length(), "returns": evaluation.returns, "lengths": evaluation.lengths,
         });
-        return print(&format!("{object}\n"));
+        return Ok(format!("{object}\n"));
     }
     let kind = match args.deterministic {
         _ if config.algo == "dqn" => "actions of the highest value",
@@ -195,5 +256,5 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if let Some(path) = &args.render {
         text += &format!("picture: {} ({} frames)\n", path.display(), frames.len());
     }
-    print(&text)
+    Ok(text)
 }

@@ -13,7 +13,7 @@ td.number{text-align:right;font-variant-numeric:tabular-nums}
 .plots{display:grid;grid-template-columns:repeat(auto-fill,minmax(340px,1fr));gap:1rem}
 svg{width:100%;height:auto;border:1px solid var(--line);border-radius:4px}svg text{fill:currentColor;font:11px system-ui,sans-serif}
 svg .title{font-size:13px;font-weight:600}svg .tick{fill:var(--dim)}svg .grid{stroke:var(--line)}
-svg .mark{stroke:var(--dim);stroke-dasharray:3 3}svg .line{fill:none;stroke-width:1.6;stroke-linejoin:round}
+svg .band{opacity:.2}svg .mark{stroke:var(--dim);stroke-dasharray:3 3}svg .line{fill:none;stroke-width:1.6;stroke-linejoin:round}
 .key{display:inline-block;width:1.2em;height:.25em;margin-right:.4em;vertical-align:middle}";
 
 /// A whole page around a body.

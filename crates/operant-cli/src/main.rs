@@ -1,6 +1,7 @@
 //! The `operant` command: one file per verb.
 
 mod backgammon;
+mod batch_report;
 mod bench;
 mod collect;
 mod compare;
@@ -10,6 +11,7 @@ mod eval;
 mod export;
 mod field;
 mod format;
+mod found;
 mod grow;
 mod growth_log;
 mod growth_view;
@@ -31,6 +33,7 @@ mod seeds;
 mod serve;
 mod solve;
 mod solved;
+mod spread;
 mod svg;
 mod train;
 mod tui;

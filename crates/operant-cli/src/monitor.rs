@@ -1,6 +1,8 @@
 //! `operant monitor`: watch a run from another terminal, or in place (`operant train --monitor`).
 
-use crate::format::{duration, number, with_unit};
+use crate::batch_report;
+use crate::format::{self, duration, number, with_unit};
+use crate::found::{BatchFolder, Found};
 use crate::live;
 use crate::output::{Failure, grouped};
 use crate::run_folder::{RUNS, RunFolder, Status};
@@ -16,7 +18,7 @@ use std::time::Duration;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  operant monitor\n  operant monitor runs/RUN\n  operant monitor --plain | tee log")]
 pub(crate) struct Args {
-    /// A run's folder, or its name below --dir [default: the run that began last].
+    /// A run's folder, or that of a batch of seeds, or its name below --dir [default: the run that began last].
     run: Option<String>,
     /// The run that began last.
     #[arg(long, conflicts_with = "run")]
@@ -54,14 +56,16 @@ const PLAIN: [(&str, &str); 12] = [
 ];
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let folder = match &args.run {
-        Some(name) => RunFolder::find(name, &args.dir)?,
-        None => RunFolder::latest(&args.dir)?,
+    let found = match &args.run {
+        Some(name) => Found::find(name, &args.dir)?,
+        None => Found::Run(RunFolder::latest(&args.dir)?),
     };
-    if args.plain || !std::io::stdout().is_terminal() {
-        plain(&folder, Duration::from_secs_f64(args.every))
-    } else {
-        tui::watch(&folder, &|| false).map(|_| ())
+    let lines = args.plain || !std::io::stdout().is_terminal();
+    match found {
+        Found::Run(run) if lines => plain(&run, Duration::from_secs_f64(args.every)),
+        Found::Run(run) => tui::watch(&run, &|| false).map(|_| ()),
+        Found::Batch(batch) if lines => plain_batch(&batch, Duration::from_secs_f64(args.every)),
+        Found::Batch(batch) => tui::watch_batch(&batch),
     }
 }
 
@@ -111,33 +115,86 @@ fn watch(run: &Path, over: &dyn Fn() -> bool, ended: &dyn Fn() -> bool) -> Resul
     tui::watch(&RunFolder::find(&run.display().to_string(), Path::new(RUNS))?, over)
 }
 
-fn plain(folder: &RunFolder, every: Duration) -> Result<(), Failure> {
-    let (mut source, mut data) = live::Source::open(folder)?;
-    let (mut events, mut step) = (0_usize, None);
-    loop {
-        source.poll(&mut data);
+/// A run as lines: what of it was printed already.
+struct Lines {
+    source: live::Source,
+    data: live::Data,
+    events: usize,
+    step: Option<u64>,
+    ended: bool,
+}
+
+impl Lines {
+    fn open(folder: &RunFolder) -> Result<Self, Failure> {
+        let (source, data) = live::Source::open(folder)?;
+        Ok(Self { source, data, events: 0, step: None, ended: false })
+    }
+
+    /// What is new, each line behind `before`. A run that is just starting looks like one that crashed: one of a batch that goes on is waited for.
+    fn news(&mut self, before: &str, goes_on: bool) -> String {
+        if self.ended {
+            return String::new();
+        }
+        let Self { source, data, .. } = self;
+        source.poll(data);
         let mut text = String::new();
-        let unseen = events.saturating_sub(data.events_removed);
+        let unseen = self.events.saturating_sub(data.events_removed);
         for event in data.events.get(unseen..).unwrap_or_default() {
-            text += &format!("{} at {}: {}\n", event.kind, grouped(event.step as f64), event.text);
+            text += &format!("{before}{} at {}: {}\n", event.kind, grouped(event.step as f64), event.text);
         }
-        events = data.events_removed + data.events.len();
-        if data.history.len() > 0 && step != Some(data.step()) {
-            step = Some(data.step());
-            text += &line(&data);
+        self.events = data.events_removed + data.events.len();
+        if data.history.len() > 0 && self.step != Some(data.step()) {
+            self.step = Some(data.step());
+            text += &format!("{before}{}", line(data));
         }
-        let running = data.status == Status::Running;
-        if !running {
+        if data.status != Status::Running && !(goes_on && data.status == Status::Crashed) {
+            self.ended = true;
             text += &format!("{}: {}\n", data.id, data.status.name());
         }
-        let mut out = std::io::stdout().lock();
-        match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-            Ok(()) if running => std::thread::sleep(every),
-            Ok(()) => return Ok(()),
-            // The reader has seen enough.
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),
-            Err(error) => return Err(Failure::Run(format!("standard output: {error}"))),
+        text
+    }
+}
+
+/// Prints lines; says whether there is still somebody who reads them.
+fn printed(text: &str) -> Result<bool, Failure> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::Run(format!("standard output: {error}"))),
+    }
+}
+
+fn plain(folder: &RunFolder, every: Duration) -> Result<(), Failure> {
+    let mut lines = Lines::open(folder)?;
+    while printed(&lines.news("", false))? && !lines.ended {
+        std::thread::sleep(every);
+    }
+    Ok(())
+}
+
+/// Lines of all seeds, those that begin later too, until none goes on; then a table of what came of them.
+fn plain_batch(batch: &BatchFolder, every: Duration) -> Result<(), Failure> {
+    let mut open: Vec<(u64, Lines)> = Vec::new();
+    loop {
+        // Before the runs are looked at: what ends in between is still seen.
+        let batch = BatchFolder::look(batch.path.clone())?;
+        let goes_on = batch.goes_on();
+        for (seed, folder) in &batch.runs {
+            if !open.iter().any(|(known, _)| known == seed) {
+                open.push((*seed, Lines::open(folder)?));
+            }
         }
+        let text: String =
+            open.iter_mut().map(|(seed, lines)| lines.news(&format!("seed {seed}: "), goes_on)).collect();
+        if !printed(&text)? {
+            return Ok(());
+        }
+        if !goes_on {
+            let table = format::table(&batch_report::results(&batch), &[]);
+            return printed(&format!("{}: {}\n{table}", batch.id, batch.status())).map(drop);
+        }
+        std::thread::sleep(every);
     }
 }
 

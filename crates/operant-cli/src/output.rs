@@ -14,6 +14,16 @@ pub(crate) enum Failure {
     Run(String),
 }
 
+impl Failure {
+    /// The same, said of one of several.
+    pub(crate) fn of(self, whom: &str) -> Self {
+        match self {
+            Self::Usage(text) => Self::Usage(format!("{whom}: {text}")),
+            Self::Run(text) => Self::Run(format!("{whom}: {text}")),
+        }
+    }
+}
+
 impl From<Error> for Failure {
     /// An engine error that reaches a verb before its work begins is about the words given to it, unless it is about files or a GPU.
     fn from(error: Error) -> Self {

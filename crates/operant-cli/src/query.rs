@@ -1,7 +1,10 @@
-//! `operant query`: SQL over a run's tables, which are read into memory; nothing is written.
+//! `operant query`: SQL over the tables of a run or of a batch, which are read into memory; nothing is written.
+
+mod statistics;
 
 use crate::export::quoted;
 use crate::format::table;
+use crate::found::Found;
 use crate::output::{Failure, print};
 use crate::run_folder::{RUNS, RunFolder, flat};
 use crate::{growth_log, live};
@@ -15,13 +18,16 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Tables: metrics, events, episodes, settings; of growth also changes and outcomes; and one per other .jsonl file. \
-                  Names with a slash stand in double quotes.\n\nExamples:\n  operant query runs/RUN \"select * from metrics limit 5\"\n  \
+                  Tables of a batch have a column seed. Names with a slash stand in double quotes.\n\
+                  Aggregates beside SQLite's own: median(x), quantile(x, q), stddev(x) and variance(x), of a sample.\n\nExamples:\n  operant query runs/RUN \"select * from metrics limit 5\"\n  \
                   operant query runs/RUN 'select step, \"loss/value\" from metrics order by 2 desc limit 3'\n  \
                   operant query runs/RUN \"select kind, count(*) from events group by kind\" --json\n  \
+                  operant query runs/RUN \"select median(return), quantile(length, 0.9), stddev(return) from episodes\"\n  \
+                  operant query runs/BATCH \"select seed, max(return) from metrics group by seed\"\n  \
                   operant query runs/RUN \"select * from events where severity <> 'info'\" --parquet events.parquet"
 )]
 pub(crate) struct Args {
-    /// A run's folder, or its name below --dir.
+    /// A run's folder, or that of a batch of seeds, or its name below --dir.
     run: String,
     /// A statement in SQL, as SQLite knows it; without one, the tables and their columns are shown.
     sql: Option<String>,
@@ -43,8 +49,7 @@ pub(crate) struct Args {
 const MOST_COLUMNS: usize = 2000;
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let folder = RunFolder::find(&args.run, &args.dir)?;
-    let tables = Tables::of(&folder)?;
+    let tables = Tables::of(&Found::find(&args.run, &args.dir)?)?;
     let Some(sql) = &args.sql else { return print(&tables.described()) };
     let answer = tables.ask(sql)?;
     if let Some(path) = &args.parquet {
@@ -73,7 +78,7 @@ fn written_whole(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     })
 }
 
-/// A run's tables.
+/// Tables of a run, or of all runs of a batch.
 struct Tables {
     connection: Connection,
     /// Names of tables and of their columns.
@@ -104,15 +109,26 @@ fn integer(x: impl TryInto<i64>) -> Value {
     x.try_into().map_or(Value::Null, Value::Integer)
 }
 
-impl Tables {
-    fn of(folder: &RunFolder) -> Result<Self, Failure> {
-        let connection = Connection::open_in_memory().map_err(broken)?;
-        // Else a column's name with a slip in it would be a text.
-        for option in [DbConfig::SQLITE_DBCONFIG_DQS_DML, DbConfig::SQLITE_DBCONFIG_DQS_DDL] {
-            connection.set_db_config(option, false).map_err(broken)?;
-        }
-        let mut tables = Self { connection, known: Vec::new() };
-        tables.metrics(folder)?;
+/// A table before SQLite has it.
+struct Gathered {
+    name: String,
+    columns: Vec<String>,
+    rows: Vec<Vec<Value>>,
+}
+
+/// Tables that every run has; files of other names are tables of their own.
+const OWN: [&str; 6] = ["metrics", "events", "episodes", "settings", "changes", "outcomes"];
+
+/// Reads runs into tables. Rows of a batch begin with the seed of their run.
+#[derive(Default)]
+struct Gatherer {
+    tables: Vec<Gathered>,
+    seed: Option<u64>,
+}
+
+impl Gatherer {
+    fn run(&mut self, folder: &RunFolder) -> Result<(), Failure> {
+        self.metrics(folder)?;
         let (_, data) = live::Source::open(folder)?;
         let events = folder.events();
         let of_event = |event: &Event| {
@@ -121,20 +137,20 @@ impl Tables {
             let first = [integer(event.step), real(event.unix_time), text(event.kind.to_string())];
             first.into_iter().chain([severity, topic, text(event.text.clone())]).collect()
         };
-        tables.add("events", &["step", "time", "kind", "severity", "topic", "text"], events.iter().map(of_event))?;
+        self.add("events", &["step", "time", "kind", "severity", "topic", "text"], events.iter().map(of_event));
         let episodes = data
             .episodes
             .iter()
             .map(|e| vec![integer(e.step), integer(e.env), real(e.episode_return), integer(e.length)]);
-        tables.add("episodes", &["step", "env", "return", "length"], episodes)?;
+        self.add("episodes", &["step", "env", "return", "length"], episodes);
         let settings = flat(&folder.config().unwrap_or_default());
         let settings = settings.into_iter().map(|(key, value)| vec![Value::Text(key), Value::Text(value)]);
-        tables.add("settings", &["key", "value"], settings)?;
+        self.add("settings", &["key", "value"], settings);
         if data.env == "growth" {
-            tables.growth(&events)?;
+            self.growth(&events);
         }
-        tables.other_files(folder)?;
-        Ok(tables)
+        self.other_files(folder);
+        Ok(())
     }
 
     fn metrics(&mut self, folder: &RunFolder) -> Result<(), Failure> {
@@ -146,32 +162,33 @@ impl Tables {
             let first = [integer(history.steps()[i]), real(history.seconds()[i])];
             first.into_iter().chain(columns.iter().map(|column| real(column[i]))).collect()
         };
-        self.add("metrics", &names, (0..history.len()).map(row))
+        self.add("metrics", &names, (0..history.len()).map(row));
+        Ok(())
     }
 
-    fn growth(&mut self, events: &[Event]) -> Result<(), Failure> {
+    fn growth(&mut self, events: &[Event]) {
         let changes =
             events.iter().filter_map(|event| Some((event.step, growth_log::change(event)?))).map(|(step, c)| {
                 let blueprint = c.blueprint.map_or(Value::Null, Value::Text);
                 let [from, to] = [c.from, c.to].map(Value::Text);
                 vec![integer(step), integer(c.env), integer(c.epoch), integer(c.slot), from, to, blueprint]
             });
-        self.add("changes", &["step", "env", "epoch", "slot", "before", "after", "blueprint"], changes)?;
+        self.add("changes", &["step", "env", "epoch", "slot", "before", "after", "blueprint"], changes);
         let outcomes = events.iter().filter_map(|event| Some((event.step, growth_log::outcome(event)?)));
         let outcomes = outcomes.map(|(step, o)| {
             vec![integer(step), integer(o.env), real(o.accuracy), integer(o.fossils), integer(o.parameters)]
         });
-        self.add("outcomes", &["step", "env", "accuracy", "fossils", "parameters"], outcomes)
+        self.add("outcomes", &["step", "env", "accuracy", "fossils", "parameters"], outcomes);
     }
 
     /// A table of each other file of JSON objects, with the columns of all its lines; what is no number or text stays JSON.
-    fn other_files(&mut self, folder: &RunFolder) -> Result<(), Failure> {
+    fn other_files(&mut self, folder: &RunFolder) {
         let entries = std::fs::read_dir(&folder.path).into_iter().flatten().flatten().map(|entry| entry.path());
         let mut files: Vec<PathBuf> = entries.filter(|path| path.extension().is_some_and(|e| e == "jsonl")).collect();
         files.sort();
         for path in files {
             let name = path.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-            if self.known.iter().any(|(known, _)| *known == name) {
+            if OWN.contains(&name.as_str()) {
                 continue;
             }
             let text = String::from_utf8_lossy(&std::fs::read(&path).unwrap_or_default()).into_owned();
@@ -193,32 +210,80 @@ impl Tables {
                 Some(other) => Value::Text(other.to_string()),
             };
             let rows = objects.iter().map(|object| names.iter().map(|name| value(object.get(*name))).collect());
-            self.add(&name, &names, rows)?;
+            self.add(&name, &names, rows);
         }
-        Ok(())
     }
 
-    fn add(&mut self, name: &str, columns: &[&str], rows: impl Iterator<Item = Vec<Value>>) -> Result<(), Failure> {
-        if columns.is_empty() {
-            return Ok(());
+    /// Adds rows to a table, which gets the columns that it lacks.
+    fn add(&mut self, name: &str, columns: &[&str], rows: impl Iterator<Item = Vec<Value>>) {
+        let seed = self.seed.map(integer);
+        // Some files have a seed of their own, such as that of an evaluation.
+        let key = if columns.contains(&"seed") { "run_seed" } else { "seed" };
+        let columns: Vec<&str> = seed.iter().map(|_| key).chain(columns.iter().copied()).collect();
+        let at = self.tables.iter().position(|table| table.name == name).unwrap_or_else(|| {
+            self.tables.push(Gathered { name: name.to_owned(), columns: Vec::new(), rows: Vec::new() });
+            self.tables.len() - 1
+        });
+        let table = &mut self.tables[at];
+        let place = |column: &&str| {
+            table.columns.iter().position(|known| known == column).unwrap_or_else(|| {
+                table.columns.push((*column).to_owned());
+                table.columns.len() - 1
+            })
+        };
+        let places: Vec<usize> = columns.iter().map(place).collect();
+        let width = table.columns.len();
+        table.rows.extend(rows.map(|row| {
+            let mut full = vec![Value::Null; width];
+            places.iter().zip(seed.iter().cloned().chain(row)).for_each(|(place, value)| full[*place] = value);
+            full
+        }));
+    }
+}
+
+impl Tables {
+    fn of(found: &Found) -> Result<Self, Failure> {
+        let connection = Connection::open_in_memory().map_err(broken)?;
+        // Else a column's name with a slip in it would be a text.
+        for option in [DbConfig::SQLITE_DBCONFIG_DQS_DML, DbConfig::SQLITE_DBCONFIG_DQS_DDL] {
+            connection.set_db_config(option, false).map_err(broken)?;
         }
+        statistics::add(&connection).map_err(broken)?;
+        let mut gatherer = Gatherer::default();
+        for (seed, folder) in found.seeded() {
+            gatherer.seed = seed;
+            gatherer.run(folder)?;
+        }
+        let mut tables = Self { connection, known: Vec::new() };
+        gatherer
+            .tables
+            .into_iter()
+            .filter(|table| !table.columns.is_empty())
+            .try_for_each(|table| tables.add(table))?;
+        Ok(tables)
+    }
+
+    fn add(&mut self, table: Gathered) -> Result<(), Failure> {
+        let Gathered { name, mut columns, rows } = table;
         if columns.len() > MOST_COLUMNS {
             crate::output::warn(&format!("{name} has {} columns; the first {MOST_COLUMNS} are shown", columns.len()));
         }
-        let columns = &columns[..columns.len().min(MOST_COLUMNS)];
+        columns.truncate(MOST_COLUMNS);
         let listed = columns.iter().map(|column| identifier(column)).collect::<Vec<_>>().join(", ");
         let marks = vec!["?"; columns.len()].join(", ");
-        let name_in_sql = identifier(name);
+        let name_in_sql = identifier(&name);
         let begun = self.connection.unchecked_transaction().map_err(broken)?;
         begun.execute_batch(&format!("create table {name_in_sql} ({listed})")).map_err(broken)?;
         {
             let mut insert = begun.prepare(&format!("insert into {name_in_sql} values ({marks})")).map_err(broken)?;
-            for row in rows {
-                insert.execute(params_from_iter(row.into_iter().take(columns.len()))).map_err(broken)?;
+            for mut row in rows {
+                // Rows from before a column was known end earlier.
+                row.resize(columns.len(), Value::Null);
+                insert.execute(params_from_iter(row)).map_err(broken)?;
             }
         }
         begun.commit().map_err(broken)?;
-        self.known.push((name.to_owned(), columns.iter().map(|column| (*column).to_owned()).collect()));
+        self.known.push((name, columns));
         Ok(())
     }
 

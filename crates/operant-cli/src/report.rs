@@ -1,6 +1,8 @@
-//! `operant report`: a run as one page with plots, results, events and settings.
+//! `operant report`: a run, or a batch of seeds, as one page with plots, results, events and settings.
 
+use crate::batch_report;
 use crate::format::{duration, number};
+use crate::found::Found;
 use crate::history::History;
 use crate::html;
 use crate::output::{Failure, grouped, print};
@@ -15,7 +17,7 @@ use std::path::PathBuf;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  operant report runs/RUN\n  operant report runs/RUN --out page.html")]
 pub(crate) struct Args {
-    /// A run's folder, or its name below --dir.
+    /// A run's folder, or that of a batch of seeds, or its name below --dir.
     run: String,
     /// The page to write [default: report.html in the run's folder].
     #[arg(long, value_name = "FILE")]
@@ -77,9 +79,12 @@ pub(crate) fn plan<'a>(names: impl Iterator<Item = &'a str>) -> Vec<(String, Vec
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let folder = RunFolder::find(&args.run, &args.dir)?;
-    let out = args.out.clone().unwrap_or_else(|| folder.path.join("report.html"));
-    let page = page(&folder)?;
+    let found = Found::find(&args.run, &args.dir)?;
+    let out = args.out.clone().unwrap_or_else(|| found.path().join("report.html"));
+    let page = match &found {
+        Found::Run(run) => page(run)?,
+        Found::Batch(batch) => batch_report::page(batch)?,
+    };
     write(&out, &page, "--out")?;
     print(&format!("{}\n", out.display()))
 }
@@ -168,7 +173,7 @@ pub(crate) fn plots(history: &History, window: Range<usize>, events: &[Event]) -
     let draw = |(title, members): (String, Vec<String>)| {
         let curves = members.iter().enumerate().map(|(i, name)| {
             let points = history.points(name, window.clone(), POINTS);
-            Curve { name: name.clone(), colour: colour(i), points }
+            Curve { name: name.clone(), colour: colour(i), points, ..Curve::default() }
         });
         Plot {
             title: titled(&title, &members),
@@ -180,7 +185,7 @@ pub(crate) fn plots(history: &History, window: Range<usize>, events: &[Event]) -
     plan(history.names().iter().map(String::as_str)).into_iter().map(draw).collect()
 }
 
-fn titled(title: &str, members: &[String]) -> String {
+pub(crate) fn titled(title: &str, members: &[String]) -> String {
     if title.starts_with("gradient") {
         return title.to_owned();
     }

@@ -4,7 +4,7 @@ use crate::history::History;
 use crate::output::Failure;
 use crate::seeds::Batch;
 use operant::config::{self, Table, Value};
-use operant::run::{Checkpoints, Config};
+use operant::run::{Checkpoints, Config, RUN_FILES};
 use operant::telemetry::{Event, EventKind, RingReader};
 use serde_json::Map;
 use std::fs::File;
@@ -14,8 +14,6 @@ use std::time::UNIX_EPOCH;
 
 /// Where runs are kept unless the user says otherwise.
 pub(crate) const RUNS: &str = "runs";
-/// Files that make a folder a run's.
-const SIGNS: [&str; 3] = ["run.toml", "live.ring", "metrics.jsonl"];
 
 /// Bytes at the end of a file that hold at least one whole sample.
 const TAIL: u64 = 64 * 1024;
@@ -82,15 +80,16 @@ pub(crate) struct RunFolder {
 }
 
 impl RunFolder {
-    fn new(path: PathBuf) -> Self {
+    pub(crate) fn new(path: PathBuf) -> Self {
         let named = path.canonicalize().unwrap_or_else(|_| path.clone());
         let id =
             named.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned());
         Self { path, id }
     }
 
-    fn is_run(path: &Path) -> bool {
-        SIGNS.iter().any(|sign| path.join(sign).is_file())
+    /// Whether a folder holds a run.
+    pub(crate) fn is_run(path: &Path) -> bool {
+        RUN_FILES.iter().any(|sign| path.join(sign).is_file())
     }
 
     /// All runs below a folder, oldest first. The default folder need not be there: nothing was trained yet.
@@ -133,7 +132,7 @@ impl RunFolder {
         if Path::new(name).is_dir() {
             return Err(Failure::Run(format!(
                 "{name} holds no run: none of {} is there; operant runs lists runs",
-                SIGNS.join(", ")
+                RUN_FILES.join(", ")
             )));
         }
         let known = Self::all(folder).unwrap_or_default();

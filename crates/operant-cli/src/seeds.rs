@@ -5,8 +5,9 @@
 use crate::format;
 use crate::interrupt::Interrupt;
 use crate::output::{Failure, print, shell};
+use crate::spread::Spread;
 use operant::config::{self, Table, Value};
-use operant::run::{Checkpoints, Config, End, Run, Start, Summary, replace_file};
+use operant::run::{BATCH as FILE, BatchLock, Checkpoints, Config, End, Run, Start, Summary, replace_file};
 use operant::telemetry::Sink;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,71 +17,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::Instant;
 
-/// Mean and standard error of what is known.
-#[derive(Debug, PartialEq)]
-struct Spread {
-    mean: f64,
-    error: f64,
-}
-
-impl Spread {
-    fn of(numbers: impl Iterator<Item = Option<f64>>) -> Option<Self> {
-        let numbers: Vec<f64> = numbers.flatten().collect();
-        let count = numbers.len() as f64;
-        let mean = numbers.iter().sum::<f64>() / count;
-        let squares = numbers.iter().map(|x| (x - mean).powi(2)).sum::<f64>();
-        // No number of one run, which has no spread.
-        let error = (squares / (count - 1.0) / count).sqrt();
-        (!numbers.is_empty()).then_some(Self { mean, error })
-    }
-
-    fn json(spread: Option<Self>) -> serde_json::Value {
-        spread.map_or(serde_json::Value::Null, |Self { mean, error }| json!({ "mean": mean, "standard_error": error }))
-    }
-
-    fn shown(spread: Option<Self>) -> String {
-        spread.map_or("none".into(), |Self { mean, error }| format!("{mean:.2} ± {}", format::error(error, 2)))
-    }
-}
-
 /// Most runs side by side on a GPU: it has as many queues unless told otherwise, and more streams wait for each other.
 const MOST_AT_ONCE: u64 = 8;
 
-/// What is kept in a batch's folder beside its runs: how many seeds, and the settings of the first.
-const FILE: &str = "batch.toml";
-
-/// The same run with several seeds, each in a folder of its own below the batch's.
-pub(crate) struct Batch {
-    folder: PathBuf,
-    config: Config,
-    seeds: u64,
+/// What the file of a batch says: the same run with several seeds, each in a folder of its own below the batch's.
+pub(crate) struct Plan {
+    pub(crate) config: Config,
+    pub(crate) seeds: u64,
 }
 
-impl Batch {
-    /// Whether a folder holds a batch.
-    pub(crate) fn is_in(folder: &Path) -> bool {
-        folder.join(FILE).is_file()
-    }
-
-    /// A new batch, whose first seed is that of the settings.
-    pub(crate) fn new(folder: PathBuf, config: Config, seeds: u64) -> Result<Self, Failure> {
-        let batch = Self { folder, config, seeds };
-        if Self::is_in(&batch.folder) {
-            let shown = shell(&batch.folder);
-            let next = format!("operant train --resume {shown} goes on with it; or name another folder");
-            return Err(Failure::Usage(format!("{shown} holds a batch already: {next}")));
-        }
-        for number in 0..seeds {
-            Run::check_free(&batch.run(number).0)?;
-        }
-        let failed = |error| Failure::Run(format!("can't make {}: {error}", batch.folder.display()));
-        std::fs::create_dir_all(&batch.folder).map_err(failed)?;
-        batch.write()?;
-        Ok(batch)
-    }
-
-    /// The batch in a folder, with settings that replace those that it had.
-    pub(crate) fn open(folder: &Path, over: &Table) -> Result<Self, Failure> {
+impl Plan {
+    /// Of the batch in a folder, with settings that replace those that it had.
+    pub(crate) fn read(folder: &Path, over: &Table) -> Result<Self, Failure> {
         let path = folder.join(FILE);
         let damaged = |why: &str| Failure::Run(format!("{}: {why}; train again in another folder", path.display()));
         let text = std::fs::read_to_string(&path).map_err(|error| damaged(&error.to_string()))?;
@@ -91,21 +39,54 @@ impl Batch {
             return Err(damaged("wanted seeds and [run]"));
         };
         config::merge(&mut settings, over.clone());
-        let batch = Self { folder: folder.to_owned(), config: Config::from_table(settings)?, seeds };
-        if !over.is_empty() {
-            batch.write()?;
-        }
-        Ok(batch)
+        Ok(Self { config: Config::from_table(settings)?, seeds })
     }
 
-    fn write(&self) -> Result<(), Failure> {
+    fn text(&self) -> Result<String, Failure> {
         let settings = config::parse(&self.config.to_text(), FILE)?;
         let seeds = i64::try_from(self.seeds).map_err(|_| Failure::Usage("--seeds: wanted fewer".into()))?;
         let table =
             Table::from_iter([("seeds".to_owned(), Value::Integer(seeds)), ("run".to_owned(), Value::Table(settings))]);
-        Ok(replace_file(&self.folder.join(FILE), table.to_string().as_bytes())?)
+        Ok(table.to_string())
+    }
+}
+
+/// A batch that this process trains.
+pub(crate) struct Batch {
+    folder: PathBuf,
+    plan: Plan,
+    /// Held as long as the batch goes on.
+    _lock: BatchLock,
+}
+
+impl Batch {
+    /// Whether a folder holds a batch.
+    pub(crate) fn is_in(folder: &Path) -> bool {
+        folder.join(FILE).is_file()
     }
 
+    /// A new batch, whose first seed is that of the settings.
+    pub(crate) fn new(folder: PathBuf, config: Config, seeds: u64) -> Result<Self, Failure> {
+        let plan = Plan { config, seeds };
+        for number in 0..seeds {
+            Run::check_free(&plan.run(&folder, number).0)?;
+        }
+        let lock = BatchLock::begin(&folder, &plan.text()?)?;
+        Ok(Self { folder, plan, _lock: lock })
+    }
+
+    /// The batch in a folder, with settings that replace those that it had.
+    pub(crate) fn open(folder: &Path, over: &Table) -> Result<Self, Failure> {
+        let plan = Plan::read(folder, over)?;
+        let lock = BatchLock::hold(folder)?;
+        if !over.is_empty() {
+            replace_file(&folder.join(FILE), plan.text()?.as_bytes())?;
+        }
+        Ok(Self { folder: folder.to_owned(), plan, _lock: lock })
+    }
+}
+
+impl Plan {
     /// How many of its runs go on side by side: one alone leaves most of a GPU idle, but has all threads of a CPU, if that steps the envs.
     fn at_once(&self) -> u64 {
         let on_gpu = self.config.settings.device.starts_with("cuda") && !self.config.stages_envs().unwrap_or(false);
@@ -113,10 +94,10 @@ impl Batch {
     }
 
     /// Where one of its runs is, with its settings.
-    fn run(&self, number: u64) -> (PathBuf, Config) {
+    pub(crate) fn run(&self, folder: &Path, number: u64) -> (PathBuf, Config) {
         let mut config = self.config.clone();
         config.settings.seed = config.settings.seed.wrapping_add(number);
-        (self.folder.join(format!("seed-{}", config.settings.seed)), config)
+        (folder.join(format!("seed-{}", config.settings.seed)), config)
     }
 }
 
@@ -160,8 +141,8 @@ fn train(
     sinks: &(impl Fn(u64) -> Vec<Box<dyn Sink>> + Sync),
     interrupt: &Interrupt,
 ) -> Result<Outcome, Failure> {
-    let (folder, config) = batch.run(number);
-    let (seed, at_once) = (config.settings.seed, batch.at_once());
+    let (folder, config) = batch.plan.run(&batch.folder, number);
+    let (seed, at_once) = (config.settings.seed, batch.plan.at_once());
     if let Some(summary) = finished(&folder, over) {
         return Ok(Outcome { seed, folder, summary, end: End::Finished });
     }
@@ -239,7 +220,7 @@ pub(crate) fn run(
     // A run that would begin after the user asked to stop is left for later.
     let work =
         |number| (number == 0 || !stop.load(Ordering::Relaxed)).then(|| train(batch, number, over, &sinks, interrupt));
-    in_order(batch.seeds, batch.at_once(), work, |outcome| {
+    in_order(batch.plan.seeds, batch.plan.at_once(), work, |outcome| {
         match outcome {
             None => {
                 last = End::Stopped;
@@ -304,9 +285,9 @@ pub(crate) fn run(
         End::Stopped => format!(
             "stopped with {} of {} seeds begun\nnext: operant train --resume {folder}\n",
             done.len(),
-            batch.seeds
+            batch.plan.seeds
         ),
-        _ => format!("next: operant runs --dir {folder}\n"),
+        _ => format!("next: operant report {folder} · operant compare {folder} OTHER · operant runs --dir {folder}\n"),
     })?;
     Ok(last)
 }
@@ -340,16 +321,5 @@ mod tests {
             );
             assert!(begun.load(Ordering::Relaxed) < 100);
         }
-    }
-
-    #[test]
-    fn spreads() {
-        let of = |numbers: &[Option<f64>]| Spread::of(numbers.iter().copied());
-        assert_eq!(of(&[None]), None);
-        assert_eq!(Spread::shown(of(&[Some(3.0), None])), "3.00 ± –");
-        // Variance 1 over three numbers.
-        let three = of(&[Some(1.0), Some(2.0), Some(3.0)]).unwrap();
-        assert!((three.mean - 2.0).abs() < 1e-12 && (three.error - (1.0_f64 / 3.0).sqrt()).abs() < 1e-12);
-        assert_eq!(Spread::shown(Some(three)), "2.00 ± 0.58");
     }
 }

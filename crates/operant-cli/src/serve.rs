@@ -6,6 +6,7 @@
 mod growth;
 mod pages;
 
+use crate::found::Found;
 use crate::output::{Failure, print};
 use crate::run_folder::{RUNS, RunFolder};
 use pages::{Answer, Site};
@@ -18,7 +19,7 @@ use tiny_http::{Header, Method, Request, Response, Server};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  operant serve\n  operant serve runs/RUN --port 0")]
 pub(crate) struct Args {
-    /// A run's folder, or its name below --dir: the first page [default: the list of runs].
+    /// A run's folder, or that of a batch of seeds, or its name below --dir: the first page [default: the list of runs].
     run: Option<String>,
     /// Port on this machine; 0 is any free one.
     #[arg(long, default_value_t = 8130)]
@@ -36,7 +37,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'unsafe-i
                       base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let first = args.run.as_ref().map(|name| RunFolder::find(name, &args.dir)).transpose()?;
+    let first = args.run.as_ref().map(|name| Found::find(name, &args.dir)).transpose()?;
     RunFolder::all(&args.dir).or_else(|failure| if first.is_some() { Ok(Vec::new()) } else { Err(failure) })?;
     let server = Server::http((Ipv4Addr::LOCALHOST, args.port)).map_err(|error| {
         Failure::Run(format!(

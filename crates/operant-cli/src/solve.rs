@@ -1,6 +1,6 @@
 //! `operant eval` of a run that learned values of a puzzle: how many states it solves by search, and how short.
 
-use crate::output::{Failure, grouped, print, warn};
+use crate::output::{Failure, grouped, warn};
 use operant::env::cube::{Cubies, DistanceTable, Metric, Pocket};
 use operant::env::puzzle::{CubePuzzle, PocketPuzzle, Puzzle, Walk};
 use operant::lanes::rng::HostRng;
@@ -308,7 +308,7 @@ fn held_out_of<P: Puzzle>(learned: &Learned, puzzle: &P, config: &Config) -> Hel
 }
 
 /// Solves what was asked for with what a run learned.
-pub(crate) fn run(args: &SolveArgs, learned: &Learned, config: &Config, of: &Of<'_>) -> Result<(), Failure> {
+pub(crate) fn run(args: &SolveArgs, learned: &Learned, config: &Config, of: &Of<'_>) -> Result<String, Failure> {
     args.check()?;
     // Before tables are built.
     depths(args.depth.as_deref().unwrap_or("random"))?;
@@ -353,7 +353,7 @@ fn solve<P: Scored>(
     config: &Config,
     of: &Of<'_>,
     puzzle: P,
-) -> Result<(), Failure> {
+) -> Result<String, Failure> {
     let search = args.search.unwrap_or(SearchName::Greedy);
     let (count, width) = (args.count.unwrap_or(1000), args.width.unwrap_or(8));
     let (most_moves, weight) = (args.most_moves.unwrap_or(50), args.weight.unwrap_or(1.0));
@@ -450,7 +450,7 @@ fn solve<P: Scored>(
     });
     keep(&of.folder.join(SOLVED), &object);
     if of.json {
-        return print(&format!("{object}\n"));
+        return Ok(format!("{object}\n"));
     }
     let first = if exact { "distance" } else { "walk" };
     let mut text = format!("{first:>8}   states  solved %  mean length   × best   expanded    most\n");
@@ -464,5 +464,5 @@ fn solve<P: Scored>(
         100.0 * share,
         of.checkpoint
     );
-    print(&text)
+    Ok(text)
 }

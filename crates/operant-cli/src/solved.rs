@@ -77,5 +77,10 @@ pub(crate) fn section(folder: &RunFolder) -> String {
 fn curve(i: usize, name: &str, result: &Value, key: &str) -> Curve {
     let rows = result["by_distance"].as_array().map(Vec::as_slice).unwrap_or_default();
     let point = |row: &Value| Some((row["distance"].as_f64()?, row[key].as_f64()?));
-    Curve { name: name.to_owned(), colour: colour(i), points: rows.iter().filter_map(point).collect() }
+    Curve {
+        name: name.to_owned(),
+        colour: colour(i),
+        points: rows.iter().filter_map(point).collect(),
+        ..Curve::default()
+    }
 }

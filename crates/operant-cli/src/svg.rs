@@ -19,11 +19,29 @@ pub(crate) fn colour(i: usize) -> &'static str {
 }
 
 /// One line.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Curve {
     pub(crate) name: String,
     pub(crate) colour: &'static str,
     pub(crate) points: Vec<(f64, f64)>,
+    /// Half the height of a band around each point; none if empty, and none at a point where it is not a number.
+    pub(crate) band: Vec<f64>,
+}
+
+impl Curve {
+    /// A mean over several runs, with a band of its standard error.
+    pub(crate) fn banded(name: String, colour: &'static str, points: &[(f64, f64, f64)]) -> Self {
+        let band = points.iter().map(|point| point.2).collect();
+        Self { name, colour, points: points.iter().map(|point| (point.0, point.1)).collect(), band }
+    }
+
+    /// Corners of the band: its upper edge, then the lower one backwards.
+    fn corners(&self) -> Vec<(f64, f64)> {
+        let edges = || self.points.iter().zip(&self.band).filter(|((_, y), half)| y.is_finite() && half.is_finite());
+        let upper = edges().map(|((x, y), half)| (*x, y + half));
+        let lower = edges().map(|((x, y), half)| (*x, y - half));
+        upper.chain(lower.collect::<Vec<_>>().into_iter().rev()).collect()
+    }
 }
 
 /// Lines over one axis.
@@ -91,7 +109,8 @@ impl Plot {
     pub(crate) fn svg(&self) -> String {
         let all = || self.curves.iter().flat_map(|curve| &curve.points);
         let (x_low, x_high) = range(all().map(|point| point.0));
-        let (y_low, y_high) = range(all().map(|point| point.1));
+        let corners: Vec<Vec<(f64, f64)>> = self.curves.iter().map(Curve::corners).collect();
+        let (y_low, y_high) = range(all().chain(corners.iter().flatten()).map(|point| point.1));
         let x = |value: f64| LEFT + (value - x_low) / (x_high - x_low) * (WIDTH - LEFT - RIGHT);
         let y = |value: f64| HEIGHT - BOTTOM - (value - y_low) / (y_high - y_low) * (HEIGHT - TOP - BOTTOM);
         let bottom = HEIGHT - BOTTOM;
@@ -135,7 +154,13 @@ impl Plot {
                 escape(text)
             );
         }
-        for Curve { name, colour, points } in &self.curves {
+        for (Curve { colour, .. }, corners) in
+            self.curves.iter().zip(&corners).filter(|(_, corners)| !corners.is_empty())
+        {
+            let path: Vec<String> = corners.iter().map(|p| format!("{:.1},{:.1}", x(p.0), y(p.1))).collect();
+            let _ = writeln!(svg, "<polygon class=\"band\" fill=\"{colour}\" points=\"{}\"/>", path.join(" "));
+        }
+        for Curve { name, colour, points, .. } in &self.curves {
             let path: Vec<String> =
                 points.iter().filter(|p| p.1.is_finite()).map(|p| format!("{:.1},{:.1}", x(p.0), y(p.1))).collect();
             let newest = points.last().map_or(f64::NAN, |point| point.1);
@@ -178,7 +203,7 @@ mod tests {
         let plot = Plot {
             title: "a <b>".into(),
             x_label: "steps".into(),
-            curves: vec![Curve { name: "x & y".into(), colour: colour(0), points }],
+            curves: vec![Curve { name: "x & y".into(), colour: colour(0), points, ..Curve::default() }],
             marks: vec![(50.0, "half".into()), (500.0, "outside".into())],
         };
         let svg = plot.svg();
@@ -188,9 +213,25 @@ mod tests {
     }
 
     #[test]
+    fn bands_lie_around_their_line_and_widen_the_range() {
+        let curve =
+            Curve::banded("mean".into(), colour(0), &[(0.0, 0.0, 1.0), (100.0, 10.0, f64::NAN), (200.0, 10.0, 2.0)]);
+        let svg = Plot { curves: vec![curve], ..Plot::default() }.svg();
+        assert!(svg.contains("data-y=\"-1 12\""), "{svg}");
+        assert!(
+            svg.contains("<polygon class=\"band\"")
+                && svg.contains("points=\"62.0,187.4 548.0,30.0 548.0,87.2 62.0,216.0\""),
+            "{svg}"
+        );
+    }
+
+    #[test]
     fn flat_and_empty_series_are_drawn_too() {
         for points in [vec![], vec![(5.0, 1.0)], vec![(0.0, 0.0), (1.0, 0.0)], vec![(0.0, f64::NAN)]] {
-            let plot = Plot { curves: vec![Curve { name: "x".into(), colour: colour(1), points }], ..Plot::default() };
+            let plot = Plot {
+                curves: vec![Curve { name: "x".into(), colour: colour(1), points, ..Curve::default() }],
+                ..Plot::default()
+            };
             assert!(!plot.svg().contains("NaN,") && !plot.svg().contains("inf"), "{}", plot.svg());
         }
     }

@@ -10,7 +10,7 @@ use operant::config::{self, Table, Value};
 use operant::device::Device;
 use operant::run::{
     Checkpoints, Config, End, Every, Profile, Run, Start, Summary, build_algorithm, build_env, build_pool,
-    decide_device,
+    decide_device, forget_changes,
 };
 use operant::telemetry::{Console, Sink};
 use std::io::IsTerminal;
@@ -29,7 +29,7 @@ pub(crate) struct Args {
     /// Env: short name or Gymnasium id (see `operant list`).
     #[arg(required_unless_present_any = ["config", "resume"])]
     env: Option<String>,
-    /// Settings of your own, over the shipped ones of their algorithm and env; a run's run.toml repeats that run exactly.
+    /// Settings of your own, over the shipped ones of their algorithm and env; a run's run.toml repeats that run exactly, with the settings that were changed on the way.
     #[arg(long, value_name = "FILE", conflicts_with = "resume")]
     config: Option<PathBuf>,
     /// Go on with a run from its last checkpoint, or with what is left of a batch of --seeds; --steps, --until, --eval-every, --threads, --device and --set change what may change.
@@ -161,6 +161,7 @@ impl Args {
         let words = "the command line";
         let algo = agreed("algo", &[(words, self.algo.clone()), ("--set", algo_in(&over)), (&file, algo_in(&table))])?;
         let env = agreed("env", &[(words, self.env.clone()), ("--set", env_in(&over)), (&file, env_in(&table))])?;
+        forget_changes(&mut table, &over);
         config::merge(&mut table, over);
         match (algo, env) {
             (Some(algo), Some(env)) => {
@@ -232,18 +233,18 @@ fn folders(config: &Config, more: &str) -> impl Iterator<Item = PathBuf> {
 }
 
 /// The first of them that is free.
-fn new_folder(config: &Config, more: &str) -> PathBuf {
-    folders(config, more).find(|path| !path.exists()).unwrap_or_default()
+fn new_folder(config: &Config) -> PathBuf {
+    folders(config, "").find(|path| !path.exists()).unwrap_or_default()
 }
 
 /// The first of them that was free, made: a run that starts at the same time takes the next.
-fn made_folder(config: &Config) -> PathBuf {
+fn made_folder(config: &Config, more: &str) -> PathBuf {
     let made = |path: &PathBuf| {
         let made = std::fs::create_dir_all("runs").and_then(|()| std::fs::create_dir(path));
         // What else is wrong is said when the run starts there.
         !made.is_err_and(|error| error.kind() == std::io::ErrorKind::AlreadyExists)
     };
-    folders(config, "").find(made).unwrap_or_default()
+    folders(config, more).find(made).unwrap_or_default()
 }
 
 pub(crate) fn run(args: &Args, started: Instant) -> Result<ExitCode, Failure> {
@@ -326,19 +327,26 @@ pub(crate) fn run(args: &Args, started: Instant) -> Result<ExitCode, Failure> {
             }
             if let Some(seeds) = args.seeds {
                 let last = config.settings.seed.wrapping_add(seeds - 1);
-                let folder = args.run_dir.clone().unwrap_or_else(|| new_folder(&config, &format!("-to-{last}")));
                 if config.settings.device.starts_with("cuda") {
                     // What is missing is said before there is a folder.
                     Device::named(&config.settings.device)?;
                 }
-                let batch = Batch::new(folder, config, seeds)?;
+                let folder = args.run_dir.clone();
+                let folder = folder.unwrap_or_else(|| made_folder(&config, &format!("-to-{last}")));
+                let batch = Batch::new(folder.clone(), config, seeds).inspect_err(|_| {
+                    if args.run_dir.is_none() {
+                        // Only empty folders go.
+                        drop(std::fs::remove_dir(&folder));
+                        drop(std::fs::remove_dir("runs"));
+                    }
+                })?;
                 let end = seeds::run(&batch, &Table::new(), args.json, sinks, &interrupt)?;
                 return Ok(if end == End::Stopped { ExitCode::from(130) } else { ExitCode::SUCCESS });
             }
             if args.dry_run || args.detach {
-                let folder = args.run_dir.clone().unwrap_or_else(|| new_folder(&config, ""));
+                let folder = args.run_dir.clone().unwrap_or_else(|| new_folder(&config));
                 // All that would stop the run from starting is said now.
-                Run::check_free(&folder)?;
+                Run::check_free_alone(&folder)?;
                 let pool = build_pool(&config);
                 build_algorithm(&config, build_env(&config, &pool)?, pool)?;
                 return match args.detach && !args.dry_run {
@@ -346,7 +354,8 @@ pub(crate) fn run(args: &Args, started: Instant) -> Result<ExitCode, Failure> {
                     false => print(&config.to_text()).map(|()| ExitCode::SUCCESS),
                 };
             }
-            let folder = args.run_dir.clone().unwrap_or_else(|| made_folder(&config));
+            let folder = args.run_dir.clone().unwrap_or_else(|| made_folder(&config, ""));
+            Run::check_free_alone(&folder)?;
             let start = Start { folder: folder.clone(), sinks: sinks(config.settings.steps), started, at_once: 1 };
             Run::start(config, start).inspect_err(|_| {
                 if args.run_dir.is_none() {

@@ -2,7 +2,7 @@
 
 use crate::format;
 use crate::matches::MatchArgs;
-use crate::output::{Failure, print};
+use crate::output::Failure;
 use operant::algo::{Parts, alphazero};
 use operant::env::connect4::Connect4;
 use operant::env::game::Game;
@@ -28,7 +28,7 @@ pub(crate) struct Of<'a> {
 /// Games if none are asked for.
 const GAMES: usize = 200;
 
-pub(crate) fn run(args: &MatchArgs, of: &Of<'_>) -> Result<(), Failure> {
+pub(crate) fn run(args: &MatchArgs, of: &Of<'_>) -> Result<String, Failure> {
     let own: &[&str] = match args.against.as_deref() {
         Some("solver") => &["--against", "--games", "--simulations", "--opening"],
         _ => &["--against", "--games", "--simulations"],
@@ -71,7 +71,7 @@ fn versus<G: Game>(
     args: &MatchArgs,
     of: &Of<'_>,
     perfect: impl FnOnce(&MatchArgs, &Of<'_>) -> Option<Match<G>>,
-) -> Result<(), Failure> {
+) -> Result<String, Failure> {
     let failed = |error: operant::Error| Failure::Run(error.to_string());
     let mut own = searcher::<G>("operant", of.parts, args)?;
     let against = args.against.as_deref().unwrap_or(if G::PLAYERS == 1 { "nobody" } else { "random" });
@@ -123,14 +123,14 @@ fn versus<G: Game>(
             "simulations": own.simulations(), "seed": of.seed, "mean_points": mean, "standard_error": error,
             "won": won, "drawn": drawn, "lost": lost, "mean_moves": moves, "seconds": seconds,
         });
-        return print(&format!("{object}\n"));
+        return Ok(format!("{object}\n"));
     }
     let outcome = format!("won {:.1} %, drawn {:.1} %, lost {:.1} %\n", 100.0 * won, 100.0 * drawn, 100.0 * lost);
     let (outcome, whom) = match G::PLAYERS {
         1 => Default::default(),
         _ => (outcome, format!(" against {against}")),
     };
-    print(&format!(
+    Ok(format!(
         "{outcome}points {mean:.3} ± {} (standard error) over {} games{whom}, {moves:.1} moves each\n\
          {} simulations per decision, seed {}, {seconds:.1} s, checkpoint {}\n",
         format::error(error, 3),

@@ -80,6 +80,103 @@ fn a_batch_that_was_cut_off_goes_on() {
     assert!(usage(&folder, "train --resume cut --checkpoint best").contains("--checkpoint is for one run"));
 }
 
+/// Where one lies the other would be hidden, whichever came first.
+#[test]
+fn a_batch_and_a_run_do_not_share_a_folder() {
+    let folder = folder("shared");
+    text(&folder, &format!("{PPO} --quiet --run-dir run"));
+    text(&folder, &format!("{PPO} --seeds 2 --run-dir batch"));
+    let files = |name: &str| {
+        let entries = folder.join(name).read_dir().unwrap().map(|entry| entry.unwrap().file_name());
+        entries.collect::<std::collections::BTreeSet<_>>()
+    };
+    let before = (files("run"), files("batch"));
+    let error = usage(&folder, &format!("{PPO} --seeds 2 --run-dir run"));
+    assert!(error.contains("run holds a run (run.toml)") && error.contains("name another folder"), "{error}");
+    for more in ["--quiet", "--dry-run", "--detach"] {
+        let error = usage(&folder, &format!("{PPO} {more} --run-dir batch"));
+        assert!(error.contains("batch holds a batch of runs (batch.toml)"), "{error}");
+        assert!(error.contains("operant train --resume batch"), "{error}");
+    }
+    // A place that a seed of the batch may still need.
+    let error = usage(&folder, &format!("{PPO} --quiet --run-dir batch/seed-3"));
+    assert!(error.contains("would take the run for one of its seeds"), "{error}");
+    assert_eq!((files("run"), files("batch")), before);
+}
+
+#[test]
+fn verbs_show_all_seeds_of_a_batch() {
+    let folder = folder("shown");
+    text(&folder, &format!("{PPO} --seeds 2 --run-dir runs/b"));
+    text(&folder, &format!("{PPO} --quiet --seed 9 --run-dir runs/single"));
+    let page = std::fs::read_to_string(folder.join(text(&folder, "report b").trim())).unwrap();
+    assert!(page.contains("class=\"band\"") && page.contains("mean ± standard error"), "no band");
+    assert!(page.contains("<td>1 to 2</td>") || page.contains(">1 to 2<"), "the range of seeds");
+    let evaluated = text(&folder, "eval b --episodes 5");
+    let rows: Vec<&str> = evaluated.lines().collect();
+    assert!(rows.len() == 4 && rows[0].starts_with("seed") && rows[0].contains("mean_return"), "{evaluated}");
+    assert!(rows[1].starts_with('1') && rows[2].starts_with('2') && rows[3].contains(" ± "), "{evaluated}");
+    let evaluated: Value = serde_json::from_str(&text(&folder, "eval b --episodes 5 --json")).unwrap();
+    let means = |i: usize| evaluated["runs"][i]["result"]["mean_return"].as_f64().unwrap();
+    let mean = evaluated["means"]["mean_return"]["mean"].as_f64().unwrap();
+    assert!((mean - (means(0) + means(1)) / 2.0).abs() < 1e-9, "{evaluated}");
+    assert!(usage(&folder, "eval b --render a.gif").contains("--render is for one run"));
+    let watched = text(&folder, "monitor b --plain");
+    assert!(
+        watched.contains("seed 1: ") && watched.contains("seed 2: finished at ") && watched.contains("b: finished"),
+        "{watched}"
+    );
+    let counted = text(&folder, "query b");
+    assert!(
+        counted.contains("metrics: seed, step, seconds") && counted.contains("settings: seed, key, value"),
+        "{counted}"
+    );
+    let sql = "select seed, max(step) as last, median(step) as middle from metrics group by seed";
+    let output = Command::new(env!("CARGO_BIN_EXE_operant"))
+        .args(["query", "b", sql, "--json"])
+        .current_dir(&folder)
+        .output()
+        .unwrap();
+    let asked: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(asked[0]["seed"] == 1 && asked[1]["seed"] == 2 && asked[1]["last"].as_u64() >= Some(8192), "{asked}");
+    let exported = text(&folder, "export b --csv -");
+    assert!(
+        exported.starts_with("seed,step,seconds,") && exported.lines().last().unwrap().starts_with("2,"),
+        "{exported}"
+    );
+    let compared = text(&folder, "compare b single --out page.html");
+    assert!(compared.contains("1 to 2") && compared.contains(" ± "), "{compared}");
+    assert!(std::fs::read_to_string(folder.join("page.html")).unwrap().matches("class=\"band\"").count() > 3);
+    // What has not begun is told too.
+    std::fs::remove_dir_all(folder.join("runs/b/seed-2")).unwrap();
+    assert!(text(&folder, "monitor b --plain").contains("b: 1 finished, 1 not begun"));
+    let (code, _, error) = operant(&folder, "train --resume b/seed-2");
+    assert!(code != 0 && error.contains("can't read"), "{error}");
+}
+
+/// The settings that were changed on the way are in the file, so that it repeats the run to the bit.
+#[test]
+fn the_file_of_an_extended_run_repeats_it() {
+    let folder = folder("extended");
+    text(&folder, &format!("{PPO} --quiet --run-dir run"));
+    text(&folder, "train --resume run --quiet --steps 16384");
+    text(&folder, "train --resume run --quiet --steps 24576 --set ppo.learning_rate=0.01");
+    let file = std::fs::read_to_string(folder.join("run/run.toml")).unwrap();
+    assert!(file.starts_with("# Settings were changed when 8192 and 16384 env steps were done"), "{file}");
+    text(&folder, "train --config run/run.toml --quiet --run-dir again");
+    assert!(weights(&folder.join("run")) == weights(&folder.join("again")), "other weights");
+    let events = std::fs::read_to_string(folder.join("again/events.jsonl")).unwrap();
+    assert!(
+        events.contains("settings have changed since step 8192, as run.toml says: steps 8192 -> 16384"),
+        "{events}"
+    );
+    // The repeated run says the same of itself, and goes on from before a change as the first did.
+    assert_eq!(std::fs::read_to_string(folder.join("again/run.toml")).unwrap(), file);
+    // Steps that are given now are those of the whole run.
+    let shown = text(&folder, "train --config run/run.toml --dry-run --steps 24576 --set ppo.learning_rate=0.01");
+    assert!(!shown.contains("[[changed]]"), "{shown}");
+}
+
 #[test]
 fn a_batch_without_a_name_is_listed() {
     let folder = folder("unnamed");

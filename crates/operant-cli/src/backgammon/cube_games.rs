@@ -5,7 +5,7 @@ use super::luck::{self, Adjusted};
 use super::{PART, SEARCH, by_value, evaluator, parts_of, with_table};
 use crate::format;
 use crate::matches::MatchArgs;
-use crate::output::{Failure, print, write_whole};
+use crate::output::{Failure, write_whole};
 use crate::versus;
 use operant::algo::{Parts, part};
 use operant::device;
@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 /// Matches or games unless the user says otherwise.
 const SESSIONS: usize = 200;
 
-pub(super) fn run(args: &MatchArgs, parts: &Parts, of: &Of<'_>) -> Result<(), Failure> {
+pub(super) fn run(args: &MatchArgs, parts: &Parts, of: &Of<'_>) -> Result<String, Failure> {
     if args.error_rate {
         return Err(Failure::Usage("--error-rate judges games without a cube; leave --match and --cube out".into()));
     }
@@ -142,7 +142,7 @@ fn show(
     names: [String; 2],
     cpu: f64,
     of: &Of<'_>,
-) -> Result<(), Failure> {
+) -> Result<String, Failure> {
     let games: Vec<&Record> = played.iter().flatten().collect();
     let doubles: Vec<bool> = games.iter().flat_map(|record| &record.doubles).map(|doubled| doubled.taken).collect();
     let taken = doubles.iter().filter(|taken| **taken).count() as f64 / doubles.len() as f64;
@@ -167,7 +167,7 @@ fn show(
             .for_each(|object| object.extend(more.as_object().cloned().unwrap_or_default()));
         let name = if is_match { "adjusted_matches_won" } else { "adjusted_points_per_game" };
         luck::add_to(&mut object, name, adjusted);
-        return print(&format!("{object}\n"));
+        return Ok(format!("{object}\n"));
     }
     let result = match is_match {
         true => format!(
@@ -190,7 +190,7 @@ fn show(
         }
     };
     let taken = if doubles.is_empty() { String::new() } else { format!(", {:.0} % of them taken", 100.0 * taken) };
-    print(&format!(
+    Ok(format!(
         "{name} against {whom}: {result}, seed {}\n{per_game:.2} doubles per game{taken}\ncheckpoint {}\n",
         of.seed, of.checkpoint
     ))

@@ -4,7 +4,7 @@ use super::luck::{self, Adjusted};
 use super::{PART, SEARCH, by_value, cube_games, evaluator, gnubg, parts_of, with_table};
 use crate::format;
 use crate::matches::MatchArgs;
-use crate::output::{Failure, print, write_whole};
+use crate::output::{Failure, write_whole};
 use crate::versus;
 use operant::algo::Parts;
 use operant::device;
@@ -26,7 +26,7 @@ pub(crate) struct Of<'a> {
 /// Games unless the user says otherwise: against others; against itself, which are more than 4,000 decisions.
 const GAMES: [usize; 2] = [200, 100];
 
-pub(crate) fn run(args: &MatchArgs, parts: &Parts, of: &Of<'_>) -> Result<(), Failure> {
+pub(crate) fn run(args: &MatchArgs, parts: &Parts, of: &Of<'_>) -> Result<String, Failure> {
     let own = [
         "--against",
         "--games",
@@ -87,7 +87,7 @@ pub(crate) fn run(args: &MatchArgs, parts: &Parts, of: &Of<'_>) -> Result<(), Fa
 }
 
 /// The same for value networks in a file.
-pub(crate) fn judge_file(args: &MatchArgs, path: &Path, seed: u64, json: bool) -> Result<(), Failure> {
+pub(crate) fn judge_file(args: &MatchArgs, path: &Path, seed: u64, json: bool) -> Result<String, Failure> {
     let parts = parts_of(path)?;
     run(args, &parts, &Of { run: path.display().to_string(), checkpoint: "none, a file", seed, json })
 }
@@ -128,7 +128,7 @@ fn show(
     [player, other]: [&str; 2],
     cpu: f64,
     of: &Of<'_>,
-) -> Result<(), Failure> {
+) -> Result<String, Failure> {
     let games = score.points.len();
     let [wins, _] = score.shares(Points::Single);
     let [[won_gammons, lost_gammons], [won_backgammons, lost_backgammons]] =
@@ -141,10 +141,10 @@ fn show(
             "backgammons_won": won_backgammons, "backgammons_lost": lost_backgammons, "cpu_s": cpu,
         });
         luck::add_to(&mut object, "adjusted_points_per_game", adjusted);
-        return print(&format!("{object}\n"));
+        return Ok(format!("{object}\n"));
     }
     let percent = |x: f64| format!("{:.1} %", 100.0 * x);
-    print(&format!(
+    Ok(format!(
         "{player} against {other}: {:+.3} ± {} points per game (standard error){} over {games} games, seed {}\n\
          won {}, gammons or more {} won and {} lost, backgammons {} and {}\n\
          checkpoint {}\n",
@@ -161,7 +161,12 @@ fn show(
     ))
 }
 
-fn error_rate(args: &MatchArgs, player: &mut dyn Player<Backgammon>, games: usize, of: &Of<'_>) -> Result<(), Failure> {
+fn error_rate(
+    args: &MatchArgs,
+    player: &mut dyn Player<Backgammon>,
+    games: usize,
+    of: &Of<'_>,
+) -> Result<String, Failure> {
     // Before any game is played.
     gnubg::find()?;
     let cpu = device::cpu_seconds();
@@ -175,9 +180,9 @@ fn error_rate(args: &MatchArgs, player: &mut dyn Player<Backgammon>, games: usiz
             "decisions": found.decisions, "error_total": found.total, "error_rate": found.rate(),
             "cpu_s": cpu,
         });
-        return print(&format!("{object}\n"));
+        return Ok(format!("{object}\n"));
     }
-    print(&format!(
+    Ok(format!(
         "{}: error rate {:.2} (points given away per decision x 500, by gnubg 0-ply) over {} decisions in {games} games, seed {}\n\
          checkpoint {}\n",
         player.name(),

@@ -2,7 +2,9 @@
 //! only fetches the live part again.
 
 use super::growth;
+use crate::batch_report;
 use crate::format::{duration, with_unit};
+use crate::found::{BatchFolder, Found};
 use crate::live::{Data, Source};
 use crate::output::{Failure, grouped};
 use crate::run_folder::{RunFolder, Status};
@@ -59,22 +61,49 @@ impl Answer {
 /// The runs that can be seen, and those that are open.
 pub(super) struct Site {
     dir: PathBuf,
-    first: Option<RunFolder>,
+    first: Option<Found>,
     open: Mutex<HashMap<String, (Source, Data)>>,
 }
 
 impl Site {
-    pub(super) fn new(dir: PathBuf, first: Option<RunFolder>) -> Self {
+    pub(super) fn new(dir: PathBuf, first: Option<Found>) -> Self {
         Self { dir, first, open: Mutex::default() }
     }
 
     /// Every run by its id: nothing else of the disk can be named.
     fn folders(&self) -> Vec<RunFolder> {
         let mut all = RunFolder::all(&self.dir).unwrap_or_default();
-        all.extend(
-            self.first.iter().filter(|first| all.iter().all(|run| run.id != first.id)).cloned().collect::<Vec<_>>(),
-        );
+        let first = match &self.first {
+            Some(Found::Run(run)) => vec![run.clone()],
+            Some(Found::Batch(batch)) => batch.named(),
+            None => Vec::new(),
+        };
+        all.extend(first.into_iter().filter(|first| all.iter().all(|run| run.id != first.id)).collect::<Vec<_>>());
         all
+    }
+
+    /// Every batch by its id.
+    fn batches(&self) -> Vec<BatchFolder> {
+        let mut all = BatchFolder::all(&self.dir);
+        if let Some(Found::Batch(first)) = &self.first
+            && all.iter().all(|batch| batch.id != first.id)
+        {
+            all.push(first.clone());
+        }
+        all
+    }
+
+    fn batch(&self, id: &str) -> Result<BatchFolder, Failure> {
+        let known = self.batches().into_iter().find(|batch| batch.id == id).ok_or_else(|| unknown(id))?;
+        BatchFolder::look(known.path)
+    }
+
+    /// What a comparison calls by this id.
+    fn found(&self, id: &str) -> Result<Found, Failure> {
+        match self.folder(id) {
+            Some(run) => Ok(Found::Run(run)),
+            None => self.batch(id).map(Found::Batch),
+        }
     }
 
     fn folder(&self, id: &str) -> Option<RunFolder> {
@@ -86,7 +115,8 @@ impl Site {
         let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
         let answer = match parts[..] {
             [] => match &self.first {
-                Some(first) => Ok(Answer::redirect(&address(&first.id))),
+                Some(Found::Run(first)) => Ok(Answer::redirect(&address(&first.id))),
+                Some(Found::Batch(first)) => Ok(Answer::redirect(&batch_address(&first.id))),
                 None => Ok(Answer::redirect("/runs")),
             },
             ["runs"] => Ok(Answer::html(self.list())),
@@ -94,6 +124,8 @@ impl Site {
             ["page.js"] => Ok(Answer::new(200, "text/javascript; charset=utf-8", include_str!("page.js").to_owned())),
             ["compare"] => self.compare(query),
             ["run", id] => self.run(id),
+            ["batch", id] => self.batch_page(id),
+            ["batch", id, "live"] => self.batch(id).and_then(|batch| batch_report::body(&batch)).map(Answer::html),
             ["run", id, "live"] => self.run_live(id, parameter(query, "window")),
             _ => Ok(Answer::text(404, "no such page; / has the list of runs\n")),
         };
@@ -120,6 +152,7 @@ impl Site {
         let now = unix_time();
         let mut rows: Vec<Row> = self.folders().into_iter().map(|folder| Row::read(folder, now)).collect();
         rows.reverse();
+        let batches: String = self.batches().iter().map(batch_line).collect();
         if rows.is_empty() {
             return "<p>no runs; train one: <code>operant train ppo cartpole</code></p>\n".to_owned();
         }
@@ -135,7 +168,19 @@ impl Site {
                  <td><a href=\"{link}\">{id}</a></td>{cells}</tr>"
             );
         }
-        table + "</table>\n"
+        batches + &table + "</table>\n"
+    }
+
+    fn batch_page(&self, id: &str) -> Result<Answer, Failure> {
+        let body = batch_report::body(&self.batch(id)?)?;
+        let page = format!(
+            "<p><a href=\"/runs\">all runs</a></p>\n<h1>{}</h1>\n\
+             <p><input id=\"filter\" type=\"search\" placeholder=\"show only events with …\" aria-label=\"filter\"> \
+             <button id=\"pause\">pause</button> <span id=\"said\" class=\"dim\"></span></p>\n<div id=\"live\" data-source=\"{}/live\">{body}</div>\n{SCRIPT}",
+            escape(id),
+            escape(&batch_address(id))
+        );
+        Ok(Answer::html(html::page(id, &page)))
     }
 
     fn compare(&self, query: &str) -> Result<Answer, Failure> {
@@ -143,8 +188,7 @@ impl Site {
         if chosen.len() < 2 {
             return Ok(Answer::text(400, "choose two runs or more to compare, then go back and try again\n"));
         }
-        let folders =
-            chosen.iter().map(|id| self.folder(id).ok_or_else(|| unknown(id))).collect::<Result<Vec<_>, _>>()?;
+        let folders = chosen.iter().map(|id| self.found(id)).collect::<Result<Vec<_>, _>>()?;
         compare::page(&folders).map(Answer::html)
     }
 
@@ -253,6 +297,21 @@ fn event_filters() -> String {
          <select id=\"severity\" aria-label=\"severity of events\">{severities}</select> \
          <input id=\"env\" type=\"number\" min=\"0\" placeholder=\"every env\" aria-label=\"env of events\">"
     )
+}
+
+/// A batch in the list of runs.
+fn batch_line(batch: &BatchFolder) -> String {
+    let (link, id) = (escape(&batch_address(&batch.id)), escape(&batch.id));
+    format!(
+        "<p><input type=\"checkbox\" name=\"run\" value=\"{id}\" aria-label=\"choose {id}\"> <a href=\"{link}\">{id}</a> · {} seeds · {}</p>\n",
+        batch.seeds,
+        escape(&batch.status())
+    )
+}
+
+/// Where a batch's page is.
+fn batch_address(id: &str) -> String {
+    address(id).replacen("/run/", "/batch/", 1)
 }
 
 /// Where a run's page is.

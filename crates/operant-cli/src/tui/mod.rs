@@ -3,6 +3,7 @@
 //! `live.rs` knows the run, `view.rs` holds what the user chose to see, each screen is one file that draws
 //! from both. The terminal is restored on every way out, a panic included.
 
+mod batch;
 mod episodes;
 mod events;
 mod gradients;
@@ -20,6 +21,8 @@ use crate::run_folder::RunFolder;
 use crossterm::event::{self, Event, KeyEventKind};
 use std::time::{Duration, Instant};
 use view::View;
+
+pub(crate) use batch::watch_batch;
 
 use crate::live::{Data, Source};
 
