@@ -362,7 +362,7 @@ fn unfit_numbers_of_envs_are_named() {
             }
             let env = Faulty { place, kind };
             let mut over = Table::new();
-            let small = ["num_envs=16", "network.hidden=[8,8]", "steps=4000"];
+            let small = ["seed=0", "num_envs=16", "network.hidden=[8,8]", "steps=4000"];
             small.iter().chain(words).for_each(|word| config::assign(&mut over, word).unwrap());
             let config = Config::resolve(algo, "cartpole", over).unwrap();
             let pool = build_pool(&config);
