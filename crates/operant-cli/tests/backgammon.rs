@@ -178,8 +178,9 @@ fn looking_ahead_changes_values_before_the_roll() {
     };
     let start = ["--position", "4HPwATDgc/ABMA"];
     let equity = |plies| at(&start, plies)["outcome"]["equity"].as_f64().unwrap();
-    assert!(equity("1") != equity("2") && equity("2") != equity("3"));
-    assert_eq!(equity("1"), json(&["analyse", "backgammon", "--model", run(), "--json"])["outcome"]["equity"]);
+    let [one, two, three] = ["1", "2", "3"].map(equity);
+    assert!(one != two && two != three, "{one} {two} {three}");
+    assert_eq!(one, json(&["analyse", "backgammon", "--model", run(), "--json"])["outcome"]["equity"]);
     let asked = [&start[..], &["--match", "MAGgAAAAAAAE"]].concat();
     let worth = |plies| at(&asked, plies)["cube"]["no_double"]["equity"].as_f64().unwrap();
     assert!(worth("1") != worth("2"));
@@ -195,7 +196,7 @@ fn looking_ahead_changes_values_before_the_roll() {
             chance * best["plays"][0]["outcome"]["equity"].as_f64().unwrap()
         })
         .sum();
-    assert!((equity("2") - mean).abs() < 1e-4, "{} and {mean}", equity("2"));
+    assert!((two - mean).abs() < 1e-4, "{two} and {mean}");
 }
 
 #[test]
