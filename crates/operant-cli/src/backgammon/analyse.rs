@@ -92,9 +92,14 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let Game::Backgammon = args.game;
     let is_file = |name: &str| name.ends_with(".mat") || Path::new(name).is_file();
     if let Some(path) = args.of_match.as_deref().filter(|name| is_file(name)) {
-        if args.position.is_some() || args.dice.is_some() || args.best.is_some() {
-            let out = "leave --position, --dice and --best out";
-            return Err(Failure::Usage(format!("--match {path} is a file of games; {out}")));
+        if args.position.is_some() || args.dice.is_some() {
+            return Err(Failure::Usage(format!("--match {path} is a file of games; leave --position and --dice out")));
+        }
+        if let Some(best) = args.best {
+            let next = "leave it out";
+            return Err(Failure::Usage(format!(
+                "--best {best} is for one roll, and {path} is a file of games; {next}"
+            )));
         }
         return annotate(args, Path::new(path));
     }
