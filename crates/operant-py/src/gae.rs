@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 /// Rows of a block of T steps of N envs.
 type Numbers<'py> = PyReadonlyArray2<'py, f32>;
 type Flags<'py> = PyReadonlyArray2<'py, bool>;
+type Block<'py> = Bound<'py, PyArray2<f32>>;
 
 fn check(name: &str, got: &[usize], wanted: [usize; 2]) -> PyResult<()> {
     if got == wanted { Ok(()) } else { Err(raise(Error::Invalid(format!("{name} {got:?}: wanted {wanted:?}")))) }
@@ -26,7 +27,7 @@ pub(crate) fn estimate_advantages<'py>(
     final_values: Numbers<'py>,
     gamma: f32,
     gae_lambda: f32,
-) -> PyResult<(Bound<'py, PyArray2<f32>>, Bound<'py, PyArray2<f32>>)> {
+) -> PyResult<(Block<'py>, Block<'py>)> {
     let (steps, envs) = (rewards.shape()[0], rewards.shape()[1]);
     check("values", values.shape(), [steps + 1, envs])?;
     check("terminated", terminated.shape(), [steps, envs])?;
