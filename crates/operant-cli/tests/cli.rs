@@ -221,7 +221,7 @@ fn what_does_not_fit_in_memory_is_refused() {
         ("train ppo cartpole --num-envs 16000000", "lower num_envs"),
         ("train ppo gridworld --num-envs 16000000", "lower num_envs"),
         ("train ppo growth --num-envs 100000", "lower num_envs"),
-        ("train ppo cartpole --set ppo.num_steps=1000000", "lower one of them"),
+        ("train ppo cartpole --num-envs 1024 --set ppo.num_steps=1000000", "lower one of them"),
         ("train ppo cartpole --set network.hidden=[60000,60000]", "make it smaller"),
         ("train dqn cartpole --num-envs 16000000 --set dqn.buffer_size=32000000", "lower num_envs"),
         ("train dqn cartpole --set dqn.buffer_size=200000000", "lower it"),
