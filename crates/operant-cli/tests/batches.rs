@@ -39,6 +39,10 @@ fn weights(run: &Path) -> Vec<u8> {
 const PPO: &str =
     "train ppo probe_identity --device cpu --threads 1 --until steps --steps 8192 --set checkpoint.every=1";
 
+/// The same, as short as a run can be of which two iterations are seen.
+const SMALL: &str =
+    "train ppo probe_identity --device cpu --threads 1 --until steps --steps 512 --set checkpoint.every=1";
+
 #[test]
 fn a_batch_that_was_cut_off_goes_on() {
     let folder = folder("cut");
@@ -84,22 +88,22 @@ fn a_batch_that_was_cut_off_goes_on() {
 #[test]
 fn a_batch_and_a_run_do_not_share_a_folder() {
     let folder = folder("shared");
-    text(&folder, &format!("{PPO} --quiet --run-dir run"));
-    text(&folder, &format!("{PPO} --seeds 2 --run-dir batch"));
+    text(&folder, &format!("{SMALL} --quiet --run-dir run"));
+    text(&folder, &format!("{SMALL} --seeds 2 --run-dir batch"));
     let files = |name: &str| {
         let entries = folder.join(name).read_dir().unwrap().map(|entry| entry.unwrap().file_name());
         entries.collect::<std::collections::BTreeSet<_>>()
     };
     let before = (files("run"), files("batch"));
-    let error = usage(&folder, &format!("{PPO} --seeds 2 --run-dir run"));
+    let error = usage(&folder, &format!("{SMALL} --seeds 2 --run-dir run"));
     assert!(error.contains("run holds a run (run.toml)") && error.contains("name another folder"), "{error}");
     for more in ["--quiet", "--dry-run", "--detach"] {
-        let error = usage(&folder, &format!("{PPO} {more} --run-dir batch"));
+        let error = usage(&folder, &format!("{SMALL} {more} --run-dir batch"));
         assert!(error.contains("batch holds a batch of runs (batch.toml)"), "{error}");
         assert!(error.contains("operant train --resume batch"), "{error}");
     }
     // A place that a seed of the batch may still need.
-    let error = usage(&folder, &format!("{PPO} --quiet --run-dir batch/seed-3"));
+    let error = usage(&folder, &format!("{SMALL} --quiet --run-dir batch/seed-3"));
     assert!(error.contains("would take the run for one of its seeds"), "{error}");
     assert_eq!((files("run"), files("batch")), before);
 }
@@ -107,8 +111,8 @@ fn a_batch_and_a_run_do_not_share_a_folder() {
 #[test]
 fn verbs_show_all_seeds_of_a_batch() {
     let folder = folder("shown");
-    text(&folder, &format!("{PPO} --seeds 2 --run-dir runs/b"));
-    text(&folder, &format!("{PPO} --quiet --seed 9 --run-dir runs/single"));
+    text(&folder, &format!("{SMALL} --seeds 2 --run-dir runs/b"));
+    text(&folder, &format!("{SMALL} --quiet --seed 9 --run-dir runs/single"));
     let page = std::fs::read_to_string(folder.join(text(&folder, "report b").trim())).unwrap();
     assert!(page.contains("class=\"band\"") && page.contains("mean ± standard error"), "no band");
     assert!(page.contains("<td>1 to 2</td>") || page.contains(">1 to 2<"), "the range of seeds");
@@ -138,7 +142,7 @@ fn verbs_show_all_seeds_of_a_batch() {
         .output()
         .unwrap();
     let asked: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert!(asked[0]["seed"] == 1 && asked[1]["seed"] == 2 && asked[1]["last"].as_u64() >= Some(8192), "{asked}");
+    assert!(asked[0]["seed"] == 1 && asked[1]["seed"] == 2 && asked[1]["last"].as_u64() >= Some(512), "{asked}");
     let exported = text(&folder, "export b --csv -");
     assert!(
         exported.starts_with("seed,step,seconds,") && exported.lines().last().unwrap().starts_with("2,"),
@@ -158,22 +162,19 @@ fn verbs_show_all_seeds_of_a_batch() {
 #[test]
 fn the_file_of_an_extended_run_repeats_it() {
     let folder = folder("extended");
-    text(&folder, &format!("{PPO} --quiet --run-dir run"));
-    text(&folder, "train --resume run --quiet --steps 16384");
-    text(&folder, "train --resume run --quiet --steps 24576 --set ppo.learning_rate=0.01");
+    text(&folder, &format!("{SMALL} --quiet --run-dir run"));
+    text(&folder, "train --resume run --quiet --steps 1024");
+    text(&folder, "train --resume run --quiet --steps 1536 --set ppo.learning_rate=0.01");
     let file = std::fs::read_to_string(folder.join("run/run.toml")).unwrap();
-    assert!(file.starts_with("# Settings were changed when 8192 and 16384 env steps were done"), "{file}");
+    assert!(file.starts_with("# Settings were changed when 512 and 1024 env steps were done"), "{file}");
     text(&folder, "train --config run/run.toml --quiet --run-dir again");
     assert!(weights(&folder.join("run")) == weights(&folder.join("again")), "other weights");
     let events = std::fs::read_to_string(folder.join("again/events.jsonl")).unwrap();
-    assert!(
-        events.contains("settings have changed since step 8192, as run.toml says: steps 8192 -> 16384"),
-        "{events}"
-    );
+    assert!(events.contains("settings have changed since step 512, as run.toml says: steps 512 -> 1024"), "{events}");
     // The repeated run says the same of itself, and goes on from before a change as the first did.
     assert_eq!(std::fs::read_to_string(folder.join("again/run.toml")).unwrap(), file);
     // Steps that are given now are those of the whole run.
-    let shown = text(&folder, "train --config run/run.toml --dry-run --steps 24576 --set ppo.learning_rate=0.01");
+    let shown = text(&folder, "train --config run/run.toml --dry-run --steps 1536 --set ppo.learning_rate=0.01");
     assert!(!shown.contains("[[changed]]"), "{shown}");
 }
 
