@@ -132,6 +132,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     ctrlc::set_handler(ask).map_err(|error| Failure::Run(format!("can't listen for Ctrl-C: {error}")))?;
     match collect(args, &collection, &mut store, threads, &stop)? {
         Ended::Done(code) => Ok(code),
+        Ended::Fault(message) if stop.load(Ordering::Relaxed) => Err(Failure::Run(message)),
         Ended::Fault(message) => {
             drop((store, lock));
             start_again(args, device, &message)

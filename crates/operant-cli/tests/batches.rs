@@ -151,7 +151,7 @@ fn verbs_show_all_seeds_of_a_batch() {
     let compared = text(&folder, "compare b single --out page.html");
     assert!(compared.contains("1 to 2") && compared.contains(" ± "), "{compared}");
     assert!(std::fs::read_to_string(folder.join("page.html")).unwrap().matches("class=\"band\"").count() > 3);
-    // What has not begun is told too.
+    // What has not begun is shown too.
     std::fs::remove_dir_all(folder.join("runs/b/seed-2")).unwrap();
     assert!(text(&folder, "monitor b --plain").contains("b: 1 finished, 1 not begun"));
     let (code, _, error) = operant(&folder, "train --resume b/seed-2");

@@ -234,7 +234,7 @@ fn a_partial_file_lies_over_the_shipped_settings() {
     assert!(over_file.contains("gamma = 0.25"), "{over_file}");
 }
 
-/// Names of other libraries lead to ours, and numbers beyond all limits are told as such.
+/// Names of other libraries lead to ours, and numbers beyond all limits are refused.
 #[test]
 fn what_others_would_type_leads_to_what_is_typed_here() {
     let cases: [(&[&str], &str); 9] = [

@@ -33,11 +33,6 @@ impl Link {
         lock(&self.error).take()
     }
 
-    /// Keeps an exception for who drives the run.
-    pub(crate) fn keep(&self, error: PyErr) {
-        *lock(&self.error) = Some(error);
-    }
-
     /// Has the envs reset before they are stepped again.
     pub(crate) fn begin_anew(&self, why: &str) {
         *lock(&self.failure) = Some(why.to_owned());
@@ -58,6 +53,8 @@ pub(crate) struct Foreign {
     image: Option<Image>,
     host: Py<PyAny>,
     link: Arc<Link>,
+    /// Whether the envs are closed with it, since nobody else has them.
+    closes: bool,
     /// `[N, O]` as last seen.
     obs: Vec<f32>,
     /// `[N]` of episodes under way.
@@ -91,7 +88,25 @@ type Stepped<'py> = (
     Option<PyReadonlyArray1<'py, bool>>,
 );
 
+impl Drop for Foreign {
+    fn drop(&mut self) {
+        if self.closes {
+            // What an env raises while it is closed changes nothing any more, and the interpreter may be gone.
+            Python::try_attach(|py| {
+                drop(self.host.bind(py).getattr("envs").and_then(|envs| envs.call_method0("close")))
+            });
+        }
+    }
+}
+
 impl Foreign {
+    /// The same envs, closed with it.
+    pub(crate) fn closing(self) -> Self {
+        let mut envs = self;
+        envs.closes = true;
+        envs
+    }
+
     pub(crate) fn new(host: &Bound<'_, PyAny>, link: Arc<Link>) -> PyResult<Self> {
         let name = intern_text(host.getattr("name")?.extract()?);
         let num_envs: usize = host.getattr("num_envs")?.extract()?;
@@ -133,6 +148,7 @@ impl Foreign {
             num_envs,
             image,
             host: host.clone().unbind(),
+            closes: false,
             link,
             obs: vec![0.0; num_envs * width],
             returned: vec![0.0; num_envs],

@@ -19,7 +19,7 @@
 //! - `games`: games for two
 //! - `growth`: networks that grow
 //! - `search`: rules of games by name, tree search
-//! - `tables`: what a run's folder holds beside its lines of JSON
+//! - `tables`: what a run's folder holds besides its lines of JSON
 //! - `trainer`: a run that Python drives
 //!
 //! The engine does not know that Python exists; all that does is here.

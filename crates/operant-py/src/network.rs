@@ -32,7 +32,7 @@ pub(crate) struct Network {
     architecture: Architecture,
     net: Net,
     options: Options,
-    /// What its file says beside, which a file that is saved again says too.
+    /// Other notes of its file, kept when it is saved again.
     notes: Metadata,
     /// What observations go through first.
     normaliser: Option<Running>,

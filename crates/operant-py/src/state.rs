@@ -149,7 +149,7 @@ impl State {
     }
 
     /// Warns, once, if somebody still holds an array of the block that is written next. Arrays of the last step lie in the
-    /// other block, so loops that read them while they step are not told anything.
+    /// other block, so loops that read them while they step get no warning.
     pub(crate) fn tell_of_old_arrays(&mut self, py: Python<'_>) -> PyResult<()> {
         if self.copy || self.told_of_old_arrays || !self.shelves[1 - self.turn].views.are_held(py) {
             return Ok(());

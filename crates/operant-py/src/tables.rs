@@ -1,4 +1,4 @@
-//! What a run's folder holds beside its lines of JSON, for `operant.RunTables`: settings, the last episodes, and what events' names mean.
+//! What a run's folder holds besides its lines of JSON, for `operant.RunTables`: settings, the last episodes, and what events' names mean.
 
 use crate::error::raise;
 use operant::config::{self, Table, Value};

@@ -70,16 +70,13 @@ fn foreign_maker(more: Py<PyAny>, link: Arc<Link>) -> MakeEnvs {
         Python::attach(|py| {
             let made = more.call1(py, (count,)).and_then(|host| match host.is_none(py) {
                 true => Ok(None),
-                false => Foreign::new(host.bind(py), Arc::clone(&link)).map(Some),
+                false => Foreign::new(host.bind(py), Arc::clone(&link)).map(|envs| Some(envs.closing())),
             });
             match made {
                 Ok(Some(envs)) => Ok(Box::new(envs) as Box<dyn VecEnv>),
                 Ok(None) => Err(Error::Invalid("the function gave an env of training again; wanted a new one".into())),
-                Err(error) => {
-                    let text = format!("envs for evaluations could not be made: {error}");
-                    link.keep(error);
-                    Err(Error::Env(text))
-                }
+                // The run goes on without evaluations.
+                Err(error) => Err(Error::Invalid(format!("envs for evaluations could not be made: {error}"))),
             }
         })
     })

@@ -148,6 +148,23 @@ def test_every_autoreset_mode_names_the_step(mode: AutoresetMode) -> None:
     assert re.search(rf"env 2, at step 4.*: (the )?{last}observation\[0, 0\] is nan", text), text
 
 
+def unpacks_wrongly(_: list[Any]) -> Any:
+    first, second = (1, 2, 3)
+    return first, second
+
+
+def test_an_envs_own_mistake_stays_its_own() -> None:
+    """An env that fails over a pair of its own did not return too few values."""
+
+    def make() -> Faulty:
+        return Faulty("box", unpacks_wrongly, where=0, count=1)
+
+    for envs in (make, SyncVectorEnv([make])):
+        with pytest.raises(ValueError, match="too many values to unpack") as error:
+            operant.PPO(envs, num_steps=32).learn(1000)
+        assert "returned" not in str(error.value)
+
+
 def test_gymnasiums_own_failures_are_explained() -> None:
     """Vector envs of Gymnasium unpack and put side by side before anyone looks."""
     four = RESULTS[-2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import multiprocessing
 import pickle
 from collections.abc import Callable
@@ -169,6 +170,10 @@ def test_models_of_brought_envs_predict_and_train_on(way: str) -> None:
     assert again.num_timesteps >= 64
     twice = COPIES[way](other)
     np.testing.assert_array_equal(twice.predict(seen)[0], other.predict(seen)[0])
+    # A copy of a copy does not need the folder of the first.
+    del other
+    gc.collect()
+    assert operant.PPO.load(twice.run_dir, env=lambda: gymnasium.make("CartPole-v1")).learn(64).num_timesteps >= 64
 
 
 def test_loaded_policies(tmp_path: Path) -> None:

@@ -177,8 +177,8 @@ def test_a_function_makes_envs_for_evaluations(tmp_path: Path) -> None:
 
 
 def test_envs_that_cannot_be_made_again_are_judged_by_training(tmp_path: Path) -> None:
-    env, options = Identity(), {**OPTIONS, "num_steps": 64}
-    for name, brought in [("object", env), ("function", lambda: env)]:
+    env, options, once = Identity(), {**OPTIONS, "num_steps": 64}, iter([Identity()])
+    for name, brought in [("object", env), ("function", lambda: env), ("once", lambda: next(once))]:
         model = operant.PPO(brought, run_dir=tmp_path / name, **options).learn(1024)
         assert np.isnan(model.metrics["eval/return"]) and model.metrics["episodes"] == 1024 // 3
         del model

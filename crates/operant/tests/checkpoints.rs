@@ -113,7 +113,7 @@ struct Odd {
     envs: Box<dyn VecEnv>,
     /// Steps that their device still does.
     left: usize,
-    /// Whether every episode is told to have returned 1.
+    /// Whether every episode reports a return of 1.
     flatters: bool,
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -85,11 +86,19 @@ def write_folder(folder: Path, fill: Callable[[Path], None]) -> None:
                 _operant.exchange_folders(os.fspath(beside), os.fspath(folder))
             else:
                 os.replace(beside, folder)
-        except OSError:
+        except OSError as error:
+            if error.errno not in (errno.EBUSY, errno.EXDEV, errno.EINVAL, errno.ENOTEMPTY, errno.ENOSYS, errno.ENOTSUP):
+                raise
             # A mount point has no other name. Each file in it is replaced whole.
             fill(folder)
     finally:
         shutil.rmtree(beside, ignore_errors=True)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """All files below a folder."""
+    written = (file for file in folder.rglob("*") if file.is_file())
+    return {file.relative_to(folder).as_posix(): file.read_bytes() for file in written}
 
 
 def check_spaces(folder: Path, observation: Any, action: Any) -> None:

@@ -13,6 +13,7 @@ how the modes of ``metadata["autoreset_mode"]`` come to that:
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
@@ -230,11 +231,20 @@ def _fault_of_call(error: Exception) -> Fault | None:
     text = str(error)
     if "reset() got an unexpected keyword argument" in text:
         return Fault(None, f"{text}; wanted reset(self, *, seed=None, options=None)")
+    if not _is_raised_in_a_library(error):
+        return None
     for wanted, message in (("5", _FIVE), ("2", _PAIR)):
         if f"values to unpack (expected {wanted}" in text:
             got = text.partition("got ")[2].rstrip(")")
             return Fault(None, message.format(f"{got} values" if got else f"other than {wanted} values"))
     return None
+
+
+def _is_raised_in_a_library(error: Exception) -> bool:
+    """Whether the line that failed is Gymnasium's or ours. An env may fail in the same words over something else."""
+    frames = list(traceback.walk_tb(error.__traceback__))
+    module = str(frames[-1][0].f_globals.get("__name__", "")) if frames else ""
+    return module.split(".")[0] in ("gymnasium", "operant")
 
 
 def _rewards(values: Any, count: int, resets: npt.NDArray[np.bool_] | None = None) -> FloatArray:

@@ -325,6 +325,9 @@ class Model:
         state["spaces"] = (self.observation_space, self.action_space)
         state["folder"], state["files"] = os.fspath(self._folder), {}
         if self._trainer is None:
+            if self._temporary is not None:
+                # A copy's folder goes with it.
+                state["files"], state["resumes"] = files.contents(self._folder), False
             return state
         if self._host is not None:
             # Without envs there is no trainer to ask for the policy.
@@ -333,8 +336,7 @@ class Model:
         with tempfile.TemporaryDirectory(prefix="operant-") as folder:
             to = Path(folder, "run")
             self.save(to)
-            written = [file for file in to.rglob("*") if file.is_file()]
-            state["files"] = {file.relative_to(to).as_posix(): file.read_bytes() for file in written}
+            state["files"] = files.contents(to)
         state["resumes"] = self._host is None
         return state
 

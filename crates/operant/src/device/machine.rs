@@ -153,8 +153,8 @@ fn group_left(root: &str, path: &str, [limit, usage]: [&str; 2]) -> Option<u64> 
 
 /// What is not worth asking the system about.
 const SMALL: u64 = 8 << 20;
-/// What the process itself needs beside what is asked for: stacks of threads, buffers, code that is loaded later.
-const BESIDE: u64 = 64 << 20;
+/// What the process itself needs in addition to what is asked for: stacks of threads, buffers, code that is loaded later.
+const RESERVE: u64 = 64 << 20;
 
 /// Refuses what would not fit in memory, before any of it is asked for: `what` takes so many bytes.
 pub fn check_room(what: &str, bytes: u64, next: &str) -> Result<()> {
@@ -162,7 +162,7 @@ pub fn check_room(what: &str, bytes: u64, next: &str) -> Result<()> {
         return Ok(());
     }
     let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
-    match room().filter(|room| bytes.saturating_add(BESIDE) > room.bytes) {
+    match room().filter(|room| bytes.saturating_add(RESERVE) > room.bytes) {
         Some(Room { bytes: free, limit }) => Err(Error::Invalid(format!(
             "{what} takes {:.1} GiB, {:.1} GiB are left of {limit}; {next}",
             gib(bytes),

@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// The key of the list of changes.
 pub(super) const KEY: &str = "changed";
 /// Settings that do not change what a run learns.
-const NO_MATTER: [&str; 5] = ["until", "threads", "task_data", "checkpoint.", "eval."];
+const WITHOUT_EFFECT: [&str; 5] = ["until", "threads", "task_data", "checkpoint.", "eval."];
 
 /// Settings were changed when so many env steps were done.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,7 +25,7 @@ pub struct Change {
 }
 
 fn matters(key: &str) -> bool {
-    !NO_MATTER.iter().any(|other| key == *other || other.ends_with('.') && key.starts_with(other))
+    !WITHOUT_EFFECT.iter().any(|other| key == *other || other.ends_with('.') && key.starts_with(other))
 }
 
 /// Reads the list of changes.
@@ -42,6 +42,15 @@ pub(super) fn read(value: Option<Value>) -> Result<Vec<Change>> {
     list.filter(|list| list.is_sorted_by_key(|change| change.step)).ok_or_else(wrong)
 }
 
+/// The first steps of a list, which may be long.
+fn named_steps(steps: &[String]) -> String {
+    const NAMED: usize = 5;
+    match steps.len().saturating_sub(NAMED) {
+        0 => steps.join(" and "),
+        more => format!("{} and {more} more times", steps[..NAMED].join(", ")),
+    }
+}
+
 /// The list of changes as a value, and a comment for those who read the file.
 pub(super) fn write(changes: &[Change]) -> (Value, String) {
     let entry = |change: &Change| {
@@ -54,8 +63,8 @@ pub(super) fn write(changes: &[Change]) -> (Value, String) {
     let steps: Vec<String> = changes.iter().map(|change| change.step.to_string()).collect();
     let comment = format!(
         "# Settings were changed when {} env steps were done; [[{KEY}]] holds those from before.\n\
-         # operant train --config with this file repeats the run, changes and all.\n\n",
-        steps.join(" and ")
+         # operant train --config with this file repeats what the run learned, changes and all.\n\n",
+        named_steps(&steps)
     );
     (Value::Array(changes.iter().map(entry).collect()), comment)
 }

@@ -5,7 +5,7 @@
 //! - When the mean of the last 100 episodes of training reaches the goal, or a look does, the goal is checked: a look, and
 //!   if the goal is within two of its standard errors, 100 episodes. The env is solved if their mean reaches the goal.
 //! - After a check that failed, training goes on for as many env steps as the check took, or an eighth of that for envs in
-//!   lanes, which are quick beside learning. Each time it is at least twice as many, until checks take 3 % too.
+//!   lanes, whose steps take little time compared with learning. Each time it is at least twice as many, until checks take 3 % too.
 //!
 //! Until the first look, `best` follows the returns of training.
 //!
@@ -111,7 +111,7 @@ pub(super) struct Judge {
     /// What an env step of an evaluation counts as.
     weight: u64,
     pub(super) standing: Standing,
-    /// Whether steps of the env are quick beside those of learning.
+    /// Whether steps of the env take little time compared with those of learning.
     quick: bool,
     /// Of the weights as they are now.
     fresh: Option<Score>,
@@ -121,7 +121,9 @@ pub(super) struct Judge {
     full_cost: u64,
     /// For looks.
     stage: Option<Stage>,
-    told: bool,
+    /// Notes that a run makes once: there are no evaluations, and one had no end.
+    noted_none: bool,
+    noted_endless: bool,
 }
 
 impl Judge {
@@ -142,7 +144,8 @@ impl Judge {
             reached: None,
             full_cost: 0,
             stage: None,
-            told: false,
+            noted_none: false,
+            noted_endless: false,
         })
     }
 
@@ -156,7 +159,7 @@ impl Judge {
         self.on && !matches!(self.envs, Envs::None)
     }
 
-    /// Whether there was an evaluation: what training came to does not count beside one.
+    /// Whether there was an evaluation. From then on returns of training do not count.
     pub(super) fn has_judged(&self) -> bool {
         self.judges() && self.standing.last.is_some()
     }
@@ -181,6 +184,8 @@ impl Judge {
         let Standing { spent, at, cost, .. } = self.standing;
         match config.eval.every {
             Every::Steps(every) => steps >= at + every,
+            // How much one takes is not known before an episode has ended.
+            Every::Auto if mean_length.is_nan() => false,
             Every::Auto => {
                 let next = cost.max((config.eval.episodes as f64 * mean_length).ceil() as u64);
                 (spent + next) * self.weight * STEPS_PER_STEP <= steps
@@ -206,8 +211,9 @@ impl Judge {
         episodes: usize,
         mean_length: f64,
     ) -> Result<(Option<Score>, u64)> {
-        let look = episodes == config.eval.episodes;
-        let mut stage = match self.stage.take_if(|_| look) {
+        // Envs that users make may be dear to make: one set of them plays all evaluations.
+        let kept = episodes == config.eval.episodes || matches!(self.envs, Envs::Brought(..));
+        let mut stage = match self.stage.take_if(|_| kept) {
             Some(stage) => stage,
             None => self.build(config, policy, episodes)?,
         };
@@ -220,7 +226,7 @@ impl Judge {
             most_steps: stage.spec().time_limit.is_none().then_some(in_turn * longest),
         };
         let (evaluation, cost) = stage.play(policy, &quota, None)?;
-        if look {
+        if kept {
             self.stage = Some(stage);
         }
         Ok(((evaluation.returns.len() == episodes).then(|| Score::of(&evaluation)), cost))
@@ -270,7 +276,7 @@ impl Run {
         let goal = self.spec.solved_at.map(f64::from).filter(|_| self.solved.is_none());
         let may_check = goal.filter(|_| steps >= self.judge.standing.check_at);
         let in_training = may_check.filter(|&goal| episodes.is_full() && episodes.mean_return() >= goal);
-        let is_due = !mean_length.is_nan() && self.judge.is_due(&self.config, steps, mean_length);
+        let is_due = self.judge.is_due(&self.config, steps, mean_length);
         if !is_due && in_training.is_none() {
             return Ok(());
         }
@@ -327,14 +333,14 @@ impl Run {
     }
 
     fn tell_no_evaluations(&mut self, steps: u64, reason: &str) {
-        if !std::mem::replace(&mut self.judge.told, true) {
+        if !std::mem::replace(&mut self.judge.noted_none, true) {
             let text = format!("best and solved follow returns of training, since there are no evaluations: {reason}");
             self.board.event(EventKind::Note, steps, text);
         }
     }
 
     fn tell_endless(&mut self, steps: u64, episodes: usize) {
-        if !std::mem::replace(&mut self.judge.told, true) {
+        if !std::mem::replace(&mut self.judge.noted_endless, true) {
             let text = format!("an evaluation was cut off: the most probable actions did not end {episodes} episodes");
             self.board.event(EventKind::Note, steps, text);
         }

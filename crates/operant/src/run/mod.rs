@@ -336,7 +336,7 @@ impl Run {
     ) -> Result<Self> {
         let Start { folder, mut sinks, started, .. } = start;
         let own = algorithm.metrics().to_vec();
-        let judge = Judge::new(&config, !own.iter().any(|metric| metric.headline), pool)?;
+        let judge = Judge::new(&config.at(algorithm.steps())?, !own.iter().any(|metric| metric.headline), pool)?;
         let name = folder.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
         sinks.push(Box::new(Jsonl::new(&folder)));
         sinks.push(Box::new(Tensorboard::new(&folder)));

@@ -40,7 +40,7 @@ impl Run {
         let parts = Checkpoints::new(&start.folder, 1).load(&name)?;
         let then = parts.get("run.toml").and_then(|text| std::str::from_utf8(text).ok());
         let then = then.and_then(|text| Config::from_text(text, "run.toml").ok());
-        let listed = config.changed.len();
+        let listed = config.changed.clone();
         let changes = then.map_or(Ok(None), |then| config.note_change(&then, step, &over, &name))?;
         let now = config.at(step)?;
         let pool = build_pool(&now);
@@ -57,7 +57,7 @@ impl Run {
             // Results of an end that is no longer one.
             let _ = std::fs::remove_file(start.folder.join("final.json"));
         }
-        if !over.is_empty() || listed != config.changed.len() {
+        if !over.is_empty() || listed != config.changed {
             replace_file(&start.folder.join("run.toml"), config.to_text().as_bytes())?;
         }
         // What cannot be taken back is there twice, which is no reason not to go on.

@@ -99,7 +99,8 @@ impl Table {
 impl<G: Game> Tree<G> {
     /// Bytes of a tree of so many nodes and edges.
     pub fn bytes(nodes: usize, edges: usize, transpositions: bool) -> u64 {
-        let per_node = size_of::<G::State>() + size_of::<Kind>() + 5 * size_of::<f32>() + 3 * size_of::<u32>();
+        let per_node =
+            size_of::<G::State>() + size_of::<Kind>() + 5 * size_of::<f32>() + 3 * size_of::<u32>() + size_of::<u16>();
         let per_edge = size_of::<G::Action>() + size_of::<u32>() + 4 * size_of::<f32>();
         let slots =
             if transpositions { nodes.saturating_mul(2).checked_next_power_of_two().unwrap_or(usize::MAX) } else { 0 };

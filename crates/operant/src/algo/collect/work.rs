@@ -115,7 +115,9 @@ impl Writer<'_> {
         for made in made {
             match made {
                 Made::Record(k, found, record) => self.keep(k, found, record)?,
-                Made::Failed(failure) => {
+                Made::Failed(mut failure) => {
+                    // What another thread had finished just before a fault is not to blame.
+                    failure.operators.retain(|failed| !self.store.done()[failed.operator as usize]);
                     // Other threads meet the fault of the first one: they say nothing new.
                     if first.as_ref().is_some_and(Failure::is_fault) && failure.is_fault() {
                         continue;
@@ -191,7 +193,9 @@ impl Collection {
             };
             self.make(&shared, threads, writer)?;
         }
-        if store.done().iter().all(|&done| done) {
+        // Operators that are left out have no features that could count.
+        let left_out = |k: usize| self.skip_failed && failed.get(k as u32).is_some_and(|failed| failed.certain);
+        if store.done().iter().enumerate().all(|(k, &done)| done || left_out(k)) {
             self.write_stats(store)?;
         }
         Ok(progress)
@@ -377,6 +381,7 @@ mod tests {
         let skipping = collection.clone().skipping_failed(true);
         let (result, taken) = run(&skipping, &mut store, 1, wrong);
         assert_eq!((result.unwrap().operators, taken, numbers(&folder)), (3, vec![3, 4, 5], vec![(2, true)]));
+        assert!(folder.join("stats.json").exists(), "of the operators that are there");
         // What failed can be made later, and nothing of the failure stays.
         let (result, taken) = run(&collection, &mut store, 1, |_| None);
         assert_eq!((result.unwrap().operators, taken, numbers(&folder)), (1, vec![2], vec![]));
