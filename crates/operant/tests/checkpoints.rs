@@ -346,7 +346,9 @@ fn a_resumed_run_is_evaluated_like_one_left_alone() {
         let whole = trained("alone", config.clone());
         let folder = folder("resumed");
         let mut run = Run::start(config, start(&folder)).unwrap();
-        (0..13).for_each(|_| drop(run.step().unwrap()));
+        for _ in 0..13 {
+            run.step().unwrap();
+        }
         run.save().unwrap();
         let before = run.evaluation();
         drop(run);
