@@ -4,8 +4,10 @@
 //! exception never crosses the engine. It is kept in the [`Link`], the envs count as failed, and who drives the run
 //! raises it.
 
+use crate::error::raise;
 use numpy::{PyArray1, PyArrayDyn, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2};
 use operant::data;
+use operant::device::check_room;
 use operant::env::{ActionSpace, Actions, Canvas, Channel, Param, Row, Seeds, Spec, VecEnv};
 use operant::lanes::Column;
 use operant::nn::nets::Image;
@@ -143,6 +145,9 @@ impl Foreign {
             solved_at: host.getattr("solved_at")?.extract()?,
             render_fps: 0,
         };
+        let bytes = size_of::<f32>() as u64 * (num_envs as u64).saturating_mul(width as u64);
+        let what = format!("observations of {num_envs} envs, {width} numbers each");
+        check_room(&what, bytes, "lower num_envs, or wrap the env so that it shows fewer numbers").map_err(raise)?;
         Ok(Self {
             spec,
             num_envs,

@@ -148,6 +148,25 @@ def test_every_autoreset_mode_names_the_step(mode: AutoresetMode) -> None:
     assert re.search(rf"env 2, at step 4.*: (the )?{last}observation\[0, 0\] is nan", text), text
 
 
+def test_a_choice_in_an_array_of_its_own_is_refused() -> None:
+    """Gymnasium can't put such observations side by side."""
+    nested = {"cue": np.zeros(2, np.float32), "more": (np.array([1]), np.zeros(1, np.float32))}
+    for kind, value, place in (("discrete", np.array([1]), "observation"), ("nested", nested, r"observation\['more'\]\[0\]")):
+        Faulty.made = 0
+        text = told(lambda: operant.PPO(lambda: Faulty(kind, put(0, value)), num_envs=3, num_steps=32).learn(1000))
+        assert re.match(rf"gymnasium/Faulty, env 2, at step 6.*: {place} has shape \(1,\); wanted \(\), that of Discrete", text), text
+
+
+def test_observations_that_fit_nowhere_are_refused() -> None:
+    class Huge(Faulty):
+        def __init__(self) -> None:
+            super().__init__("discrete", tuple)
+            self.observation_space = spaces.Discrete(10**12)
+
+    with pytest.raises(ValueError, match="observations of 1 envs, 1000000000000 numbers each.*lower num_envs, or wrap the env"):
+        operant.PPO(Huge)
+
+
 def unpacks_wrongly(_: list[Any]) -> Any:
     first, second = (1, 2, 3)
     return first, second

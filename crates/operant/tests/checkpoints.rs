@@ -292,6 +292,19 @@ fn an_env_is_solved_by_an_evaluation_of_100_episodes() {
     fs::remove_dir_all(&run).unwrap();
 }
 
+/// A run that ends before any evaluation was due is judged by the one at its end.
+#[test]
+fn the_evaluation_at_the_end_counts() {
+    let config = settings("probe_truncation", &[&SMALL[..], &["steps=512"]].concat());
+    let (run, _, summary) = run_in("at-the-end", &config, envs_of(&config));
+    assert_eq!((summary.solved_evaluated, summary.solved_return, summary.eval_steps), (true, Some(10.0), 0));
+    assert_eq!((summary.solved, summary.solved_step), (true, Some(512)));
+    let config = settings("probe_truncation", &[&SMALL[..], &["steps=512", "eval.every=0"]].concat());
+    let (other, _, summary) = run_in("without", &config, envs_of(&config));
+    assert_eq!((summary.solved, summary.eval_return), (false, Some(10.0)));
+    [run, other].into_iter().for_each(|folder| fs::remove_dir_all(folder).unwrap());
+}
+
 /// What a run learned and what its evaluations came to.
 type Learned = (Vec<u8>, Option<(f64, f64, u64)>);
 

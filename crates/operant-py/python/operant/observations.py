@@ -52,6 +52,7 @@ class Observations:
     def one(self, observation: Any) -> FloatArray:
         """``[size]`` of one observation."""
         try:
+            _check_scalars(self.space, observation, "observation")
             flat: FloatArray = self.batch(batch_of_one(self.space, observation, "observation"), 1)[0]
         except Fault as fault:
             raise Fault(None, fault.problem) from None
@@ -116,6 +117,15 @@ def _parts(space: spaces.Dict | spaces.Tuple, values: Any, path: str) -> list[tu
         got = f"{len(values)} parts" if isinstance(values, (tuple, list)) else f"a {type(values).__name__}"
         raise Fault(None, f"{path} is {got}; wanted a tuple of {len(space.spaces)} parts")
     return [(f"{path}[{i}]", part, value) for i, (part, value) in enumerate(zip(space.spaces, values, strict=True))]
+
+
+def _check_scalars(space: spaces.Space[Any], value: Any, path: str) -> None:
+    """Refuses a Discrete value in an array of its own, which Gymnasium cannot put beside others."""
+    if isinstance(space, (spaces.Dict, spaces.Tuple)):
+        for name, part, inner in _parts(space, value, path):
+            _check_scalars(part, inner, name)
+    elif isinstance(space, spaces.Discrete) and np.ndim(value):
+        raise Fault(None, f"{path} has shape {np.shape(value)}; wanted (), that of {space}")
 
 
 def leaves(space: spaces.Space[Any], path: str = "observation") -> Iterator[tuple[str, spaces.Space[Any]]]:

@@ -531,6 +531,17 @@ impl Run {
         }
     }
 
+    /// The evaluation at the end of a run counts like one on the way.
+    fn see_whether_solved_at_last(&mut self, steps: u64, score: Score) {
+        let reached = self.spec.solved_at.is_some_and(|at| score.mean >= f64::from(at));
+        if self.solved.is_none() && self.judge.judges() && reached {
+            let (seconds, mean_return) = (self.seconds(), score.mean);
+            self.solved = Some(Solved { step: steps, seconds, mean_return, evaluated: true });
+            let text = format!("evaluation {mean_return:.1} over {} episodes", score.episodes);
+            self.board.event(EventKind::Solved, steps, text);
+        }
+    }
+
     /// Shows the last evaluation, until there is another.
     fn show_evaluation(&mut self) {
         let (standing, slots) = (&self.judge.standing, &self.slots);
@@ -640,6 +651,7 @@ impl Run {
         };
         if let Some(score) = score {
             self.settle_best(&checkpoint, score)?;
+            self.see_whether_solved_at_last(steps, score);
         }
         let episodes = &self.report.episodes;
         let numbers = self.algorithm.metrics().iter().zip(&self.report.values);
