@@ -88,7 +88,12 @@ class HostEnvs:
         self._resets_by_mask = self._mode is AutoresetMode.DISABLED or _honours_mask(envs.unwrapped)
         # Where the next step only resets, and what was seen before it.
         self._resets = np.zeros(self.num_envs, dtype=np.bool_)
-        self._seen = np.zeros((self.num_envs, self.obs_size), dtype=np.float32)
+        try:
+            self._seen = np.zeros((self.num_envs, self.obs_size), dtype=np.float32)
+        except MemoryError:
+            sizes = f"observations of {self.num_envs} envs, {self.obs_size} numbers each"
+            next_step = "lower num_envs, or wrap the env so that it shows fewer numbers"
+            raise ValueError(f"{sizes}, do not fit in memory; {next_step}") from None
         # Steps of each env, and how many there were when its episode began.
         self._steps = 0
         self._begun = np.zeros(self.num_envs, dtype=np.int64)
