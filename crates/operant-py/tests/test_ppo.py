@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import _thread
 import json
 import shutil
@@ -62,7 +63,7 @@ def test_predictions_have_the_form_of_the_env() -> None:
     assert actions.shape == (500, 1) and actions.dtype == np.float32
     assert actions.min() < -0.5 and actions.max() > 0.5 and np.abs(actions).max() <= 2.0
     assert pendulum.predict(observations[0])[0].shape == (1,)
-    with pytest.raises(ValueError, match=r"shape \(5,\), wanted \(4,\) or \('N', 4\)"):
+    with pytest.raises(ValueError, match=r"shape \(5,\); wanted \(4,\), or \('N', 4\) for several"):
         model.predict(np.zeros(5))
 
 
@@ -134,8 +135,11 @@ def test_a_saved_model_is_replaced_whole(tmp_path: Path, monkeypatch: pytest.Mon
     small, large = operant.PPO("cartpole", seed=1, hidden=[8]), operant.PPO("cartpole", seed=1, hidden=[16])
     small.learn(512).save(tmp_path / "model")
 
-    def full(*_: Any) -> None:
-        raise OSError("no space left")
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    def elsewhere(*_: Any) -> None:
+        raise OSError(errno.EXDEV, "another file system")
 
     with monkeypatch.context() as patched:
         patched.setattr(operant._operant, "copy_checkpoint", full)
@@ -149,7 +153,7 @@ def test_a_saved_model_is_replaced_whole(tmp_path: Path, monkeypatch: pytest.Mon
     assert (again.settings["network"]["hidden"], again.num_timesteps) == ([16], 0)
     # Where folders can't change places, every file is replaced.
     with monkeypatch.context() as patched:
-        patched.setattr(operant._operant, "exchange_folders", full)
+        patched.setattr(operant._operant, "exchange_folders", elsewhere)
         small.save(tmp_path / "model")
     assert operant.PPO.load(tmp_path / "model").num_timesteps == 512
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "model"]

@@ -61,6 +61,8 @@ def _check_parents(text: str, path: Path) -> None:
 def _check_folder(text: str, folder: Path) -> None:
     """Refuses a folder that holds anything but a saved model, which is to be replaced as a whole."""
     held = sorted(os.listdir(folder))
+    if "batch.toml" in held:
+        raise ValueError(f"{text} holds a batch of runs: wanted another folder, or one that save wrote")
     if any(name in held for name in _OF_A_RUN):
         raise ValueError(f"{text} holds a run: wanted another folder, or one that save wrote")
     checkpoints = sorted(os.listdir(folder / "ckpt")) if (folder / "ckpt").is_dir() else []

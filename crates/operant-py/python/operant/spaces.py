@@ -120,7 +120,8 @@ def fresh_seed() -> int:
 
 def numbers(params: Mapping[str, SupportsFloat | str], info: Mapping[str, Any]) -> list[tuple[str, float]]:
     """Parameters as the engine takes them; it knows their names and ranges."""
-    known = {param["name"]: param["names"] for param in info["params"]}
+    # Every env has a limit of steps in addition to its own parameters.
+    known = {param["name"]: param["names"] for param in info["params"]} | {"time_limit": []}
     pairs = []
     for name, value in params.items():
         if name not in known:
