@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import _thread
+import errno
 import json
 import shutil
 import signal
