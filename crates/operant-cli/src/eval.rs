@@ -73,19 +73,40 @@ fn batch(args: &Args, folder: &Path) -> Result<(), Failure> {
         return Err(Failure::Usage(format!("{word} is for one run; {shown} holds several: name one of them")));
     }
     let batch = BatchFolder::open(folder.to_owned())?;
-    let evaluate = |(seed, run): &(u64, RunFolder)| {
-        let text = one(args, &run.path, true).map_err(|failure| failure.of(&format!("seed {seed}")))?;
-        let object = serde_json::from_str::<Value>(&text);
-        Ok((*seed, object.map_err(|error| Failure::Run(format!("seed {seed}: what it gave can't be read: {error}")))?))
-    };
-    let found = batch.runs.iter().map(evaluate).collect::<Result<Vec<(u64, Value)>, Failure>>()?;
+    let (mut found, mut failed): (Vec<(u64, Value)>, Vec<(u64, String)>) = Default::default();
+    for (seed, run) in &batch.runs {
+        match one(args, &run.path, true) {
+            Ok(text) => {
+                let unreadable = |error| Failure::Run(format!("seed {seed}: its result can't be read: {error}"));
+                found.push((*seed, serde_json::from_str(&text).map_err(unreadable)?));
+            }
+            // A seed that stopped before its first checkpoint, say; the others still count.
+            Err(Failure::Run(reason)) => failed.push((*seed, reason)),
+            Err(wrong_words) => return Err(wrong_words.of(&format!("seed {seed}"))),
+        }
+    }
+    if !found.is_empty() {
+        print(&batch_text(args, &shown.to_string(), &found, &failed))?;
+    }
+    let reasons: Vec<String> = failed.iter().map(|(seed, reason)| format!("seed {seed}: {reason}")).collect();
+    if reasons.is_empty() {
+        return Ok(());
+    }
+    let (count, all) = (failed.len(), batch.runs.len());
+    Err(Failure::Run(format!("{count} of {all} seeds could not be evaluated: {}", reasons.join("; "))))
+}
+
+/// A table of what was found of each seed, with the means of all that could be evaluated, or the same as JSON.
+fn batch_text(args: &Args, shown: &str, found: &[(u64, Value)], failed: &[(u64, String)]) -> String {
     let numbers: Vec<Map<String, Value>> = found.iter().map(|(_, object)| numbers_of(object)).collect();
     let names = batch_report::names(&numbers);
     if args.json {
-        let runs: Vec<Value> = found.iter().map(|(seed, object)| json!({ "seed": seed, "result": object })).collect();
+        let results = found.iter().map(|(seed, object)| json!({ "seed": seed, "result": object }));
+        let errors = failed.iter().map(|(seed, reason)| json!({ "seed": seed, "error": reason }));
+        let runs: Vec<Value> = results.chain(errors).collect();
         let mean = |name: &String| (name.clone(), batch_report::mean_of(&numbers, name));
         let means: Map<String, Value> = names.iter().map(mean).collect();
-        return print(&format!("{}\n", json!({ "batch": shown.to_string(), "runs": runs, "means": means })));
+        return format!("{}\n", json!({ "batch": shown, "runs": runs, "means": means }));
     }
     let header: Vec<String> =
         ["seed", "checkpoint"].into_iter().chain(names.iter().map(String::as_str)).map(str::to_owned).collect();
@@ -98,7 +119,7 @@ fn batch(args: &Args, folder: &Path) -> Result<(), Failure> {
     let means: Vec<String> = ["mean ± standard error".to_owned(), String::new()].into_iter().chain(means).collect();
     let rows: Vec<Vec<String>> =
         std::iter::once(header).chain(found.iter().zip(&numbers).map(row)).chain([means]).collect();
-    print(&format::table(&rows, &[]))
+    format::table(&rows, &[])
 }
 
 /// What an evaluation found, without what it was asked.

@@ -151,6 +151,14 @@ fn verbs_show_all_seeds_of_a_batch() {
     let compared = text(&folder, "compare b single --out page.html");
     assert!(compared.contains("1 to 2") && compared.contains(" ± "), "{compared}");
     assert!(std::fs::read_to_string(folder.join("page.html")).unwrap().matches("class=\"band\"").count() > 3);
+    // A seed that can't be evaluated keeps none of the others from it.
+    std::fs::remove_dir_all(folder.join("runs/b/seed-2/ckpt")).unwrap();
+    let (code, out, error) = operant(&folder, "eval b --episodes 5");
+    assert!(code == 1 && out.lines().nth(1).is_some_and(|row| row.starts_with('1')), "{code}: {out}");
+    assert!(error.contains("1 of 2 seeds could not be evaluated: seed 2: "), "{error}");
+    let (code, out, _) = operant(&folder, "eval b --episodes 5 --json");
+    let evaluated: Value = serde_json::from_str(&out).unwrap();
+    assert!(code == 1 && evaluated["runs"][1]["error"].is_string() && evaluated["means"]["mean_return"].is_object());
     // What has not begun is shown too.
     std::fs::remove_dir_all(folder.join("runs/b/seed-2")).unwrap();
     assert!(text(&folder, "monitor b --plain").contains("b: 1 finished, 1 not begun"));

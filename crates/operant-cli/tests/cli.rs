@@ -232,6 +232,10 @@ fn what_does_not_fit_in_memory_is_refused() {
         ("bench env cartpole --num-envs 16000000", "lower num_envs"),
         ("bench env gridworld --num-envs 16000000", "lower num_envs"),
         ("collect field --count 2 --set realisations=4096 --set steps=1000000", "lower realisations"),
+        (
+            "collect field --count 2 --set trajectories=f32 --set realisations=200 --set steps=5000",
+            "lower realisations",
+        ),
     ] {
         let program = env!("CARGO_BIN_EXE_operant");
         let device = if words.starts_with("train") { "--device cpu --threads 2 --quiet" } else { "" };

@@ -32,6 +32,10 @@ fn evaluator(bytes: &[u8]) -> operant::Result<Evaluator> {
     Evaluator::new(&net, &weights, &Options { precision: Precision::F32, ..Options::default() })
 }
 
+fn absolute(path: PathBuf) -> PyResult<PathBuf> {
+    std::path::absolute(&path).map_err(|error| PyOSError::new_err(format!("{}: {error}", path.display())))
+}
+
 fn read(path: &Path) -> PyResult<Vec<u8>> {
     let next = "name a .safetensors file of networks, such as backgammon.safetensors of a checkpoint";
     std::fs::read(path).map_err(|error| PyOSError::new_err(format!("can't read {}: {error}; {next}", path.display())))
@@ -94,6 +98,8 @@ impl BackgammonNetwork {
             Some(table) => made.map_err(raise)?.with_table(Arc::new(Bearoff::load(table).map_err(raise)?)),
             None => made.map_err(raise)?,
         };
+        // A copy may be made by a process in another folder.
+        let (path, table) = (path.map(absolute).transpose()?, table.map(absolute).transpose()?);
         Ok(Self { player: Mutex::new(ByValue::new("operant", evaluator, Depth::One)), path, table })
     }
 

@@ -128,7 +128,10 @@ impl CubeSolver {
     #[new]
     #[pyo3(signature = (run, checkpoint=None))]
     fn new(run: PathBuf, checkpoint: Option<&str>) -> PyResult<Self> {
-        Ok(Self { solver: cubes::CubeSolver::open(&run, checkpoint).map_err(raise)?, run })
+        let solver = cubes::CubeSolver::open(&run, checkpoint).map_err(raise)?;
+        // A copy may be made by a process in another folder.
+        let run = std::path::absolute(&run)?;
+        Ok(Self { solver, run })
     }
 
     /// The arguments from which pickle and copy make it again.

@@ -40,7 +40,7 @@ impl Link {
         *lock(&self.failure) = Some(why.to_owned());
     }
 
-    fn fail(&self, py: Python<'_>, error: PyErr) {
+    pub(crate) fn fail(&self, py: Python<'_>, error: PyErr) {
         let stopped = error.is_instance_of::<PyKeyboardInterrupt>(py);
         let text = if stopped { "stopped by the user".to_owned() } else { format!("the envs raised {error}") };
         *lock(&self.failure) = Some(text);

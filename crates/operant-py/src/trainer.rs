@@ -14,7 +14,7 @@ use operant::run::{
     Checkpoints, Config, End, MakeEnvs, Mark, Play, Run, Score, Start, build_env, build_pool, check_no_batch,
     decide_device, evaluate, replace_file,
 };
-use pyo3::exceptions::{PyRuntimeError, PyRuntimeWarning};
+use pyo3::exceptions::{PyException, PyRuntimeError, PyRuntimeWarning};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::path::{Path, PathBuf};
@@ -75,6 +75,11 @@ fn foreign_maker(more: Py<PyAny>, link: Arc<Link>) -> MakeEnvs {
             match made {
                 Ok(Some(envs)) => Ok(Box::new(envs) as Box<dyn VecEnv>),
                 Ok(None) => Err(Error::Invalid("the function gave an env of training again; wanted a new one".into())),
+                // Ctrl-C and the like end the run.
+                Err(error) if !error.is_instance_of::<PyException>(py) => {
+                    link.fail(py, error);
+                    Err(Error::Env("the function that makes envs was interrupted".into()))
+                }
                 // The run goes on without evaluations.
                 Err(error) => Err(Error::Invalid(format!("envs for evaluations could not be made: {error}"))),
             }

@@ -227,6 +227,13 @@ def test_mistakes_of_vector_envs_are_named() -> None:
     assert any('no "autoreset_mode"' in one for one in check(silent).warnings)
 
 
+def test_counts_are_checked() -> None:
+    for name in ("num_envs", "steps"):
+        for number in (0, -5):
+            with pytest.raises(ValueError, match=f"{name}={number}: wanted at least 1"):
+                operant.check_env("cartpole", **{name: number})
+
+
 def test_the_same_env_twice() -> None:
     env = Sound()
     assert "the function gave the same env twice" in check(lambda: env).errors[0]

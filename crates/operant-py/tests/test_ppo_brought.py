@@ -199,6 +199,21 @@ def test_what_an_env_of_evaluations_raises_is_raised() -> None:
         model.learn(2000)
 
 
+def test_an_interrupt_while_envs_of_evaluations_are_made_ends_the_run() -> None:
+    made = 0
+
+    def make() -> gymnasium.Env[Any, Any]:
+        nonlocal made
+        made += 1
+        if made > 4:
+            raise KeyboardInterrupt
+        return Identity()
+
+    model = operant.PPO(make, num_envs=4, num_steps=8, num_minibatches=1, evaluation={"every": 32})
+    with pytest.raises(KeyboardInterrupt):
+        model.learn(4096)
+
+
 def test_rows_are_what_happened() -> None:
     """Each mode against the env stepped alone: observations, flags, last observations."""
     script = np.random.default_rng(0).integers(CUES, size=(30, 4, 1))

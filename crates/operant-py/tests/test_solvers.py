@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from pathlib import Path
 
 import pytest
 
@@ -92,6 +93,15 @@ def test_the_shipped_network_plays(network):
     assert copy.deepcopy(network).outcome(start) == outcome
     many = network.outcomes([start, plays[0]["position"]])
     assert many.shape == (2, 5) and many[0, 0] == pytest.approx(outcome["win"])
+
+
+def test_a_network_from_a_file_is_copied_from_another_folder(network, tmp_path, monkeypatch):
+    shipped = Path(__file__).parents[3] / "models/backgammon.safetensors"
+    (tmp_path / "net.safetensors").write_bytes(shipped.read_bytes())
+    monkeypatch.chdir(tmp_path)
+    saved = pickle.dumps(BackgammonNetwork("net.safetensors"))
+    monkeypatch.chdir("/")
+    assert pickle.loads(saved).outcome(Backgammon()) == network.outcome(Backgammon())
 
 
 def test_plies_look_ahead(network):

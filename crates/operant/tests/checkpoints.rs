@@ -305,6 +305,34 @@ fn the_evaluation_at_the_end_counts() {
     [run, other].into_iter().for_each(|folder| fs::remove_dir_all(folder).unwrap());
 }
 
+/// What the evaluation at the end has shown still holds when the run goes on: when the env was solved, and which is the best.
+#[test]
+fn the_evaluation_at_the_end_counts_after_a_resume() {
+    let steps = |steps: &str| {
+        let mut over = Table::new();
+        config::assign(&mut over, steps).unwrap();
+        over
+    };
+    let config = settings("probe_truncation", &[&SMALL[..], &["steps=512", "until=steps"]].concat());
+    let (folder, _, summary) = run_in("solved-at-the-end", &config, envs_of(&config));
+    assert_eq!(summary.solved_step, Some(512));
+    let mut run = Run::resume_with(None, steps("steps=1024"), start(&folder)).unwrap();
+    let end = run.go(|| false).unwrap();
+    assert_eq!(run.finish(&end).unwrap().0.solved_step, Some(512));
+    assert_eq!(events(&folder).matches("\"solved\"").count(), 1, "{}", events(&folder));
+    fs::remove_dir_all(&folder).unwrap();
+
+    let words = ["steps=512", "until=steps", "eval.every=1000000", "checkpoint.every=1"];
+    let config = settings("cartpole", &[&SMALL[..], &words].concat());
+    let (folder, _, summary) = run_in("best-at-the-end", &config, envs_of(&config));
+    let mut run = Run::resume_with(None, steps("steps=8192"), start(&folder)).unwrap();
+    run.go(|| false).unwrap();
+    let best = Checkpoints::new(&folder, 9).mend_best().unwrap();
+    assert_eq!(best.evaluation.map(|score| score.mean), summary.eval_return, "returns of training took its place");
+    drop(run);
+    fs::remove_dir_all(&folder).unwrap();
+}
+
 /// What a run learned and what its evaluations came to.
 type Learned = (Vec<u8>, Option<(f64, f64, u64)>);
 

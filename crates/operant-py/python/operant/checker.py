@@ -114,7 +114,7 @@ def check_env(
 
     Args:
         env: what :class:`operant.PPO` takes: a Gymnasium env or vector env, a function that makes one, or a name.
-        num_envs: how many envs the short training is tried with, where a function or a name makes them.
+        num_envs: how many envs of a registered name are stepped together; 8 if not given.
         env_kwargs: parameters of the env, if it is a name or a function.
         seed: of the episodes and the random actions.
         steps: how many random actions each env is given.
@@ -122,6 +122,9 @@ def check_env(
         verbose: whether to print the list.
         raises: whether errors raise :class:`CheckedEnvError` after the list is printed. Else look at the report.
     """
+    for name, number in (("num_envs", num_envs), ("steps", steps)):
+        if number is not None and number < 1:
+            raise ValueError(f"{name}={number}: wanted at least 1")
     report = _Checks(env, num_envs, dict(env_kwargs or {}), seed, steps).run(train)
     if verbose:
         print(report)
@@ -267,7 +270,7 @@ def _make_by_name(name: str, num_envs: int | None, env_kwargs: dict[str, Any]) -
     from operant.vector import make_vec
 
     if _is_registered(name):
-        return make_vec(name, num_envs or 8, **env_kwargs)
+        return make_vec(name, 8 if num_envs is None else num_envs, **env_kwargs)
     return gymnasium.make(name, **env_kwargs)
 
 

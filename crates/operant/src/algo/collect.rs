@@ -419,8 +419,11 @@ impl Collection {
     /// Refuses records that do not fit in memory: one per thread, as numbers and as bytes.
     pub fn check_room(&self, threads: usize) -> Result<()> {
         let s = &self.settings;
-        let bytes: u64 =
-            self.layout().arrays.iter().filter(|array| !array.alone).map(|array| array.bytes() as u64).sum();
+        let arrays = self.layout().arrays;
+        let bytes_of = |array: &ArraySpec| array.bytes() as u64;
+        // A record has fields of one size of grid: one of the arrays that are alone.
+        let fields = arrays.iter().filter(|array| array.alone).map(bytes_of).max().unwrap_or(0);
+        let bytes = fields + arrays.iter().filter(|array| !array.alone).map(bytes_of).sum::<u64>();
         let what = format!("{threads} records of {} realisations and {} steps at once", s.realisations, s.steps);
         device::check_room(&what, 3 * bytes * threads as u64, "lower realisations, steps or --threads")
     }

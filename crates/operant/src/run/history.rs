@@ -131,6 +131,19 @@ impl Config {
         Ok(told)
     }
 
+    /// Refuses changes ahead of `step` that need envs made anew, where only Python can make them.
+    pub(super) fn check_changes_ahead(&self, step: u64, checkpoint: &str) -> Result<()> {
+        let needs_envs = |change: &&Change| change.before.keys().any(|key| key != "steps" && key != "until");
+        match self.changed[self.passed(step)..].iter().find(needs_envs).filter(|_| self.is_brought()) {
+            Some(change) => Err(Error::Invalid(format!(
+                "{checkpoint}: settings changed at step {} of this run, which can't be repeated over envs from Python; \
+                 resume from a checkpoint after that step, or give the settings to go on with",
+                change.step
+            ))),
+            None => Ok(()),
+        }
+    }
+
     /// Lists a change from one set of settings to another, if what a run learns depends on it.
     pub(super) fn push_change(&mut self, before: &Self, after: &Self, step: u64) -> Result<()> {
         let keys: Vec<String> =

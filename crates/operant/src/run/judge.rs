@@ -360,7 +360,9 @@ impl Run {
         let mean_length = self.report.episodes.mean_length();
         let (score, cost) = self.judge.play(&self.config, &policy, EPISODES, mean_length)?;
         self.judge.full_cost = cost;
-        self.judge.fresh = score.or(self.judge.fresh);
+        if let Some(score) = score {
+            self.judge.note(score);
+        }
         Ok(score)
     }
 

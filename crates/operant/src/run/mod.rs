@@ -651,7 +651,11 @@ impl Run {
         };
         if let Some(score) = score {
             self.settle_best(&checkpoint, score)?;
+            let solved_before = self.solved.is_some();
             self.see_whether_solved_at_last(steps, score);
+            if self.solved.is_some() && !solved_before {
+                self.save_again(&checkpoint);
+            }
         }
         let episodes = &self.report.episodes;
         let numbers = self.algorithm.metrics().iter().zip(&self.report.values);

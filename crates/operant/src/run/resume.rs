@@ -42,6 +42,7 @@ impl Run {
         let then = then.and_then(|text| Config::from_text(text, "run.toml").ok());
         let listed = config.changed.clone();
         let changes = then.map_or(Ok(None), |then| config.note_change(&then, step, &over, &name))?;
+        config.check_changes_ahead(step, &name)?;
         let now = config.at(step)?;
         let pool = build_pool(&now);
         let env = build(&now, &pool)?;

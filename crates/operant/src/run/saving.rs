@@ -133,7 +133,9 @@ impl Run {
     /// a network plays.
     fn standing(&self) -> Option<Mark> {
         let noted = Mark { mean_return: self.mean_return(), evaluation: self.judge.fresh(), ..Mark::default() };
-        if self.judge.has_judged() {
+        // The best may have been evaluated at the end of a run that now goes on.
+        let evaluated = self.saves.best.is_some_and(|best| best.evaluation.is_some());
+        if self.judge.has_judged() || self.judge.judges() && evaluated {
             return noted.evaluation.is_some().then_some(noted);
         }
         let counts = self.report.episodes.is_full() && !self.report.preparing && self.plays();
@@ -257,6 +259,17 @@ impl Run {
         self.saves.last = (self.iterations, self.seconds());
         (self.saves.peak, self.saves.failure) = (None, None);
         Ok(name)
+    }
+
+    /// Writes the last checkpoint once more, with what its evaluation has shown.
+    pub(super) fn save_again(&mut self, name: &str) {
+        let is_best = self.checkpoints.best().as_deref() == Some(name);
+        let mark = Mark { mean_return: self.mean_return(), evaluation: self.judge.fresh(), is_best, synced: true };
+        let steps = self.algorithm.steps();
+        let saved = self.state().and_then(|parts| self.checkpoints.save(steps, mark, &parts));
+        if let Err(error) = saved {
+            self.board.event(EventKind::Note, steps, format!("{name} does not say that the env is solved: {error}"));
+        }
     }
 
     fn put(&mut self, steps: u64, mark: Mark, parts: &Parts) -> Result<String> {

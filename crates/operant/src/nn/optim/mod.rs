@@ -19,7 +19,7 @@ pub use schedule::Schedule;
 
 use super::params::{ALIGN, ParamSpec, Params};
 use super::saved::{self, Loaded, Metadata, Tensor};
-use crate::device::{Aligned, CpuPool, Part, PartPasses, PartWork};
+use crate::device::{Aligned, CpuPool, Part, PartPasses, PartWork, check_room};
 use crate::error::{Error, Result};
 use crate::lanes::Backend;
 use kernels::{Adam, AdamConstants, Sgd, SgdConstants, SumOfSquares};
@@ -109,6 +109,9 @@ impl Optimizer {
             }
         }
         let has_second = !matches!(method, Method::Sgd { .. });
+        let moments = if has_second { 2 } else { 1 };
+        let what = format!("an optimiser of {} weights", params.len());
+        check_room(&what, moments * 4 * params.len() as u64, "make the network smaller")?;
         let elements: usize = runs.iter().map(|(run, _)| run.len()).sum();
         let count = elements.div_ceil(CHUNK.1).next_multiple_of(CHUNKS).max(1);
         let chunk = elements.div_ceil(count).next_multiple_of(64).max(CHUNK.0);
