@@ -67,6 +67,7 @@ impl Batch {
 
     /// A new batch, whose first seed is that of the settings.
     pub(crate) fn new(folder: PathBuf, config: Config, seeds: u64) -> Result<Self, Failure> {
+        BatchLock::check_free(&folder)?;
         let plan = Plan { config, seeds };
         for number in 0..seeds {
             Run::check_free(&plan.run(&folder, number).0)?;

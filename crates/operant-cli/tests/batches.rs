@@ -80,7 +80,7 @@ fn a_batch_that_was_cut_off_goes_on() {
     let summary: Value = serde_json::from_str(&text(&folder, "train --resume cut --steps 9000 --json")).unwrap();
     let runs = summary["runs"].as_array().unwrap();
     assert!(runs.len() == 3 && runs.iter().all(|run| run["summary"]["steps"].as_u64() >= Some(9000)), "{summary}");
-    assert!(usage(&folder, &format!("{PPO} --seeds 2 --run-dir runs/cut")).contains("holds a batch of runs"));
+    assert!(usage(&folder, &format!("{PPO} --seeds 2 --run-dir runs/cut")).contains("holds a batch already"));
     assert!(usage(&folder, "train --resume cut --checkpoint best").contains("--checkpoint is for one run"));
 }
 

@@ -85,7 +85,7 @@ pub fn read<T: Default + Serialize + DeserializeOwned>(table: &Table, prefix: &s
             let mut alone = known.clone();
             insert(&mut alone, inner, value.clone()).ok()?;
             let error = alone.try_into::<T>().err()?;
-            if value.is_integer() && default.is_str() && !reads_numbers::<T>(&known, inner) {
+            if (value.is_integer() || value.is_float()) && default.is_str() && !reads_numbers::<T>(&known, inner) {
                 return Some(format!("{path} = {value}: wanted a text, such as {default}"));
             }
             if default.is_str() {
@@ -217,7 +217,7 @@ fn convert(value: &Value, default: &Value, path: &str) -> Result<Value> {
         (Value::Float(x), Value::String(word)) if word == "auto" && x.fract() == 0.0 && x.abs() < 9e15 => {
             Ok(Value::Integer(*x as i64))
         }
-        (Value::Integer(x), Value::String(word)) if word == "auto" => Ok(Value::Integer(*x)),
+        (Value::Integer(_) | Value::Float(_), Value::String(word)) if word == "auto" => Ok(value.clone()),
         // A default may be none, for what must be given.
         (Value::Float(x), Value::Float(default)) if !x.is_finite() && x != default => {
             Err(Error::Invalid(format!("{path} = {x}: wanted a finite number, such as {default}")))

@@ -134,6 +134,10 @@ impl<'de> Deserialize<'de> for Every {
                 steps.map(Every::Steps).map_err(|_| E::custom("wanted auto, a number of env steps, or 0 for never"))
             }
 
+            fn visit_f64<E: serde::de::Error>(self, _: f64) -> std::result::Result<Every, E> {
+                Err(E::custom("wanted auto, a number of env steps, or 0 for never"))
+            }
+
             fn visit_u64<E: serde::de::Error>(self, steps: u64) -> std::result::Result<Every, E> {
                 Ok(Every::Steps(steps))
             }
@@ -515,6 +519,8 @@ mod tests {
         let wanted = "wanted auto, a number of env steps, or 0 for never";
         assert_eq!(message("eval.every=often"), format!("eval.every = \"often\": {wanted}"));
         assert_eq!(message("eval.every=-1"), format!("eval.every = -1: {wanted}"));
+        assert_eq!(message("eval.every=1.5"), format!("eval.every = 1.5: {wanted}"));
+        assert_eq!(message("device=1.5"), "device = 1.5: wanted a text, such as \"auto\"");
         assert_eq!(message("eval.episodes=0"), "eval.episodes = 0: wanted 1..=10000");
         assert_eq!(message("eval.evry=1"), "unknown key \"eval.evry\"; did you mean \"eval.every\"?");
         // Other words still take no numbers.

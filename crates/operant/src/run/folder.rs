@@ -20,13 +20,29 @@ pub struct BatchLock {
 impl BatchLock {
     /// Makes a batch's folder with its settings; refuses one in which something lies.
     pub fn begin(folder: &Path, settings: &str) -> Result<Self> {
-        check_free_for_batch(folder)?;
+        Self::check_free(folder)?;
         std::fs::create_dir_all(folder).map_err(|error| Error::io("make", folder, &error))?;
         let held = Self::hold(folder)?;
         // Again, now that no other process can come between.
-        check_free_for_batch(folder)?;
+        Self::check_free(folder)?;
         replace_file(&folder.join(BATCH), settings.as_bytes())?;
         Ok(held)
+    }
+
+    /// Refuses a folder in which a batch or a run lies.
+    pub fn check_free(folder: &Path) -> Result<()> {
+        let shown = folder.display();
+        if folder.join(BATCH).exists() {
+            return Err(Error::Invalid(format!(
+                "{shown} holds a batch already: operant train --resume {shown} goes on with it; or name another folder"
+            )));
+        }
+        match RUN_FILES.iter().find(|name| folder.join(name).exists()) {
+            Some(name) => Err(Error::Invalid(format!(
+                "{shown} holds a run ({name}), which a batch of several seeds would hide; name another folder for the batch"
+            ))),
+            None => Ok(()),
+        }
     }
 
     /// Holds the folder of a batch that goes on.
@@ -46,21 +62,6 @@ impl BatchLock {
 pub fn in_use(folder: &Path) -> bool {
     let file = std::fs::File::open(folder.join("run.lock"));
     file.is_ok_and(|file| matches!(file.try_lock_shared(), Err(std::fs::TryLockError::WouldBlock)))
-}
-
-fn check_free_for_batch(folder: &Path) -> Result<()> {
-    let shown = folder.display();
-    if folder.join(BATCH).exists() {
-        return Err(Error::Invalid(format!(
-            "{shown} holds a batch already: operant train --resume {shown} goes on with it; or name another folder"
-        )));
-    }
-    match RUN_FILES.iter().find(|name| folder.join(name).exists()) {
-        Some(name) => Err(Error::Invalid(format!(
-            "{shown} holds a run ({name}), which a batch of several seeds would hide; name another folder for the batch"
-        ))),
-        None => Ok(()),
-    }
 }
 
 impl Run {
