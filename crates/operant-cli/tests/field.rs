@@ -240,7 +240,7 @@ fn plans_lists_and_speed_are_told() {
     for word in ["base_channels", "gaussian_random_field", "spectral.flatness", "temporal.permutation_entropy"] {
         assert!(shown.contains(word), "{word}");
     }
-    for family in operant::env::field::features::FAMILIES {
+    for family in operant::field::features::FAMILIES {
         for feature in family.features {
             let line = shown.lines().find(|line| line.contains(&format!("{}.{} ", family.name, feature.name)));
             assert!(line.is_some_and(|line| line.trim_end().ends_with(feature.formula)), "{}", feature.name);

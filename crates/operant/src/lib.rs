@@ -25,18 +25,17 @@
 //! ```
 
 pub mod algo;
-pub mod config;
 pub mod data;
-pub mod device;
 pub mod env;
-pub mod error;
-pub mod lanes;
-pub mod nn;
 pub mod run;
 pub mod search;
-pub mod telemetry;
 
-pub use error::{Error, Result};
+pub use operant_base::{Error, Result, config, error, telemetry};
+pub use operant_device as device;
+pub use operant_field as field;
+pub use operant_lanes as lanes;
+pub use operant_lanes::columns;
+pub use operant_nn as nn;
 
 /// The env in CONTRIBUTING.md, compiled and checked with the documentation tests.
 #[cfg(doctest)]

@@ -4,12 +4,12 @@
 mod field_twins;
 
 use operant::config;
-use operant::data::fft::{Complex, Fft, frequency};
-use operant::data::{Evenness, Sobol};
+use operant::field::fft::{Complex, Fft, frequency};
+use operant::field::{Evenness, Sobol};
 use operant::device::{CpuPool, cpu_seconds};
-use operant::env::field::features::{self, Describer, FRAME_LEN};
-use operant::env::field::initial::{KINDS, Kind, Shape};
-use operant::env::field::{
+use operant::field::features::{self, Describer, FRAME_LEN};
+use operant::field::initial::{KINDS, Kind, Shape};
+use operant::field::{
     Afno, After, Architecture, Map, NAMES, Norm, Operator, Rollout, Schedule, Space, UAFNO_NAMES, Update,
 };
 use operant::nn::ops::{KeyedNoise, NoiseLaw};

@@ -2,11 +2,11 @@
 //! --test-threads=1`): steps agree with the CPU's within each precision's rounding, residual trajectories stay near, rows do not know
 //! each other, and a rollout has the same bits again.
 
-use operant::data::Sobol;
+use operant::field::Sobol;
 use operant::device::cuda::{self, Gpu};
-use operant::env::field::cuda::{CudaRollout, Member, source};
-use operant::env::field::initial::{KINDS, Shape};
-use operant::env::field::{After, Norm, Operator, Rollout, Schedule, Space, Update};
+use operant::field::cuda::{CudaRollout, Member, source};
+use operant::field::initial::{KINDS, Shape};
+use operant::field::{After, Norm, Operator, Rollout, Schedule, Space, Update};
 use operant::lanes::Math;
 use operant::nn::ops::NoiseLaw;
 use operant::nn::{Act, Options, Precision};

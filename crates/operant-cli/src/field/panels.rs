@@ -1,7 +1,7 @@
 //! Fields as panels of colour numbers, a row per channel: realisation 0, mean and variance over realisations, logarithm of the power
 //! spectrum, the first principal component over time, and the way through the plane of the first two.
 
-use operant::data::fft::{Complex, Fft};
+use operant::field::fft::{Complex, Fft};
 
 /// Pixels between panels.
 const GAP: usize = 2;

@@ -7,9 +7,9 @@
 use super::policy::Head;
 use super::train_and_step::first_bad_op;
 use crate::data::{ActionColumn, ReturnScale, Rollout};
-use crate::error::{Error, Result};
-use crate::nn::nets::mlp;
-use crate::nn::{Act, Feed, Graph, Method, Node, Optimizer, Options, Params, Plan, Precision, Wanted};
+use operant_base::{Error, Result};
+use operant_nn::nets::mlp;
+use operant_nn::{Act, Feed, Graph, Method, Node, Optimizer, Options, Params, Plan, Precision, Wanted};
 use serde::{Deserialize, Serialize};
 
 /// Which bonus.

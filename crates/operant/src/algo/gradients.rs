@@ -3,8 +3,8 @@
 //! Looked at in the first minibatch of every so many iterations, before clipping. Invariant: what is learned does not depend
 //! on it, and nothing is allocated after `new`.
 
-use crate::nn::Params;
-use crate::telemetry::Metric;
+use operant_nn::Params;
+use operant_base::telemetry::Metric;
 use std::ops::Range;
 
 /// Numbers of each tensor: name, help.
@@ -88,7 +88,7 @@ impl GradientStatistics {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nn::Graph;
+    use operant_nn::Graph;
 
     fn params() -> Params {
         let mut g = Graph::new();

@@ -2,7 +2,6 @@
 //! [`Algorithm`].
 
 pub mod alphazero;
-pub mod collect;
 mod curiosity;
 mod curriculum;
 pub mod davi;
@@ -26,14 +25,14 @@ pub use policy::{ActionsMut, Actor, EncoderName, Head, MemoryName, NetworkSettin
 pub use policy_cuda::GpuActor;
 pub use policy_values::{PolicyValues, Rewards};
 
-use crate::config::Table;
+use operant_base::config::Table;
 use crate::data::Episodes;
-use crate::device::cuda::Gpu;
-use crate::device::{CpuPool, Spans};
+use operant_device::cuda::Gpu;
+use operant_device::{CpuPool, Spans};
 use crate::env::{Told, VecEnv};
-use crate::error::{Error, Result};
-use crate::nn::{Plan, Precision};
-use crate::telemetry::Metric;
+use operant_base::{Error, Result};
+use operant_nn::{Plan, Precision};
+use operant_base::telemetry::Metric;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -3,11 +3,11 @@
 
 use crate::data::{ActionColumn, Running};
 use crate::env::{ActionSpace, Channel, Spec};
-use crate::error::{Error, Result};
-use crate::lanes::Backend;
-use crate::nn::dist::{DiagGaussian, Draws, Factored};
-use crate::nn::nets::{ActionValue, Architecture, Image, ImageEncoder, MemoryKind, MemoryLayer, Net};
-use crate::nn::{Act, Feed, Metadata, Node, Options, Params, Plan};
+use operant_base::{Error, Result};
+use operant_lanes::Backend;
+use operant_nn::dist::{DiagGaussian, Draws, Factored};
+use operant_nn::nets::{ActionValue, Architecture, Image, ImageEncoder, MemoryKind, MemoryLayer, Net};
+use operant_nn::{Act, Feed, Metadata, Node, Options, Params, Plan};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -539,7 +539,7 @@ impl Policy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lanes::rng::HostRng;
+    use operant_lanes::rng::HostRng;
 
     #[test]
     fn normalisers_read_back_with_all_their_bits() {

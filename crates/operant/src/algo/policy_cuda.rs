@@ -1,13 +1,13 @@
 //! A policy's networks on a GPU, for those who keep observations on the host: rows go there and logits come back in every step.
 
 use super::policy::{ActionsMut, Head, Policy};
-use crate::device::cuda::{Buffer, Gpu};
-use crate::error::{Error, Result};
-use crate::lanes::Backend;
-use crate::nn::cuda::{Layout, Mlp, Pass, Workspace};
-use crate::nn::dist::{DiagGaussian, Draws, Factored};
-use crate::nn::nets::Architecture;
-use crate::nn::{Params, Precision};
+use operant_device::cuda::{Buffer, Gpu};
+use operant_base::{Error, Result};
+use operant_lanes::Backend;
+use operant_nn::cuda::{Layout, Mlp, Pass, Workspace};
+use operant_nn::dist::{DiagGaussian, Draws, Factored};
+use operant_nn::nets::Architecture;
+use operant_nn::{Params, Precision};
 use std::sync::Arc;
 
 /// What [`Actor`](super::Actor) is on the CPU, for policies of linear layers.

@@ -5,8 +5,8 @@
 use super::{Actor, Policy};
 use crate::env::puzzle::Puzzle;
 use crate::env::{self, RowBuf, Seeds, VecEnv};
-use crate::error::{Error, Result};
-use crate::nn::Options;
+use operant_base::{Error, Result};
+use operant_nn::Options;
 use crate::search::Values;
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! PopArt (van Hasselt et al., arXiv:1602.07714; Hessel et al., arXiv:1809.04474): the value network learns returns of mean
 //! 0 and variance 1, and its last layer is rescaled whenever mean or variance change, so that what it predicts does not.
 
-use crate::error::Result;
-use crate::nn::Params;
+use operant_base::Result;
+use operant_nn::Params;
 use std::ops::Range;
 
 /// Share of the newest rollout in mean and mean square.
@@ -79,8 +79,8 @@ impl PopArt {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lanes::rng::HostRng;
-    use crate::nn::{Act, Graph, Options, Plan, nets};
+    use operant_lanes::rng::HostRng;
+    use operant_nn::{Act, Graph, Options, Plan, nets};
 
     /// An earlier system rescaled the wrong way round: predictions jumped at every update.
     #[test]

@@ -3,9 +3,9 @@
 use super::{Parts, part};
 use crate::data::Running;
 use crate::env::{RowBuf, Seeds, VecEnv};
-use crate::error::{Error, Result};
-use crate::lanes::rng::HostRng;
-use crate::nn::LossScale;
+use operant_base::{Error, Result};
+use operant_lanes::rng::HostRng;
+use operant_nn::LossScale;
 
 /// Sets the seeds of episodes after a resume apart from others.
 const EPISODES_ANEW: u64 = 0x6265_6769_6e20_6e65;

@@ -1,7 +1,7 @@
 //! One step of a network by a minibatch, as learners make it, and what they say if it went wrong.
 
 use super::{Phase, Report};
-use crate::nn::{Feed, Gradients, Optimizer, Outcome, Params, Plan, StepReport};
+use operant_nn::{Feed, Gradients, Optimizer, Outcome, Params, Plan, StepReport};
 
 /// Trains on rows and steps at a learning rate, with gradients of a loss that was multiplied by a scale. While times are noted, one
 /// after the other, so that profiles tell them apart: the same bits.

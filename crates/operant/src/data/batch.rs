@@ -2,7 +2,7 @@
 
 use super::rollout::{ActionColumn, Rollout, Shape};
 use super::shuffle::Shuffle;
-use crate::device::{CpuPool, prefetch};
+use operant_device::{CpuPool, prefetch};
 
 /// In which order samples are taken.
 #[derive(Clone, Copy, Debug)]

@@ -10,9 +10,9 @@
 
 use super::sum_tree::SumTree;
 use super::unfit::{Place, Unfit, first_unfit};
-use crate::error::{Error, Result};
-use crate::lanes::rng::HostRng;
-use crate::lanes::{Float, Lanes, Scalar};
+use operant_base::{Error, Result};
+use operant_lanes::rng::HostRng;
+use operant_lanes::{Float, Lanes, Scalar};
 
 /// Sets draws of samples apart from other streams of the same seed.
 const SAMPLES: u64 = 0x7265_706c_6179_0000;

@@ -177,7 +177,7 @@ impl Rollout {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lanes::rng::HostRng;
+    use operant_lanes::rng::HostRng;
 
     fn random(steps: usize, envs: usize, seed: u64) -> Rollout {
         let shape = Shape { steps, envs, obs: 1, dims: 1, continuous: false, choices: 0 };

@@ -168,7 +168,7 @@ impl ReturnScale {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lanes::rng::HostRng;
+    use operant_lanes::rng::HostRng;
 
     #[test]
     fn batches_merge_to_the_whole() {

@@ -1,6 +1,6 @@
 //! A random order as a function: place → index, without a table and without a sort.
 
-use crate::lanes::rng::HostRng;
+use operant_lanes::rng::HostRng;
 
 /// Sets shuffles apart from other streams of the same seed.
 const SHUFFLES: u64 = 0x7368_7566_666c_6500;

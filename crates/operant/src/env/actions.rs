@@ -1,8 +1,8 @@
 //! Actions as the caller holds them, and the check that the edges make before a step.
 
 use super::spec::{ActionSpace, Spec};
-use crate::error::{Error, Result};
-use crate::lanes::rng::HostRng;
+use operant_base::{Error, Result};
+use operant_lanes::rng::HostRng;
 
 /// Actions of all envs, `[N, A]` row-major, read where they lie.
 #[derive(Clone, Copy, Debug)]

@@ -1,9 +1,10 @@
 //! A pole on a cart, pushed left or right.
 
 use super::{Action, ActionSpace, Canvas, Channel, Env, Spec, Step, draw, ordered};
-use crate::error::Result;
-use crate::lanes::{Float, Int, Lanes, Rng, Scalar, select};
-use crate::{columns, params};
+use operant_base::Result;
+use operant_lanes::{Float, Int, Lanes, Rng, Scalar, select};
+use crate::params;
+use operant_lanes::columns;
 
 params! {
     /// CartPole-v1. Barto, Sutton and Anderson, "Neuronlike adaptive elements", 1983.

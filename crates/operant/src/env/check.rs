@@ -3,9 +3,9 @@
 //! Each check says what it found wrong, or nothing.
 
 use super::{ActionSpace, Actions, ActionsBuf, AutoReset, Door, Entry, Options, RowBuf, Seeds, VecEnv};
-use crate::device::CpuPool;
-use crate::lanes::rng::HostRng;
-use crate::lanes::{Backend, Math, Width};
+use operant_device::CpuPool;
+use operant_lanes::rng::HostRng;
+use operant_lanes::{Backend, Math, Width};
 use std::sync::Arc;
 
 /// What a check found wrong.

@@ -3,7 +3,7 @@
 
 use super::game::{Game, Heads, Turn, mix};
 use super::{Canvas, Color, boards};
-use crate::error::{Error, Result};
+use operant_base::{Error, Result};
 
 /// Columns.
 pub const COLUMNS: usize = 7;

@@ -5,8 +5,9 @@ use super::cube::{
     next_move,
 };
 use super::{Action, ActionSpace, Canvas, Channel, Env, EnvVisitor, Shows, Spec, Step, Viewed, Views};
-use crate::lanes::{Int, Lanes, Rng, Scalar, select};
-use crate::{columns, params};
+use operant_lanes::{Int, Lanes, Rng, Scalar, select};
+use crate::params;
+use operant_lanes::columns;
 
 params! {
     /// Turn the faces of a scrambled 2×2×2 cube until each shows one colour.

@@ -8,9 +8,9 @@ use super::cuda_row::{DeviceActions, DeviceRow, Ends, ForeignRow, RowPointers};
 use super::emit::{self, Shape};
 use super::lane_kernels::{MAX_ACTION_DIMS, MAX_STATE, Own};
 use super::{Actions, Canvas, Env, Options, Param, Row, RowBuf, Seeds, Spec, VecEnv, check_columns, saved};
-use crate::device::cuda::{Buffer, DevicePtr, Gpu, Kernel, Params};
-use crate::error::{Error, Result};
-use crate::lanes::{Column, Columns, Kind, Math, Scalar};
+use operant_device::cuda::{Buffer, DevicePtr, Gpu, Kernel, Params};
+use operant_base::{Error, Result};
+use operant_lanes::{Column, Columns, Kind, Math, Scalar};
 use std::sync::{Arc, OnceLock};
 
 /// Words of `SHARED_SEED` in `adapter.cu`; zeros: each env has its own.
@@ -287,7 +287,7 @@ impl CudaVec {
     }
 
     /// One step of all envs, with actions from and results to the GPU's memory; queued, not waited for. The same as
-    /// [`VecEnv::step`] otherwise. Can be recorded in a [`Graph`](crate::device::cuda::Graph).
+    /// [`VecEnv::step`] otherwise. Can be recorded in a [`Graph`](operant_device::cuda::Graph).
     pub fn step_on_gpu(&mut self, actions: DeviceActions<'_>, out: &DeviceRow, t: usize) -> Result<()> {
         self.assert_fits(out);
         self.step_to(actions, out.at(t))

@@ -6,7 +6,7 @@
 
 use super::cuda_vec::ARGS_BYTES;
 use super::{Action, ActionSpace, AutoReset, Env, Spec};
-use crate::lanes::{Block, CUDA_PRELUDE, Columns, Float, Lanes, Mask, PRELUDE, Recording, Rng, Sym};
+use operant_lanes::{Block, CUDA_PRELUDE, Columns, Float, Lanes, Mask, PRELUDE, Recording, Rng, Sym};
 use std::fmt::Write as _;
 
 type I = <Sym as Lanes>::I;

@@ -4,8 +4,8 @@
 //! player 0, whose gain is player 1's loss. Invariant: nothing here allocates but text.
 
 use super::Canvas;
-use crate::error::Result;
-use crate::lanes::rng::HostRng;
+use operant_base::Result;
+use operant_lanes::rng::HostRng;
 use std::fmt::Debug;
 
 /// What happens next in a state.

@@ -5,10 +5,10 @@ use super::{
     Actions, AutoReset, Canvas, HostAction, HostEnv, Options, Param, Row, Seeds, Spec, Told, VecEnv, check_columns,
     saved,
 };
-use crate::device::CpuPool;
-use crate::error::Result;
-use crate::lanes::rng::HostRng;
-use crate::lanes::{Column, Kind};
+use operant_device::CpuPool;
+use operant_base::Result;
+use operant_lanes::rng::HostRng;
+use operant_lanes::{Column, Kind};
 use std::sync::Arc;
 
 /// Columns beside the state: elapsed, return, episode, pending, two words of seed.

@@ -5,7 +5,7 @@
 //! does not use cost nothing.
 
 use super::{Action, Actions, AutoReset, Env, Row};
-use crate::lanes::{Block, Columns, Float, Int, Kernel, Lanes, Mask, Rng, Scalar, Select, Simd, select};
+use operant_lanes::{Block, Columns, Float, Int, Kernel, Lanes, Mask, Rng, Scalar, Select, Simd, select};
 
 /// Envs per block.
 pub(super) const BLOCK: usize = 16;

@@ -11,9 +11,9 @@ use super::lane_kernels::{
 use super::pace::{MAX_PARTS, Pace};
 use super::row::front;
 use super::{Actions, AutoReset, Canvas, Env, Options, Param, Row, RowBuf, Seeds, Spec, VecEnv, check_columns, saved};
-use crate::device::CpuPool;
-use crate::error::{Error, Result};
-use crate::lanes::{Backend, Column, Columns, Kind, Scalar};
+use operant_device::CpuPool;
+use operant_base::{Error, Result};
+use operant_lanes::{Backend, Column, Columns, Kind, Scalar};
 use std::sync::Arc;
 
 /// N envs of one kind.

@@ -19,7 +19,6 @@ mod cuda_row;
 mod cuda_vec;
 mod draw;
 pub mod emit;
-pub mod field;
 pub mod game;
 mod glyphs;
 mod gridworld;
@@ -66,11 +65,11 @@ pub use spec::{ActionSpace, Channel, Heads, Spec};
 pub use told::Told;
 pub use viewed::{EnvVisitor, Shows, Viewed, Views};
 
-use crate::device::{CpuPool, Device};
-use crate::error::{Error, Result};
-use crate::lanes::rng::HostRng;
-use crate::lanes::{Backend, Block, Column, Columns, Lanes, Rng, Scalar};
-use crate::nn::nets::Image;
+use operant_device::{CpuPool, Device};
+use operant_base::{Error, Result};
+use operant_lanes::rng::HostRng;
+use operant_lanes::{Backend, Block, Column, Columns, Lanes, Rng, Scalar};
+use operant_nn::nets::Image;
 use std::sync::Arc;
 
 /// An action in every lane.
@@ -107,7 +106,7 @@ pub struct Step<L: Lanes, S> {
 
 /// An environment as straight-line code over lanes. `&self` holds its parameters.
 pub trait Env: Params + Copy + Default + Send + Sync + 'static {
-    /// The state, declared with [`columns!`](crate::columns).
+    /// The state, declared with [`columns!`](operant_lanes::columns).
     type State<L: Lanes>: Columns<L>;
     /// The observation: `[L::F; O]`.
     type Obs<L: Lanes>: Block<L::F>;

@@ -1,9 +1,10 @@
 //! A car too weak for its hill, pushed with a force of one's choice that costs energy.
 
 use super::{Action, ActionSpace, Canvas, Channel, Env, Spec, Step, draw, ordered};
-use crate::error::Result;
-use crate::lanes::{Float, Lanes, Rng, Scalar, select};
-use crate::{columns, params};
+use operant_base::Result;
+use operant_lanes::{Float, Lanes, Rng, Scalar, select};
+use crate::params;
+use operant_lanes::columns;
 
 params! {
     /// MountainCarContinuous-v0.

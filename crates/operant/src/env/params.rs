@@ -1,6 +1,6 @@
 //! Env parameters as data: named, documented, bounded, settable from the command line, Python and config files.
 
-use crate::error::{Error, Result};
+use operant_base::{Error, Result};
 use std::ops::RangeInclusive;
 
 /// A parameter of an env as the user sees it.

@@ -2,8 +2,8 @@
 
 use super::cube::{CUBE_FACES, Cubies, DistanceTable, Metric, POCKET_PLACES, POCKET_STATES, Pocket, inverse_action};
 use super::{cube2, cube3};
-use crate::error::{Error, Result};
-use crate::lanes::rng::HostRng;
+use operant_base::{Error, Result};
+use operant_lanes::rng::HostRng;
 use std::fmt::Debug;
 use std::hash::Hash;
 

@@ -4,9 +4,9 @@ use super::{
     AutoReset, CudaVec, Env, EnvVisitor, HostEnv, HostVec, LaneVec, MAX_ENVS, Options, Param, Params, RowBuf, Spec,
     VecEnv, Views, emit,
 };
-use crate::device::{CpuPool, Device, check_room};
-use crate::error::{Error, Result};
-use crate::lanes::{Backend, Math, Width};
+use operant_device::{CpuPool, Device, check_room};
+use operant_base::{Error, Result};
+use operant_lanes::{Backend, Math, Width};
 use std::sync::Arc;
 
 /// Every env, in the order in which it is listed.

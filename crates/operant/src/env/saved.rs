@@ -1,7 +1,7 @@
 //! The bytes of a saved vector env: a header that says what they are of, then the words, then a checksum.
 
 use super::{AutoReset, Param};
-use crate::error::{Error, Result};
+use operant_base::{Error, Result};
 
 const MAGIC: &[u8; 8] = b"OPRVEC01";
 

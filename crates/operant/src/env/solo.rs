@@ -5,9 +5,9 @@
 
 use super::game::{Game, Turn, settle_chance};
 use super::{ActionSpace, Canvas, Channel, HostAction, HostEnv, Param, Params, Spec};
-use crate::error::{Error, Result};
-use crate::lanes::rng::HostRng;
-use crate::lanes::{Column, Kind};
+use operant_base::{Error, Result};
+use operant_lanes::rng::HostRng;
+use operant_lanes::{Column, Kind};
 use std::cell::RefCell;
 
 /// A game under way, at the agent's turn.

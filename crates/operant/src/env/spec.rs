@@ -1,7 +1,7 @@
 //! What an env is, as data: names, spaces, limits. One place feeds the command line, Python, the docs and the tests.
 
 use crate::data::{MOST, Place, Unfit};
-use crate::error::{Error, Result};
+use operant_base::{Error, Result};
 
 /// One number of an observation or of a continuous action.
 #[derive(Clone, Debug, PartialEq)]

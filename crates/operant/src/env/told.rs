@@ -1,6 +1,6 @@
 //! What envs tell beside rewards: events in words, and numbers of which a run keeps means.
 
-use crate::telemetry::EventKind;
+use operant_base::telemetry::EventKind;
 
 /// Events and numbers that nobody has taken yet.
 #[derive(Clone, Debug, Default)]

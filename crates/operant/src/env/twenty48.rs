@@ -3,7 +3,7 @@
 
 use super::game::{Game, Heads, Turn, mix};
 use super::{Canvas, boards};
-use crate::error::{Error, Result};
+use operant_base::{Error, Result};
 
 /// Points of the game that count as one point of value.
 pub const POINTS: f32 = 1_000.0;

@@ -1,8 +1,8 @@
 //! Other observations of an env's states. Which one is shown is a parameter of the env; each is a type, since its size is one.
 
 use super::{Action, Canvas, Env, Param, Params, Spec, Step};
-use crate::error::Result;
-use crate::lanes::{Block, Lanes, Rng, Scalar};
+use operant_base::Result;
+use operant_lanes::{Block, Lanes, Rng, Scalar};
 use std::marker::PhantomData;
 
 /// An observation of the states of `E`.

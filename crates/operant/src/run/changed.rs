@@ -4,8 +4,8 @@
 
 use super::Config;
 use crate::algo;
-use crate::config::{self, Table, Value};
-use crate::error::{Error, Result};
+use operant_base::config::{self, Table, Value};
+use operant_base::{Error, Result};
 
 /// Settings outside an algorithm's table that a run may change on the way.
 const MAY_CHANGE: [&str; 7] = ["steps", "until", "threads", "device", "env_device", "precision", "task_data"];

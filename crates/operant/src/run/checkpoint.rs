@@ -7,7 +7,7 @@
 
 use super::Score;
 use crate::algo::Parts;
-use crate::error::{Error, Result};
+use operant_base::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, File};

@@ -4,11 +4,11 @@ use super::history::{self, Change};
 use super::keys::Keys;
 use super::shipped;
 use crate::algo::{self, NetworkSettings};
-use crate::config::{self, Table, Value};
-use crate::device::Device;
+use operant_base::config::{self, Table, Value};
+use operant_device::Device;
 use crate::env;
-use crate::error::{Error, Result};
-use crate::nn::Precision;
+use operant_base::{Error, Result};
+use operant_nn::Precision;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 

@@ -2,12 +2,12 @@
 
 use super::{Checkpoints, Config};
 use crate::algo::{self, Parts, Policy, PolicyValues, Rewards};
-use crate::device::threads_available;
+use operant_device::threads_available;
 use crate::env;
 use crate::env::cube::{Cubies, Pocket, parse_facelets, parse_moves, print_moves};
 use crate::env::puzzle::{CubePuzzle, PocketPuzzle, Puzzle};
-use crate::error::{Error, Result};
-use crate::nn::{Options, Params};
+use operant_base::{Error, Result};
+use operant_nn::{Options, Params};
 use crate::search::{AstarSettings, Evaluator, PuzzleName, Solution, ValueFile, Values, astar, beam, greedy};
 use std::path::Path;
 use std::sync::Arc;

@@ -2,9 +2,9 @@
 
 use super::Config;
 use crate::algo::ppo;
-use crate::device::cuda::Gpu;
+use operant_device::cuda::Gpu;
 use crate::env;
-use crate::error::Result;
+use operant_base::Result;
 
 /// The settings with `auto` decided, and in one line what was chosen and why. They are for the first GPU if it is usable and
 /// has kernels for the env, the network and the algorithm as they would be set there, else for the CPU. Settings that name a device
@@ -33,7 +33,7 @@ fn served(config: &Config) -> Result<()> {
     if config.envs_work_on_gpu()? {
         let params: Vec<(&str, f64)> = config.env_params.iter().map(|(name, value)| (name.as_str(), *value)).collect();
         let (num_envs, threads) = (config.settings.num_envs, config.settings.threads);
-        let threads = if threads == 0 { crate::device::threads_available() } else { threads };
+        let threads = if threads == 0 { operant_device::threads_available() } else { threads };
         return entry.check_work_on_gpu(&params, num_envs, threads);
     }
     match config.algo.as_str() {
@@ -41,14 +41,14 @@ fn served(config: &Config) -> Result<()> {
             let (num_envs, hosted) = (config.settings.num_envs, config.settings.env_device == "cpu");
             ppo::check_cuda(entry, &config.network, &config.own, num_envs, config.precision()?, hosted)
         }
-        other => Err(crate::Error::Invalid(format!("{other} has no kernels for a GPU"))),
+        other => Err(operant_base::Error::Invalid(format!("{other} has no kernels for a GPU"))),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{self, Table};
+    use operant_base::config::{self, Table};
 
     fn resolved(env: &'static str, words: &'static [&'static str]) -> impl Fn(Option<&str>) -> Result<Config> {
         move |device| {

@@ -2,12 +2,12 @@
 
 use crate::algo::{ActionsMut, Actor, GpuActor, Policy};
 use crate::data::ActionColumn;
-use crate::device::{CpuPool, Device};
+use operant_device::{CpuPool, Device};
 use crate::env::{self, Actions, AutoReset, Canvas, RowBuf, Seeds, VecEnv};
-use crate::error::{Error, Result};
-use crate::lanes::{Backend, Math, Width};
-use crate::nn::Options;
-use crate::nn::dist::Draws;
+use operant_base::{Error, Result};
+use operant_lanes::{Backend, Math, Width};
+use operant_nn::Options;
+use operant_nn::dist::Draws;
 use serde::Serialize;
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! What may begin in a folder: one run, or one batch of runs, but never one where the other lies.
 
 use super::{Checkpoints, Lock, Run, replace_file};
-use crate::error::{Error, Result};
+use operant_base::{Error, Result};
 use std::path::Path;
 use std::time::{Duration, Instant};
 

@@ -2,9 +2,9 @@
 
 use super::{CheckpointSettings, EvalSettings, Settings, TelemetrySettings};
 use crate::algo::{self, NetworkSettings};
-use crate::config::{self, Meaning, Table};
+use operant_base::config::{self, Meaning, Table};
 use crate::env::{self, Param};
-use crate::error::{Error, Result};
+use operant_base::{Error, Result};
 
 /// The keys that a run of an algorithm in an env has.
 pub(super) struct Keys {
@@ -59,7 +59,7 @@ impl Keys {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::aliases;
+    use operant_base::config::aliases;
 
     /// A name of another library leads to a key that exists, and hides none.
     #[test]

@@ -29,11 +29,11 @@ pub use profile::{Line, Profile};
 pub use shipped::SHIPPED;
 
 use crate::algo::{self, Algorithm, Build, Phase, Report};
-use crate::device::{self as machine, CpuPool, Device};
+use operant_device::{self as machine, CpuPool, Device};
 use crate::env::{self, Spec, VecEnv};
-use crate::error::{Error, Result};
-use crate::lanes::{Backend, Math, Width};
-use crate::telemetry::{Board, Drops, Episode, EventKind, Jsonl, Metric, RingSink, Rules, Sink, Slot, Tensorboard};
+use operant_base::{Error, Result};
+use operant_lanes::{Backend, Math, Width};
+use operant_base::telemetry::{Board, Drops, Episode, EventKind, Jsonl, Metric, RingSink, Rules, Sink, Slot, Tensorboard};
 use judge::Judge;
 use profile::Profiler;
 use saving::Saves;

@@ -5,8 +5,8 @@
 //! iterations that follow. What finds no room is counted as dropped, missing in the trace and still part of the table.
 
 use crate::algo::{Algorithm, Phase, Report};
-use crate::device::{Spans, Total};
-use crate::nn::StepName;
+use operant_device::{Spans, Total};
+use operant_nn::StepName;
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 use std::time::Instant;

@@ -12,9 +12,8 @@ use super::judge::Standing;
 use super::{CheckpointSettings, Run, Solved};
 use crate::algo::{Parts, part};
 use crate::data::Episodes;
-use crate::device;
-use crate::error::{Error, Result};
-use crate::telemetry::EventKind;
+use operant_base::{Error, Result};
+use operant_base::telemetry::EventKind;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -293,7 +292,7 @@ impl Run {
         let kept = Kept::read(part(parts, "run.json")?)?;
         self.report.episodes = Episodes::from_numbers(&kept.episodes).ok_or_else(damaged)?;
         self.before = (kept.seconds, kept.cpu_seconds);
-        self.looked = (kept.seconds, device::cpu_seconds());
+        self.looked = (kept.seconds, operant_device::cpu_seconds());
         self.saves.last = (0, kept.seconds);
         self.saves.best = self.checkpoints.mend_best();
         self.saves.bytes = parts.values().map(Vec::len).sum();

@@ -2,7 +2,7 @@
 //! first (P. Pons, "Solving Connect 4", 2015). The judge of networks, and who they lose to.
 
 use crate::env::connect4::{ALL, BOTTOM, Board, COLUMNS, ROWS, completing};
-use crate::lanes::rng::HostRng;
+use operant_lanes::rng::HostRng;
 
 const CELLS: i32 = (COLUMNS * ROWS) as i32;
 /// Bits of a column.

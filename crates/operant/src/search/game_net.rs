@@ -2,9 +2,9 @@
 
 use super::mcts::{Answer, Evaluator};
 use crate::env::game::{Game, Heads, Turn};
-use crate::error::{Error, Result};
-use crate::nn::nets::Architecture;
-use crate::nn::{Feed, Graph, Metadata, Node, Options, Params, Plan, SharedWeights};
+use operant_base::{Error, Result};
+use operant_nn::nets::Architecture;
+use operant_nn::{Feed, Graph, Metadata, Node, Options, Params, Plan, SharedWeights};
 use std::marker::PhantomData;
 
 /// Keys of the descriptions in a file.
@@ -39,7 +39,7 @@ pub fn to_bytes<G: Game>(architecture: &Architecture, params: &Params) -> Vec<u8
 
 /// Name of the game that a file's network is for.
 pub fn game_of(bytes: &[u8]) -> Result<String> {
-    crate::nn::saved_metadata(bytes)?
+    operant_nn::saved_metadata(bytes)?
         .remove(GAME)
         .ok_or_else(|| Error::Saved(format!("no network for a game (no \"{GAME}\"); wanted a checkpoint of alphazero")))
 }

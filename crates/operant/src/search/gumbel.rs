@@ -1,7 +1,7 @@
 //! Sequential halving with Gumbel noise at the root, and values completed for actions that were not tried (Danihelka et al., "Policy
 //! improvement by planning with Gumbel", ICLR 2022).
 
-use crate::lanes::rng::HostRng;
+use operant_lanes::rng::HostRng;
 
 /// Visits beyond which the search's values outweigh logits, and by how much.
 const C_VISIT: f32 = 50.0;

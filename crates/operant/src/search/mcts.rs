@@ -17,10 +17,10 @@ pub use settings::{ChanceMode, Counters, Settings};
 use super::gumbel;
 use super::policy::action_logits;
 use super::tree::{FAR, Kind, NONE, Tree};
-use crate::device::check_room;
+use operant_device::check_room;
 use crate::env::game::{Game, Turn, draw_outcome, sign};
-use crate::error::Result;
-use crate::lanes::rng::HostRng;
+use operant_base::Result;
+use operant_lanes::rng::HostRng;
 use evaluator::Proposed;
 use priors::{gamma, softmax};
 

@@ -5,7 +5,7 @@
 //! cross-entropy, of which a batch has one, drawn. Invariant: what is learned from, on average over draws, is −Σ share · ln prior.
 
 use crate::env::game::Game;
-use crate::lanes::rng::HostRng;
+use operant_lanes::rng::HostRng;
 
 /// Writes logits of actions: `softmax` of them is the prior. `sums` is room for [`Game::POLICY`] numbers, all 0 before and after.
 pub fn action_logits<G: Game>(

@@ -2,8 +2,8 @@
 
 use super::{HeldOut, Values};
 use crate::env::puzzle::{CubePuzzle, Features, PocketPuzzle, Puzzle, View};
-use crate::error::{Error, Result};
-use crate::nn::{Act, Feed, Graph, Init, Metadata, Node, Options, Params, Plan};
+use operant_base::{Error, Result};
+use operant_nn::{Act, Feed, Graph, Init, Metadata, Node, Options, Params, Plan};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -95,7 +95,7 @@ impl ValueFile {
     /// Reads such bytes.
     pub fn from_bytes(bytes: &[u8]) -> Result<(Self, Params)> {
         let damaged = || Error::Saved(format!("no value network (no valid \"{KEY}\"); wanted a checkpoint of davi"));
-        let metadata = crate::nn::saved_metadata(bytes)?;
+        let metadata = operant_nn::saved_metadata(bytes)?;
         let file: Self = metadata.get(KEY).and_then(|text| serde_json::from_str(text).ok()).ok_or_else(damaged)?;
         let mut params = file.net.build()?.0.params(0)?;
         params.from_bytes(bytes)?;

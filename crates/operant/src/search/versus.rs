@@ -5,9 +5,9 @@ use super::game_net::{self, GameNet};
 use super::mcts::{Evaluator, Mcts, Settings};
 use crate::env::connect4::{Board, Connect4};
 use crate::env::game::{Game, Turn, settle_chance};
-use crate::error::Result;
-use crate::lanes::rng::HostRng;
-use crate::nn::Options;
+use operant_base::Result;
+use operant_lanes::rng::HostRng;
+use operant_nn::Options;
 
 /// Who chooses actions. A choice depends on the state and its stream, not on what else is asked at the same time.
 pub trait Player<G: Game> {

@@ -1,6 +1,6 @@
 //! Features of fields against their NumPy twins, which `golden/field.py` writes from the words of formulas.
 
-use operant::env::field::features::{self, Describer, FRAME_LEN};
+use operant::field::features::{self, Describer, FRAME_LEN};
 use serde_json::Value;
 
 fn golden() -> Value {

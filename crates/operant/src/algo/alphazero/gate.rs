@@ -4,9 +4,9 @@ use super::batch::Batch;
 use super::samples::{Sample, read_all, take, write_all};
 use super::settings::Settings;
 use crate::env::game::Game;
-use crate::error::{Error, Result};
-use crate::lanes::rng::HostRng;
-use crate::nn::{Graph, Node, Options, Params, Plan, Wanted};
+use operant_base::{Error, Result};
+use operant_lanes::rng::HostRng;
+use operant_nn::{Graph, Node, Options, Params, Plan, Wanted};
 
 /// Of every so many games that are played side by side one is held back, until there are enough positions.
 const EVERY: u32 = 16;

@@ -3,8 +3,8 @@
 use super::teacher::HeadTargets;
 use crate::data::SumTree;
 use crate::env::game::Game;
-use crate::error::{Error, Result};
-use crate::lanes::rng::HostRng;
+use operant_base::{Error, Result};
+use operant_lanes::rng::HostRng;
 
 /// Most actions of a policy that are kept: the most visited ones, which are nearly all visits.
 pub(super) const KEPT: usize = 32;

@@ -1,7 +1,7 @@
 //! The `[alphazero]` table.
 
-use crate::config::{self, Table, Value};
-use crate::error::{Error, Result};
+use operant_base::config::{self, Table, Value};
+use operant_base::{Error, Result};
 use crate::search::mcts;
 use serde::{Deserialize, Serialize};
 

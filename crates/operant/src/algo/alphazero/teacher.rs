@@ -2,8 +2,8 @@
 
 use crate::env::backgammon::{Backgammon, OUTCOMES, Outcome, Plays, Position, State};
 use crate::env::game::Game;
-use crate::error::Result;
-use crate::nn::Options;
+use operant_base::Result;
+use operant_nn::Options;
 use crate::search::backgammon::{BackgammonFile, Evaluator};
 
 /// Most value heads of a game.

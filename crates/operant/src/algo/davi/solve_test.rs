@@ -4,9 +4,9 @@
 //! Scrambles are those of a seed, so that numbers of one run can be compared. Nothing is allocated after `new`.
 
 use crate::env::puzzle::{Puzzle, Walk};
-use crate::error::Result;
-use crate::lanes::rng::HostRng;
-use crate::nn::{Feed, Node, Options, Params, Plan};
+use operant_base::Result;
+use operant_lanes::rng::HostRng;
+use operant_nn::{Feed, Node, Options, Params, Plan};
 use crate::search::ValueNet;
 
 /// Sets scrambles apart from other streams of the same seed.

@@ -1,6 +1,6 @@
 //! Actions: the best by value, random ones, and for how long those are held.
 
-use crate::lanes::rng::HostRng;
+use operant_lanes::rng::HostRng;
 
 /// Whether an action is legal; all are where there is no mask.
 pub(super) fn allowed(action: usize, legal: &[u8]) -> bool {

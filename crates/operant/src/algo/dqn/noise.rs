@@ -1,8 +1,8 @@
 //! The noise of noisy layers, factorised as in Fortunato et al., arXiv:1706.10295, section 3: a vector for what goes in and
 //! one for what comes out, each element sign(ε)·√|ε| of a standard normal ε.
 
-use crate::lanes::rng::HostRng;
-use crate::nn::Feed;
+use operant_lanes::rng::HostRng;
+use operant_nn::Feed;
 
 /// Sets noise apart from other streams of the same seed.
 const NOISE: u64 = 0x6e6f_6973_7900_0000;

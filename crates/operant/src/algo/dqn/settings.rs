@@ -1,8 +1,8 @@
 //! The `[dqn]` table: every setting with its meaning, its default and the rule that it keeps.
 
 use super::super::curriculum;
-use crate::error::{Error, Result};
-use crate::nn::Method;
+use operant_base::{Error, Result};
+use operant_nn::Method;
 use serde::{Deserialize, Serialize};
 
 /// The `[dqn]` table.

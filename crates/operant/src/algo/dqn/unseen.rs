@@ -3,7 +3,7 @@
 use super::Settings;
 use crate::env::VecEnv;
 use crate::env::puzzle::Puzzle;
-use crate::error::{Error, Result};
+use operant_base::{Error, Result};
 use crate::search::{HeldOut, PuzzleName};
 
 /// Whether words are of such a state.

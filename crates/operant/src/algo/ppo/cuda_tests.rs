@@ -2,9 +2,9 @@
 
 use super::super::{Loss, loss_graph};
 use super::*;
-use crate::config;
-use crate::device::{CpuPool, Device};
-use crate::nn::{Feed, Gradients, Options, Wanted};
+use operant_base::config;
+use operant_device::{CpuPool, Device};
+use operant_nn::{Feed, Gradients, Options, Wanted};
 
 pub(super) fn build(
     name: &str,
@@ -28,7 +28,7 @@ pub(super) fn build(
     .unwrap()
 }
 
-fn fetched<T: crate::device::cuda::Element>(buffer: &Buffer<T>, len: usize) -> Vec<T> {
+fn fetched<T: operant_device::cuda::Element>(buffer: &Buffer<T>, len: usize) -> Vec<T> {
     let mut out = vec![T::default(); len];
     buffer.download(0, &mut out).unwrap();
     out

@@ -2,9 +2,9 @@
 
 use super::Settings;
 use crate::algo::policy::Head;
-use crate::error::{Error, Result};
-use crate::nn::ops::raise_to_floors;
-use crate::nn::{Graph, Node, Params};
+use operant_base::{Error, Result};
+use operant_nn::ops::raise_to_floors;
+use operant_nn::{Graph, Node, Params};
 use std::ops::Range;
 
 /// Floors of the heads of choices; none by default.

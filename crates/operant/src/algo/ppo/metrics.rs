@@ -1,7 +1,7 @@
 //! The numbers that PPO reports.
 
-use crate::nn::ops::PPO_STATISTICS;
-use crate::telemetry::Metric;
+use operant_nn::ops::PPO_STATISTICS;
+use operant_base::telemetry::Metric;
 
 /// Reported numbers, in the order of [`METRICS`].
 #[derive(Clone, Copy)]

@@ -1,9 +1,9 @@
 //! The `[ppo]` table: every setting with its meaning, its default and the rule that it keeps.
 
 use super::super::curiosity::Curiosity;
-use crate::error::{Error, Result};
-use crate::nn::ops::PpoCoefficients;
-use crate::nn::{Method, Schedule};
+use operant_base::{Error, Result};
+use operant_nn::ops::PpoCoefficients;
+use operant_nn::{Method, Schedule};
 use serde::{Deserialize, Serialize};
 
 /// The `[ppo]` table.

@@ -7,8 +7,8 @@ use super::outcome::Outcome;
 use super::plays::Plays;
 use super::position::{BAR, CHECKERS, Position, Side};
 use super::{ROLLS, chances};
-use crate::device::MappedNumbers;
-use crate::error::{Error, Result};
+use operant_device::MappedNumbers;
+use operant_base::{Error, Result};
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
@@ -224,7 +224,7 @@ impl Bearoff {
 
     /// Writes the tables to a file, beside it first: nobody ever reads half of them.
     pub fn save(&self, path: &Path) -> Result<()> {
-        crate::nn::write_file(path, &self.to_bytes())
+        operant_nn::write_file(path, &self.to_bytes())
     }
 
     /// Maps a file of such bytes into memory.

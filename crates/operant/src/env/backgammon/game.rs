@@ -8,8 +8,8 @@ use super::plays::ACTIONS;
 use super::{BAR, CHECKERS, OBSERVATION, Play, Plays, Position, ROLLS, Side, chances, draw, observe, roll};
 use crate::env::Canvas;
 use crate::env::game::{Game, Heads, Turn, mix};
-use crate::error::{Error, Result};
-use crate::lanes::rng::HostRng;
+use operant_base::{Error, Result};
+use operant_lanes::rng::HostRng;
 
 /// The rules, cubeless.
 #[derive(Clone, Copy, Debug, Default)]

@@ -4,7 +4,7 @@ use super::match_play::{Decision, Match, Phase};
 use super::plays::Plays;
 use super::record::{Doubled, Record, Turn};
 use super::stakes::{LONGEST_MATCH, Stakes};
-use crate::error::{Error, Result};
+use operant_base::{Error, Result};
 use std::fmt::Write;
 
 /// Column of the second player.

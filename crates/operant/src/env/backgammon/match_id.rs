@@ -5,7 +5,7 @@ use super::match_play::{Match, Phase};
 use super::notation::{from_digits, to_digits};
 use super::position::Position;
 use super::stakes::Stakes;
-use crate::error::{Error, Result};
+use operant_base::{Error, Result};
 
 /// Characters of an ID.
 const ID_LEN: usize = 12;

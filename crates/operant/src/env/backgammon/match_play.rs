@@ -7,7 +7,7 @@ use super::game::State;
 use super::plays::{Play, Plays};
 use super::position::{Points, Position};
 use super::stakes::Stakes;
-use crate::error::{Error, Result};
+use operant_base::{Error, Result};
 
 /// What comes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -29,7 +29,7 @@ pub use record::{Doubled, Record, Turn};
 pub use sgf::to_sgf;
 pub use stakes::{LARGEST_CUBE, LONGEST_MATCH, Stakes};
 
-use crate::lanes::rng::HostRng;
+use operant_lanes::rng::HostRng;
 
 /// A roll; in the first turn of a game, for which each player throws one die, no double.
 pub fn roll(rng: &mut HostRng, first_turn: bool) -> [u8; 2] {

@@ -2,7 +2,7 @@
 
 use super::plays::{Play, Plays};
 use super::position::{BAR, CHECKERS, Position, Side};
-use crate::error::{Error, Result};
+use operant_base::{Error, Result};
 use std::fmt::Write;
 
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

@@ -4,7 +4,7 @@ use super::match_play::{Decision, Match, Won};
 use super::plays::{Play, Plays};
 use super::position::Position;
 use super::stakes::Stakes;
-use crate::error::Result;
+use operant_base::Result;
 
 /// A turn: the roll and its play.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,7 +1,7 @@
 //! What a game is played for: a match or money, the score, the cube.
 
 use super::position::Points;
-use crate::error::{Error, Result};
+use operant_base::{Error, Result};
 
 /// Largest cube.
 pub const LARGEST_CUBE: u16 = 4096;

@@ -1,7 +1,7 @@
 //! Cubes as facelet strings: faces U R F D L B, each row by row, a letter per sticker as in Kociemba's solver.
 
 use super::{CORNERS, Cubies, EDGES, FACES, corner_facelet, edge_facelet};
-use crate::error::{Error, Result};
+use operant_base::{Error, Result};
 
 /// The facelets of a cube of `size` 2 or 3, as colours numbered like [`FACES`].
 pub(super) fn colours(cube: &Cubies, size: usize) -> Vec<usize> {

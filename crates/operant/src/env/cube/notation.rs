@@ -1,7 +1,7 @@
 //! Moves as text: `R U' F2`.
 
 use super::FACES;
-use crate::error::{Error, Result};
+use operant_base::{Error, Result};
 
 /// Reads moves as face (numbered as in [`FACES`]) and clockwise quarters, 1 to 3.
 pub fn parse_moves(text: &str) -> Result<Vec<(usize, usize)>> {

@@ -4,8 +4,8 @@
 //! either part by itself, so that it is two look-ups.
 
 use super::{Cubies, POCKET_FACES, inverse_action, symmetry};
-use crate::error::{Error, Result};
-use crate::lanes::rng::HostRng;
+use operant_base::{Error, Result};
+use operant_lanes::rng::HostRng;
 
 /// Permutations of seven corners.
 const PERMUTATIONS: usize = 5040;

@@ -3,9 +3,9 @@
 use super::Pocket;
 use super::pocket::POCKET_STATES;
 use crate::env::saved::checksum;
-use crate::error::{Error, Result};
-use crate::lanes::rng::HostRng;
-use crate::nn::{read_file, write_file};
+use operant_base::{Error, Result};
+use operant_lanes::rng::HostRng;
+use operant_nn::{read_file, write_file};
 use std::path::Path;
 
 /// What counts as one move.

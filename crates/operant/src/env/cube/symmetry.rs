@@ -5,7 +5,7 @@
 
 use super::pocket::PLACES;
 use super::turns::{CORNER_BITS, ONES, fields_mod3};
-use crate::lanes::{Int, Lanes, select};
+use operant_lanes::{Int, Lanes, select};
 
 /// Images of a state beside itself.
 const IMAGES: usize = 5;

@@ -1,7 +1,7 @@
 //! Turns of cubes over lanes: pieces in fields of words, moved by shifts under masks, so that no lane looks anything up.
 
 use super::{QUARTERS, Quarter};
-use crate::lanes::{Int, Lanes, Rng, select};
+use operant_lanes::{Int, Lanes, Rng, select};
 
 /// Fields that move from one word to another by the same shift.
 #[derive(Clone, Copy, Debug)]

@@ -2,7 +2,7 @@
 //!
 //! A coalition is a set of bits; f(S) is the score with exactly the seeds S on.
 
-use crate::lanes::rng::HostRng;
+use operant_lanes::rng::HostRng;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fmt;

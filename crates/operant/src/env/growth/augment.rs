@@ -4,7 +4,7 @@
 //! What happens to a sample is a function of (episode's seed, epoch, number of the sample), so that devices agree on it; the kernel
 //! `gather` of `lessons.cu` draws the same.
 
-use crate::lanes::rng::HostRng;
+use operant_lanes::rng::HostRng;
 
 /// Pixels of the border.
 pub(super) const BORDER: usize = 4;

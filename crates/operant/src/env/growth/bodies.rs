@@ -4,9 +4,9 @@
 use super::augment::Moved;
 use super::episode::Frame;
 use super::task::Samples;
-use crate::error::Result;
-use crate::lanes::rng::HostRng;
-use crate::nn::grow::{Grown, Score, Seed, Topology, Trained, Weights};
+use operant_base::Result;
+use operant_lanes::rng::HostRng;
+use operant_nn::grow::{Grown, Score, Seed, Topology, Trained, Weights};
 use std::sync::Arc;
 
 /// Networks, each in its place: what episodes do to them, and what they ask of all at once.

@@ -3,8 +3,8 @@
 use super::bodies::{Apart, Bodies, Saved};
 use super::episode::{Choice, Episode, Frame, STYLES, State};
 use super::lifecycle::Stage;
-use crate::error::{Error, Result};
-use crate::nn::grow::{Blueprint, Grown, Seed};
+use operant_base::{Error, Result};
+use operant_nn::grow::{Blueprint, Grown, Seed};
 use std::sync::Arc;
 
 /// Episodes and their networks, by place.

@@ -8,9 +8,9 @@ use super::governor::{Governor, Panic};
 use super::lifecycle::{Gates, Op, Slot, Stage, allowed};
 use super::reward::{Epoch, Kind, Ledger, Parts};
 use super::task::Task;
-use crate::error::Result;
-use crate::nn::grow::{Blueprint, Host, Score, Seed, Topology, Trained, Training, gate_parameters};
-use crate::nn::ops::Blend;
+use operant_base::Result;
+use operant_nn::grow::{Blueprint, Host, Score, Seed, Topology, Trained, Training, gate_parameters};
+use operant_nn::ops::Blend;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 

@@ -2,8 +2,8 @@
 
 use super::episode::{Choice, Episode};
 use super::lifecycle::{Op, Stage};
-use crate::error::{Error, Result};
-use crate::nn::grow::Blueprint;
+use operant_base::{Error, Result};
+use operant_nn::grow::Blueprint;
 use serde::{Deserialize, Serialize};
 
 /// Epochs without progress that make a plateau.

@@ -1,6 +1,6 @@
 //! Growth: a host network trains inside the env, one epoch per step, and the controller decides what grows in it.
 //!
-//! The state is the telemetry of that training; actions germinate, blend, keep or prune seeds ([`crate::nn::grow`]). A choice
+//! The state is the telemetry of that training; actions germinate, blend, keep or prune seeds ([`operant_nn::grow`]). A choice
 //! that its slot does not allow is a wait. Everything here is a function of the episode's seed, so episodes repeat.
 
 mod alpha;
@@ -36,12 +36,12 @@ pub use together::Together;
 pub use vec::GrowthVec;
 
 use super::{ActionSpace, Canvas, Channel, Heads, HostAction, HostEnv, Options, Param, Params, Spec, Told, VecEnv};
-use crate::device::Device;
-use crate::error::{Error, Result};
-use crate::lanes::Column;
-use crate::lanes::rng::HostRng;
-use crate::nn::grow::{Blueprint, GrownGroup, HOSTS, Host, Training};
-use crate::nn::{Method, Precision};
+use operant_device::Device;
+use operant_base::{Error, Result};
+use operant_lanes::Column;
+use operant_lanes::rng::HostRng;
+use operant_nn::grow::{Blueprint, GrownGroup, HOSTS, Host, Training};
+use operant_nn::{Method, Precision};
 use crate::params;
 use episode::HISTORY;
 use std::sync::Arc;
@@ -327,8 +327,8 @@ impl HostEnv for Growth {
         }
         let training = Training { batch: 1, ..Training::default() };
         let (image, classes) = Task::shape(key);
-        let topology = crate::nn::grow::Topology::new(host, image, classes);
-        crate::nn::grow::Grown::new(topology, training, 0).map(drop)
+        let topology = operant_nn::grow::Topology::new(host, image, classes);
+        operant_nn::grow::Grown::new(topology, training, 0).map(drop)
     }
 
     fn reset(&mut self, rng: &mut HostRng) {

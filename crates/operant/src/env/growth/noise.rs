@@ -1,7 +1,7 @@
 //! Normal numbers in bulk: the bits of [`HostRng::normal`] one after another, many at a time. Samples are made of them.
 
-use crate::lanes::rng::HostRng;
-use crate::lanes::{Backend, Float, Int, Kernel, Lanes, Math, Simd, Width};
+use operant_lanes::rng::HostRng;
+use operant_lanes::{Backend, Float, Int, Kernel, Lanes, Math, Simd, Width};
 
 /// Numbers at a time.
 const BLOCK: usize = 64;

@@ -4,7 +4,7 @@ use super::episode::{Episode, HISTORY};
 use super::lifecycle::{Slot, Stage};
 use crate::env::canvas::{Canvas, Color};
 use crate::env::glyphs::write;
-use crate::nn::grow::Blueprint;
+use operant_nn::grow::Blueprint;
 
 const WIDTH: f32 = 640.0;
 const EDGE: f32 = 16.0;

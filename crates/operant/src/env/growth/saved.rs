@@ -2,8 +2,8 @@
 
 use super::bodies::Saved;
 use super::episode::State;
-use crate::error::{Error, Result};
-use crate::nn::grow::Weights;
+use operant_base::{Error, Result};
+use operant_nn::grow::Weights;
 
 /// All of an episode.
 pub(super) fn pack(state: &State, saved: &Saved) -> Vec<u8> {

@@ -4,8 +4,8 @@ use super::alpha::Mode;
 use super::episode::{Episode, HISTORY, Happened};
 use super::lifecycle::{Op, Stage};
 use super::{EMBEDDING, Told};
-use crate::nn::grow::Blueprint;
-use crate::telemetry::EventKind;
+use operant_nn::grow::Blueprint;
+use operant_base::telemetry::EventKind;
 
 /// A name of each slot's number.
 macro_rules! slot_numbers {

@@ -2,8 +2,8 @@
 
 use super::noise::add_normals;
 use super::text;
-use crate::error::{Error, Result};
-use crate::lanes::rng::HostRng;
+use operant_base::{Error, Result};
+use operant_lanes::rng::HostRng;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, RwLock, Weak};
 

@@ -1,7 +1,7 @@
 //! Text as a task: windows of bytes, at every place of which the next byte is to be told.
 
 use super::task::{Key, Samples, Source, Task, checksum};
-use crate::error::{Error, Result};
+use operant_base::{Error, Result};
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -102,7 +102,7 @@ fn is_text(file: &Path) -> std::io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lanes::rng::HostRng;
+    use operant_lanes::rng::HostRng;
 
     /// New samples of every epoch come from what is trained on.
     #[test]

@@ -3,11 +3,11 @@
 use super::bodies::{Bodies, Lesson, Saved};
 use super::episode::Frame;
 use super::task::Samples;
-use crate::device::CpuPool;
-use crate::device::cuda::Gpu;
-use crate::error::Result;
-use crate::nn::Precision;
-use crate::nn::grow::{self, GrownGroup, Score, Seed, Topology, Trained, Weights};
+use operant_device::CpuPool;
+use operant_device::cuda::Gpu;
+use operant_base::Result;
+use operant_nn::Precision;
+use operant_nn::grow::{self, GrownGroup, Score, Seed, Topology, Trained, Weights};
 use std::sync::Arc;
 
 /// As a group takes them.

@@ -8,8 +8,8 @@ use super::bodies::Bodies;
 use super::cohort::Cohort;
 use super::episode::{Choice, Frame};
 use super::{Growth, HostAction, HostEnv, Param, Params, Spec, Told, episode_seed, picture, saved};
-use crate::error::{Error, Result};
-use crate::lanes::{Column, Kind};
+use operant_base::{Error, Result};
+use operant_lanes::{Column, Kind};
 use std::sync::Arc;
 
 /// Parameters that the networks were made with: another value wants other networks.

@@ -6,8 +6,8 @@ use super::player::{ByValue, Judged, RuleOfThumb};
 use crate::env::backgammon::{
     Backgammon, Decision, Doubled, Match, OUTCOMES, Outcome, Phase, Plays, Position, Record, Stakes, State, Turn, roll,
 };
-use crate::error::Result;
-use crate::lanes::rng::HostRng;
+use operant_base::Result;
+use operant_lanes::rng::HostRng;
 use crate::search::game_net::GameNet;
 use crate::search::versus::{Player, Random};
 

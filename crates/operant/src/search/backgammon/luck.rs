@@ -12,7 +12,7 @@ use super::best_plays::BestPlays;
 use super::cube::{Cubeful, efficiency};
 use super::network::Evaluator;
 use crate::env::backgammon::{Decision, Match, Outcome, Position, ROLLS, Record, chances};
-use crate::error::Result;
+use operant_base::Result;
 
 /// Judges rolls by values one roll ahead.
 #[derive(Debug)]

@@ -4,9 +4,9 @@ use crate::env::backgammon::{
     Backgammon, Bearoff, CONTACT_INPUTS, OUTCOMES, Outcome, Position, RACE_INPUTS, State, contact_inputs, race_inputs,
 };
 use crate::env::game::Game;
-use crate::error::{Error, Result};
-use crate::lanes::{Backend, Kernel, Simd};
-use crate::nn::{Act, Feed, Graph, Metadata, Node, Options, ParamSpec, Params, Plan, SharedWeights};
+use operant_base::{Error, Result};
+use operant_lanes::{Backend, Kernel, Simd};
+use operant_nn::{Act, Feed, Graph, Metadata, Node, Options, ParamSpec, Params, Plan, SharedWeights};
 use crate::search::game_net;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -222,7 +222,7 @@ impl BackgammonFile {
     /// Reads such bytes.
     pub fn from_bytes(bytes: &[u8]) -> Result<(BackgammonNet, Weights)> {
         let wrong = |what: &str| Error::Saved(format!("{what}; wanted networks of operant train td backgammon"));
-        let metadata = crate::nn::saved_metadata(bytes)?;
+        let metadata = operant_nn::saved_metadata(bytes)?;
         let file: Option<Self> = metadata.get(KEY).and_then(|text| serde_json::from_str(text).ok());
         let file = file.ok_or_else(|| wrong(&format!("no backgammon networks (no valid \"{KEY}\")")))?;
         if file.inputs != INPUTS_VERSION {

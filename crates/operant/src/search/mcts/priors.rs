@@ -1,6 +1,6 @@
 //! Priors of actions: from logits, and noise on them.
 
-use crate::lanes::rng::HostRng;
+use operant_lanes::rng::HostRng;
 
 /// exp(x) / Σ exp(x).
 pub(super) fn softmax(x: &[f32], out: &mut [f32]) {

@@ -1,6 +1,6 @@
 //! How to search, and what searches did.
 
-use crate::error::{Error, Result};
+use operant_base::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 /// What a search does where chance decides.

@@ -10,10 +10,10 @@ use super::staged::Staging;
 use super::*;
 use crate::algo::ppo::heads::HeadWatch;
 use crate::algo::ppo::{Loss, loss_graph, row_steps};
-use crate::nn::cuda::Descent;
-use crate::nn::nets::Net;
-use crate::nn::ops::PPO_STATISTICS;
-use crate::nn::{CudaPlan, Networks, Node, Setup, Shared, Wanted};
+use operant_nn::cuda::Descent;
+use operant_nn::nets::Net;
+use operant_nn::ops::PPO_STATISTICS;
+use operant_nn::{CudaPlan, Networks, Node, Setup, Shared, Wanted};
 
 /// Most parts of a state.
 const MOST_STATES: usize = 2;

@@ -4,8 +4,8 @@
 use super::shape::Part;
 use super::staged::StagedPointers;
 use super::*;
-use crate::device::cuda::Graph;
-use crate::nn::cuda::Adam;
+use operant_device::cuda::Graph;
+use operant_nn::cuda::Adam;
 use std::cell::{Cell, RefCell};
 use std::fmt::Write as _;
 

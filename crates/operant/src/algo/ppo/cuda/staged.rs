@@ -3,7 +3,7 @@
 
 use super::playing::{Network, THREADS};
 use super::*;
-use crate::device::cuda::HostBuffer;
+use operant_device::cuda::HostBuffer;
 use crate::env::{Actions, Row};
 
 /// `Staged` of `playing.cu`.

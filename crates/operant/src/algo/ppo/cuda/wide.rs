@@ -7,8 +7,8 @@
 use super::playing::{self, Half, MinibatchArgs, Network, PlayArgs, Playing, Resident, THREADS, Values};
 use super::staged::Staging;
 use super::*;
-use crate::device::cuda::Operands;
-use crate::nn::cuda::{Layout, Mlp, NUMBERS, Pass, Sums, Workspace, layers_source, operands_of, pitch_of};
+use operant_device::cuda::Operands;
+use operant_nn::cuda::{Layout, Mlp, NUMBERS, Pass, Sums, Workspace, layers_source, operands_of, pitch_of};
 
 /// Most logits, or numbers of an action.
 const MOST_OUTPUTS: usize = 64;
