@@ -15,6 +15,7 @@ mod setup;
 mod soak;
 mod tally;
 mod test;
+mod timings;
 mod venv;
 
 use std::process::ExitCode;
@@ -79,6 +80,12 @@ const VERBS: &[Verb] = &[
         does: "run the tests and measurements that need an NVIDIA GPU, with a verdict per target; \
                --build only fills a folder with programs, to be run where there is no Rust: DIR/xtask gpu --prebuilt DIR",
         run: gpu::run,
+    },
+    Verb {
+        name: "timings",
+        words: "[release|tests] [--json FILE]",
+        does: "measure how long builds take from nothing and after one file was changed: of the program, and of all tests",
+        run: timings::run,
     },
     Verb {
         name: "golden",

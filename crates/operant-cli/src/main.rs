@@ -105,7 +105,11 @@ fn main() -> ExitCode {
     let started = Instant::now();
     operant::device::survive_file_size_limit();
     let done = |()| ExitCode::SUCCESS;
-    let result = match Cli::parse().verb {
+    let verb = Cli::parse().verb;
+    if let (Err(error), false) = (operant::lanes::check_cpu(), matches!(verb, Verb::List(_) | Verb::Doctor(_))) {
+        return output::fail(&error.to_string(), 1);
+    }
+    let result = match verb {
         Verb::Train(args) => train::run(&args, started),
         Verb::Eval(args) => eval::run(&args).map(done),
         Verb::Monitor(args) => monitor::run(&args).map(done),

@@ -3,9 +3,9 @@
 //! Fields that noise has touched hold little that repeats but their exponents: bytes of one place beside each other compress to five
 //! sixths, where neither zstd nor zlib alone saves a tenth. A chunk is `c-blosc`'s format 2: a header, places of blocks, blocks.
 
-use operant_base::{Error, Result};
 use miniz_oxide::deflate::compress_to_vec_zlib;
 use miniz_oxide::inflate::decompress_to_vec_zlib_with_limit;
+use operant_base::{Error, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 

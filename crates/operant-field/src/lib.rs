@@ -23,7 +23,7 @@ pub use any::{AnyRollout, STEPS_AT_ONCE};
 pub use codec::Codec;
 pub use operator::{Network, Norm, Operator, Schedule, Update};
 pub use rollout::{After, Rollout};
-pub use sobol::{Evenness, Sobol};
 pub(crate) use sobol::mix;
+pub use sobol::{Evenness, Sobol};
 pub use space::{Architecture, Map, NAMES, Parameter, Space, UAFNO_NAMES};
 pub use uafno::{Afno, MOST_MODES};

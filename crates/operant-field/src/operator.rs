@@ -6,9 +6,9 @@
 //! convolutions. `uafno.rs` has another kind. Invariant: a row's result depends on that row and its keys alone, whichever rows lie beside it.
 
 use super::uafno::Afno;
+use operant_base::{Error, Result};
 use operant_nn::ops::{Conv2d, KEY_WORDS, KeyedNoise, MOST_MIXED, NoiseLaw, NormOptions};
 use operant_nn::{Act, Feed, Graph, Node, Options, Params, Plan};
-use operant_base::{Error, Result};
 
 /// How a layer is normalised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

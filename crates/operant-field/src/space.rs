@@ -6,9 +6,9 @@
 use super::operator::{Norm, Operator, Schedule, Update};
 use super::uafno::{self, Afno};
 use operant_base::config::{Table, Value};
+use operant_base::{Error, Result};
 use operant_nn::Act;
 use operant_nn::ops::NoiseLaw;
-use operant_base::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 /// Kinds of operators.

@@ -6,9 +6,9 @@
 //! `modes`, and those above go past a block: none is dropped.
 
 use super::operator::{Builder, Operator};
+use operant_base::{Error, Result};
 use operant_nn::ops::{Conv2d, Spectral};
 use operant_nn::{Init, Node};
-use operant_base::{Error, Result};
 
 /// What a U-AFNO has beyond a convolutional operator.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -4,6 +4,7 @@
 #![allow(unsafe_code)]
 
 use super::Simd;
+#[cfg(any(not(target_arch = "x86_64"), operant_portable, feature = "portable"))]
 use super::portable::Portable;
 use super::tiles::has_tiles;
 #[cfg(all(target_arch = "x86_64", not(operant_portable)))]
@@ -26,8 +27,14 @@ pub trait Kernel {
 /// here would put all kernels of the engine into one unit of compilation.
 trait Entry {
     #[inline(never)]
+    #[cfg(any(not(target_arch = "x86_64"), operant_portable, feature = "portable"))]
     fn portable<K: Kernel, const WIDTH: usize>(kernel: K) -> K::Out {
         kernel.run::<Portable<WIDTH>>()
+    }
+
+    #[cfg(not(any(not(target_arch = "x86_64"), operant_portable, feature = "portable")))]
+    fn portable<K: Kernel, const WIDTH: usize>(_: K) -> K::Out {
+        left_out()
     }
 
     #[cfg(all(target_arch = "x86_64", not(operant_portable)))]
@@ -44,6 +51,24 @@ trait Entry {
 }
 
 impl<T: ?Sized> Entry for T {}
+
+/// Whether kernels are compiled as array code too: everywhere but on x86-64, where they would be a third of a build and run on no
+/// CPU made since 2015. The feature `portable` has them there as well.
+pub const HAS_PORTABLE: bool = cfg!(any(not(target_arch = "x86_64"), operant_portable, feature = "portable"));
+
+/// What a CPU without AVX2 is told, and who asks for one lane.
+const LEFT_OUT: &str = "this build runs only on AVX2 and AVX-512, in 8 or 16 lanes; build with --features portable for one lane or another CPU";
+
+#[cold]
+#[cfg(not(any(not(target_arch = "x86_64"), operant_portable, feature = "portable")))]
+fn left_out() -> ! {
+    panic!("{LEFT_OUT}")
+}
+
+/// Refuses a CPU that this build has no code for.
+pub fn check_cpu() -> operant_base::Result<()> {
+    Backend::checked(Width::Auto, Math::Strict).map(drop)
+}
 
 /// Lanes asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -125,6 +150,15 @@ impl Backend {
         Self { isa: Self::best(width), math, tiles: false }
     }
 
+    /// The same; an error where this build has no code for it.
+    pub fn checked(width: Width, math: Math) -> operant_base::Result<Self> {
+        let backend = Self::new(width, math);
+        match backend.isa {
+            Isa::Portable1 | Isa::Portable8 if !HAS_PORTABLE => Err(Error::Invalid(LEFT_OUT.into())),
+            _ => Ok(backend),
+        }
+    }
+
     /// The fastest code on this CPU: widest lanes, fused multiply-add, tiles.
     pub fn fast() -> Self {
         let widest = Self::new(Width::Auto, Math::Fast);
@@ -139,7 +173,8 @@ impl Backend {
             "amx" => (Width::Sixteen, "avx512f, avx512_bf16, amx_tile and amx_bf16, and Linux"),
             "avx512" => (Width::Sixteen, "avx512f, avx512dq, avx512bw and avx512vl"),
             "avx2" => (Width::Eight, "avx2, fma, bmi2 and popcnt"),
-            "portable" => return Ok(Self { math: Math::Fast, ..Self::portable(Width::Eight) }),
+            "portable" if HAS_PORTABLE => return Ok(Self { math: Math::Fast, ..Self::portable(Width::Eight) }),
+            "portable" => return Err(Error::Invalid(LEFT_OUT.into())),
             _ => return Err(Error::unknown("instruction set", name, NAMES, "one of amx, avx512, avx2, portable")),
         };
         let backend = Self::new(width, Math::Fast);
@@ -172,7 +207,7 @@ impl Backend {
         }
     }
 
-    /// Array code of this width, on any CPU: what the tests hold the wide instructions against.
+    /// Array code of this width, on any CPU where [`HAS_PORTABLE`]: what the tests hold the wide instructions against.
     pub fn portable(width: Width) -> Self {
         let isa = match width {
             Width::One => Isa::Portable1,

@@ -4,8 +4,8 @@
 
 use super::init::Init;
 use super::saved::{self, Loaded, Metadata, Tensor};
-use operant_device::{Aligned, check_room};
 use operant_base::{Error, Result};
+use operant_device::{Aligned, check_room};
 use std::collections::HashSet;
 use std::ops::Range;
 use std::path::Path;

@@ -2,10 +2,10 @@
 
 use super::elementwise::{Unary, map_in_place};
 use super::real::Compute;
+use operant_base::{Error, Result};
 use operant_device::Aligned;
 use operant_device::gemm::{self, Product, amx};
 use operant_lanes::{Backend, Float, Int, Kernel, Lanes, Simd, select};
-use operant_base::{Error, Result};
 use std::str::FromStr;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};

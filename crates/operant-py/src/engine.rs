@@ -164,7 +164,7 @@ impl Engine {
         };
         let options = Options {
             pool: Arc::new(CpuPool::new(threads)),
-            backend: Backend::new(width, if fast_math { Math::Fast } else { Math::Strict }),
+            backend: Backend::checked(width, if fast_math { Math::Fast } else { Math::Strict }).map_err(raise)?,
             autoreset,
             first_env,
             time_limit,

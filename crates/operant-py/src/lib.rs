@@ -51,6 +51,9 @@ use pyo3::prelude::*;
 
 #[pymodule]
 mod _operant {
+    use pyo3::exceptions::PyImportError;
+    use pyo3::prelude::*;
+
     #[pymodule_export]
     use super::actor::{Actor, copied_actor};
     #[pymodule_export]
@@ -87,6 +90,11 @@ mod _operant {
     use super::tables::{event_kind, run_episodes, run_keys};
     #[pymodule_export]
     use super::trainer::{Trainer, copy_checkpoint, exchange_folders};
+
+    #[pymodule_init]
+    fn check_cpu(_module: &Bound<'_, PyModule>) -> PyResult<()> {
+        operant::lanes::check_cpu().map_err(|error| PyImportError::new_err(error.to_string()))
+    }
 
     #[pymodule_export]
     #[allow(non_upper_case_globals)]

@@ -160,7 +160,7 @@ def test_a_save_of_another_configuration_is_refused(other: dict[str, Any]) -> No
     env = operant.make_vec("CartPole-v1", **{"num_envs": 2, **other})
     env.reset(seed=0)
     saved = env.save()
-    target = operant.make_vec("CartPole-v1", num_envs=2, threads=1, lanes=1)
+    target = operant.make_vec("CartPole-v1", num_envs=2, threads=1, lanes=8)
     target.reset(seed=1)
     with pytest.raises(ValueError, match="saved state is of .*; wanted 2 envs of CartPole-v1"):
         target.load(saved)

@@ -4,14 +4,14 @@
 mod field_twins;
 
 use operant::config;
-use operant::field::fft::{Complex, Fft, frequency};
-use operant::field::{Evenness, Sobol};
 use operant::device::{CpuPool, cpu_seconds};
 use operant::field::features::{self, Describer, FRAME_LEN};
+use operant::field::fft::{Complex, Fft, frequency};
 use operant::field::initial::{KINDS, Kind, Shape};
 use operant::field::{
     Afno, After, Architecture, Map, NAMES, Norm, Operator, Rollout, Schedule, Space, UAFNO_NAMES, Update,
 };
+use operant::field::{Evenness, Sobol};
 use operant::nn::ops::{KeyedNoise, NoiseLaw};
 use operant::nn::{Act, Feed, Graph, Options, Plan, Precision};
 use serde_json::Value;

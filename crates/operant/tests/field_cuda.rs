@@ -2,8 +2,8 @@
 //! --test-threads=1`): steps agree with the CPU's within each precision's rounding, residual trajectories stay near, rows do not know
 //! each other, and a rollout has the same bits again.
 
-use operant::field::Sobol;
 use operant::device::cuda::{self, Gpu};
+use operant::field::Sobol;
 use operant::field::cuda::{CudaRollout, Member, source};
 use operant::field::initial::{KINDS, Shape};
 use operant::field::{After, Norm, Operator, Rollout, Schedule, Space, Update};

@@ -1,10 +1,10 @@
 //! Stores of fields: records in any order, compressed or not; damage; a collection from settings to disk.
 
-use operant::field::collect::{Collection, Settings};
 use operant::config;
 use operant::field::Codec;
-use operant::field::shards::{ArraySpec, Dtype, Layout, Shards, crc32c, half_bits};
+use operant::field::collect::{Collection, Settings};
 use operant::field::features::{self, FRAME_LEN};
+use operant::field::shards::{ArraySpec, Dtype, Layout, Shards, crc32c, half_bits};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -114,7 +114,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let entry = env::find(&args.name)?;
     let options = Options {
         pool: Arc::new(CpuPool::new(args.threads)),
-        backend: Backend::new(width, math),
+        backend: Backend::checked(width, math)?,
         autoreset: AutoReset::SameStep,
         always_split: args.split,
         device: Device::named(&args.device)?,

@@ -22,9 +22,9 @@ mod strips;
 #[cfg(test)]
 mod tests;
 
-use operant_lanes::{Backend, Isa};
 use block::BlockFn;
 use drive::Right;
+use operant_lanes::{Backend, Isa};
 
 /// Packed widths are multiples of this many columns: a cache line.
 const LINE: usize = 16;

@@ -1,8 +1,8 @@
 //! Weights of the kinds of first fields, and of the words that parameters of operators choose from: those that were given, over the defaults.
 
-use operant_base::config::{Table, Value};
 use crate::initial::KINDS;
 use crate::{Map, Space};
+use operant_base::config::{Table, Value};
 use operant_base::{Error, Result};
 
 /// The weight of every word that is not named.

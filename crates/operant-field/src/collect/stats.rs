@@ -1,9 +1,9 @@
 //! `stats.json` of a store: what features are like over the operators for training, to normalise by.
 
 use super::Collection;
-use operant_base::Result;
-use crate::shards::{Shards, write_whole};
 use crate::features;
+use crate::shards::{Shards, write_whole};
+use operant_base::Result;
 use serde_json::{Map, Value, json};
 
 /// The file in a store.

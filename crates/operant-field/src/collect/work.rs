@@ -2,8 +2,8 @@
 //! noted in the store, which keeps everything else.
 
 use super::{Collection, FailedOperator, FailedOperators, Kept, Outcome, Sampled, flags};
-use crate::shards::{ArraySpec, Layout, Packed, Shards};
 use crate::cuda;
+use crate::shards::{ArraySpec, Layout, Packed, Shards};
 use operant_base::{Error, Result};
 use std::collections::BTreeSet;
 use std::iter::Peekable;

@@ -2,11 +2,11 @@
 
 use super::kernels::{FinishArgs, GatherArgs, Step, numbers};
 use super::layout::{Build, bf16};
-use crate::shards::{half_bits, half_value};
-use operant_device::cuda::{DevicePtr, Params, TensorMap};
 use crate::Norm;
-use operant_nn::Precision;
+use crate::shards::{half_bits, half_value};
 use operant_base::{Error, Result};
+use operant_device::cuda::{DevicePtr, Params, TensorMap};
+use operant_nn::Precision;
 
 /// `SurveyArgs` of `first.cu`.
 #[derive(Clone, Copy, Debug)]

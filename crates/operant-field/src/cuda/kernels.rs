@@ -1,10 +1,10 @@
 //! The kernels of operators: their text, their arguments and how many threads they take.
 
 use super::first::{FIRST_AT_ONCE, FIRST_SHARED, FirstArgs, SURVEY_THREADS, SURVEYORS, SurveyArgs, survey_shared};
+use operant_base::{Error, Result};
 use operant_device::cuda::{DevicePtr, Gpu, Kernel, Params, TensorMap, TensorNumbers};
 use operant_lanes::Math;
 use operant_nn::Precision;
-use operant_base::{Error, Result};
 use std::fmt::Write;
 use std::sync::Arc;
 

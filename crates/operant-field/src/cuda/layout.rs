@@ -6,11 +6,11 @@ use super::kernels::{
     TALL_ROWS, TILES, Tile, UnfoldArgs, WHOLE_BITS, WideArgs, WideLastArgs, magic, numbers,
 };
 use crate::shards::half_bits;
-use operant_device::cuda::{Buffer, DevicePtr, Element, Gpu, TensorMap, TensorNumbers};
 use crate::{Norm, Operator};
+use operant_base::{Error, Result};
+use operant_device::cuda::{Buffer, DevicePtr, Element, Gpu, TensorMap, TensorNumbers};
 use operant_nn::ops::{NoiseLaw, noise_factor};
 use operant_nn::{Act, Params, Precision};
-use operant_base::{Error, Result};
 use std::sync::Arc;
 
 /// Columns of a tile.

@@ -12,12 +12,12 @@ mod layout;
 
 use super::operator::{Operator, Update};
 use super::rollout::After;
+use kernels::{CorrelateArgs, Kernels, LastArgs, NormaliseArgs, Step};
+use layout::Build;
+use operant_base::{Error, Result};
 use operant_device::cuda::{Buffer, DevicePtr, Event, Gpu, Graph};
 use operant_nn::Precision;
 use operant_nn::ops::{KeyedNoise, MOST_MIXED, NoiseLaw};
-use operant_base::{Error, Result};
-use kernels::{CorrelateArgs, Kernels, LastArgs, NormaliseArgs, Step};
-use layout::Build;
 use std::ops::Range;
 use std::sync::Arc;
 

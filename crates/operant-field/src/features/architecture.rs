@@ -1,8 +1,8 @@
 //! Descriptors of an operator's architecture, beyond the parameters that were sampled.
 
 use super::Feature;
-use operant_base::Result;
 use crate::Operator;
+use operant_base::Result;
 
 const fn f(name: &'static str, formula: &'static str) -> Feature {
     Feature { name, formula }

@@ -2,10 +2,10 @@
 
 use super::run::{Found, Setting, close, run_f64};
 use super::{Case, Random};
-use operant_device::cuda::Gpu;
 use crate::op::Op;
 use crate::plan::{CudaPlan, Networks, Options, Plan, Setup, Wanted};
 use crate::precision::Precision;
+use operant_device::cuda::Gpu;
 use std::sync::Arc;
 
 /// How many cases have kernels, and how many have none.

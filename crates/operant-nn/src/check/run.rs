@@ -1,13 +1,13 @@
 //! The checks: cases drawn, run in f64 and on every instruction set, and compared.
 
 use super::{Case, Given, Random, Values, rows, shapes};
-use operant_base::Result;
-use operant_lanes::Backend;
-use operant_lanes::rng::HostRng;
 use crate::graph::{Graph, Node};
 use crate::init::Init;
 use crate::op::{Kind, Op};
 use crate::plan::{Feed, Gradients, Options, Plan, Wanted};
+use operant_base::Result;
+use operant_lanes::Backend;
+use operant_lanes::rng::HostRng;
 
 fn draw(given: &Given, count: usize, stream: u32) -> Vec<f64> {
     let mut rng = HostRng::new(17, stream, 0, 0);

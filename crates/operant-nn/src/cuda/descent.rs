@@ -1,9 +1,9 @@
 //! Adam with a limit to the gradient's norm, over parameters that lie as in [`Params`](crate::Params).
 
 use super::layers::{AdamArgs, Layers, NORM_BLOCKS, NormArgs, THREADS};
-use operant_device::cuda::{Buffer, DevicePtr, Gpu, Operands};
-use operant_base::Result;
 use crate::Act;
+use operant_base::Result;
+use operant_device::cuda::{Buffer, DevicePtr, Gpu, Operands};
 use std::sync::Arc;
 
 /// Moments of a network's parameters, and the kernels that step them.

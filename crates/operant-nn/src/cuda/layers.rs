@@ -1,9 +1,9 @@
 //! The kernels of `layers.cu`, with their arguments.
 
-use operant_device::cuda::{DevicePtr, Gpu, Kernel, Operands, Params};
-use operant_base::{Error, Result};
-use operant_lanes::{CUDA_PRELUDE, Math};
 use crate::Act;
+use operant_base::{Error, Result};
+use operant_device::cuda::{DevicePtr, Gpu, Kernel, Operands, Params};
+use operant_lanes::{CUDA_PRELUDE, Math};
 use std::fmt::Write as _;
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! Where the parameters of stacks of linear layers lie on a GPU: rows padded to whole vectors, networks at equal distances, so that
 //! products of all of them are one launch. Padding is 0 and stays 0.
 
-use operant_base::{Error, Result};
 use crate::Params;
+use operant_base::{Error, Result};
 
 /// Numbers that rows are padded to a multiple of: 16 bytes of bf16.
 const VECTOR: usize = 8;

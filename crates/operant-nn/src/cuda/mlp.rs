@@ -6,9 +6,9 @@ use super::layers::{
     THREADS,
 };
 use super::layout::{Layer, Layout, pitch_of};
-use operant_device::cuda::{Blas, Buffer, DevicePtr, Gemm, Gpu, Matrix, Operands, Product};
-use operant_base::{Error, Result};
 use crate::{Act, Precision};
+use operant_base::{Error, Result};
+use operant_device::cuda::{Blas, Buffer, DevicePtr, Gemm, Gpu, Matrix, Operands, Product};
 use std::sync::Arc;
 
 /// Networks of the same hidden sizes, with their parameters and Adam's moments in the GPU's memory.

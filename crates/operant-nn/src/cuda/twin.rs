@@ -3,9 +3,9 @@
 //! Every kernel takes [`Args`], and its grid has the group as first axis: a group is one network on its own rows.
 
 use super::formula::{Formula, Read};
+use crate::op::{Act, MAX_INPUTS, MAX_OUTPUTS, Types};
 use operant_device::cuda::{DevicePtr, Params};
 use operant_lanes::CUDA_PRELUDE;
-use crate::op::{Act, MAX_INPUTS, MAX_OUTPUTS, Types};
 
 /// Threads of most kernels.
 pub(crate) const THREADS: usize = 256;

@@ -9,13 +9,13 @@ mod judging;
 mod surgery;
 
 use super::{Blueprint, Host, Seed, Topology, Training, belongs, gate, prefix};
-use operant_device::cuda::{Buffer, DevicePtr, Gpu, Graph as Recorded, Kernel, Params as Argument};
-use operant_base::{Error, Result};
-use operant_lanes::{CUDA_PRELUDE, Math};
 use crate::cuda::EARLY;
 use crate::ops::{Blend, Valve};
 use crate::{CudaPlan, Graph, Method, Networks, Node, Params, Precision, Setup, Shared, Wanted};
 use judging::{JudgeArgs, Told};
+use operant_base::{Error, Result};
+use operant_device::cuda::{Buffer, DevicePtr, Gpu, Graph as Recorded, Kernel, Params as Argument};
+use operant_lanes::{CUDA_PRELUDE, Math};
 use std::fmt::Write as _;
 use std::sync::Arc;
 

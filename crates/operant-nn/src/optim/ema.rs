@@ -1,8 +1,8 @@
 //! A moving average of parameters (Polyak & Juditsky, 1992): a slow copy for targets and evaluation.
 
 use super::kernels::Average;
-use operant_lanes::Backend;
 use crate::Params;
+use operant_lanes::Backend;
 
 /// Averaged parameters. Buffers are copied, not averaged.
 #[derive(Clone, Debug)]

@@ -19,11 +19,11 @@ pub use schedule::Schedule;
 
 use super::params::{ALIGN, ParamSpec, Params};
 use super::saved::{self, Loaded, Metadata, Tensor};
-use operant_device::{Aligned, CpuPool, Part, PartPasses, PartWork, check_room};
-use operant_base::{Error, Result};
-use operant_lanes::Backend;
 use kernels::{Adam, AdamConstants, Sgd, SgdConstants, SumOfSquares};
 use muon::{Matrix, MuonConstants, Scratch};
+use operant_base::{Error, Result};
+use operant_device::{Aligned, CpuPool, Part, PartPasses, PartWork, check_room};
+use operant_lanes::Backend;
 use std::ops::Range;
 use std::sync::Arc;
 

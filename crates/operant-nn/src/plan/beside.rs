@@ -1,7 +1,7 @@
 //! Launches of parts that no group has together, at once: each part's on a stream of its own, between what all wait for.
 
-use operant_device::cuda::{Event, Gpu, Kernel, Params};
 use operant_base::Result;
+use operant_device::cuda::{Event, Gpu, Kernel, Params};
 use std::sync::Arc;
 
 /// Streams beside the GPU's own, at most, with which they are as many as a GPU has queues: more parts than these take turns.

@@ -10,13 +10,13 @@ use super::beside::{Beside, Lanes};
 use super::build::{Buffer, Merging, Place, Planned, Recipe, Slot, Wanted, Work};
 use super::chains::Chains;
 use super::kernels::{Loader, Target, chosen, missing, narrow_buffers, narrow_op, pixels_of, twins_of};
-use operant_device::cuda::{self, DevicePtr, Gpu, Kernel};
-use operant_base::{Error, Result};
 use crate::cuda::{Args, COLLAPSE, Form, Launch, PIXELS, Tensor, Text, Twin};
 use crate::graph::{Call, Graph, Node};
 use crate::op::{Kind, MAX_INPUTS, MAX_OUTPUTS};
 use crate::params::Params;
 use crate::precision::Precision;
+use operant_base::{Error, Result};
+use operant_device::cuda::{self, DevicePtr, Gpu, Kernel};
 use std::sync::Arc;
 
 /// Parameters of several networks of one layout, one behind the other in a GPU's memory.

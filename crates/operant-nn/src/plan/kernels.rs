@@ -1,12 +1,12 @@
 //! Which kernels the ops of a plan have on a GPU, which of its tensors hold bf16, and where kernels are compiled.
 
 use super::build::{Buffer, Place, Planned, Recipe, Step, Work};
-use operant_device::cuda::{Gpu, Kernel, Module};
-use operant_base::{Error, Result};
-use operant_lanes::Math;
 use crate::cuda::{Args, Form, Launch, Text, Twin};
 use crate::op::{Kind, Type};
 use crate::precision::Precision;
+use operant_base::{Error, Result};
+use operant_device::cuda::{Gpu, Kernel, Module};
+use operant_lanes::Math;
 use std::sync::Arc;
 
 /// What kernels are chosen for.

@@ -2,12 +2,12 @@
 
 use super::cut::Cut;
 use super::{Feed, Gradients, Options, Plan};
+use crate::ops::{Conv2d, NormOptions};
+use crate::{Act, Graph, Kind, Memory, Method, Node, Optimizer, Precision};
 use operant_base::Result;
 use operant_device::CpuPool;
 use operant_device::gemm::amx;
 use operant_lanes::rng::HostRng;
-use crate::ops::{Conv2d, NormOptions};
-use crate::{Act, Graph, Kind, Memory, Method, Node, Optimizer, Precision};
 use std::sync::Arc;
 
 const CLASSES: usize = 9;

@@ -31,12 +31,12 @@ use super::optim::{Optimizer, StepReport};
 use super::params::Params;
 use super::precision::Precision;
 use super::real::{Compute, Real, Scratch};
-use operant_device::{Aligned, CpuPool, Spans, check_room};
-use operant_lanes::Backend;
-use operant_base::{Error, Result};
 pub use build::Wanted;
 use build::{Merging, Place, Recipe};
 use cut::Cut;
+use operant_base::{Error, Result};
+use operant_device::{Aligned, CpuPool, Spans, check_room};
+use operant_lanes::Backend;
 use run::{Packed, Run, Weights, Worker};
 use std::sync::Arc;
 use weights::Packs;
@@ -588,9 +588,9 @@ impl Plan<f32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Act, Init, Method, nets};
     use operant_device::TwoPasses;
     use operant_lanes::Backend;
-    use crate::{Act, Init, Method, nets};
 
     /// Long rows by the room of a tile, short ones at least as many as tiles of AMX take turns for.
     #[test]

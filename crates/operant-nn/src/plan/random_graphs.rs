@@ -3,8 +3,8 @@
 use super::super::graph::{Graph, Node};
 use super::build::{Place, Recipe, Slot, Wanted};
 use super::{Feed, Gradients, Options, Plan};
-use operant_lanes::rng::HostRng;
 use crate::{Kind, Params};
+use operant_lanes::rng::HostRng;
 use proptest::prelude::*;
 
 const WIDTH: usize = 4;

@@ -4,9 +4,9 @@
 //! the last episodes that began in it succeeded. Setting the env's parameter is the only thing here that allocates.
 
 use crate::env::VecEnv;
+use operant_base::telemetry::Metric;
 use operant_base::{Error, Result};
 use operant_lanes::rng::HostRng;
-use operant_base::telemetry::Metric;
 use serde::{Deserialize, Serialize};
 
 /// Sets draws of stages apart from other streams of the same seed.

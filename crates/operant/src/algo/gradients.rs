@@ -3,8 +3,8 @@
 //! Looked at in the first minibatch of every so many iterations, before clipping. Invariant: what is learned does not depend
 //! on it, and nothing is allocated after `new`.
 
-use operant_nn::Params;
 use operant_base::telemetry::Metric;
+use operant_nn::Params;
 use std::ops::Range;
 
 /// Numbers of each tensor: name, help.

@@ -25,14 +25,14 @@ pub use policy::{ActionsMut, Actor, EncoderName, Head, MemoryName, NetworkSettin
 pub use policy_cuda::GpuActor;
 pub use policy_values::{PolicyValues, Rewards};
 
-use operant_base::config::Table;
 use crate::data::Episodes;
+use crate::env::{Told, VecEnv};
+use operant_base::config::Table;
+use operant_base::telemetry::Metric;
+use operant_base::{Error, Result};
 use operant_device::cuda::Gpu;
 use operant_device::{CpuPool, Spans};
-use crate::env::{Told, VecEnv};
-use operant_base::{Error, Result};
 use operant_nn::{Plan, Precision};
-use operant_base::telemetry::Metric;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

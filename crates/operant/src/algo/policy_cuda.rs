@@ -1,8 +1,8 @@
 //! A policy's networks on a GPU, for those who keep observations on the host: rows go there and logits come back in every step.
 
 use super::policy::{ActionsMut, Head, Policy};
-use operant_device::cuda::{Buffer, Gpu};
 use operant_base::{Error, Result};
+use operant_device::cuda::{Buffer, Gpu};
 use operant_lanes::Backend;
 use operant_nn::cuda::{Layout, Mlp, Pass, Workspace};
 use operant_nn::dist::{DiagGaussian, Draws, Factored};

@@ -5,9 +5,9 @@
 use super::{Actor, Policy};
 use crate::env::puzzle::Puzzle;
 use crate::env::{self, RowBuf, Seeds, VecEnv};
+use crate::search::Values;
 use operant_base::{Error, Result};
 use operant_nn::Options;
-use crate::search::Values;
 use std::sync::Arc;
 
 /// States that a network sees at once, and as many as a narrow search asks for, since all envs are written to show some.

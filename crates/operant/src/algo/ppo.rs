@@ -22,11 +22,15 @@ use super::saved::{damaged, from_bits, load_env, load_running, load_scale, to_bi
 use super::scratch::Scratch;
 use super::train_and_step::{first_bad_op, train_and_step};
 use super::{Algorithm, Build, Ended, Entry, Parts, Phase, Report, part};
-use operant_base::config::{self, Table};
 use crate::data::{ActionColumn, Batch, Order, ReturnScale, Rollout, Running, Shape, first_unfit};
-use operant_device::{CpuPool, check_room};
 use crate::env::{Actions, Row, Seeds, Told, VecEnv};
+use floors::{CriticAlone, Floors, begin_with};
+use heads::HeadWatch;
+use metrics::{METRICS, Reported, not_finite};
+use operant_base::config::{self, Table};
+use operant_base::telemetry::Metric;
 use operant_base::{Error, Result};
+use operant_device::{CpuPool, check_room};
 use operant_lanes::Backend;
 use operant_nn::dist::Draws;
 use operant_nn::nets::{Architecture, Image, Net};
@@ -34,10 +38,6 @@ use operant_nn::ops::{PPO_STATISTICS, PpoCoefficients, PpoTargets};
 use operant_nn::{
     Feed, Gradients, Graph, LossScale, Metadata, Node, Optimizer, Options, Params, Plan, Precision, Schedule, Wanted,
 };
-use operant_base::telemetry::Metric;
-use floors::{CriticAlone, Floors, begin_with};
-use heads::HeadWatch;
-use metrics::{METRICS, Reported, not_finite};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Instant;

@@ -7,15 +7,15 @@
 
 use super::train_and_step::{first_bad_op, train_and_step};
 use super::{Algorithm, Build, Ended, Entry, Parts, Phase, Policy, Report, part};
-use operant_base::config::{self, Table};
-use operant_device::{CpuPool, check_room};
 use crate::env::backgammon::{OUTCOMES, Outcome, Plays, Points, Position, Side, roll};
+use crate::search::backgammon::{BackgammonFile, BackgammonNet, Evaluator, Kind, Weights};
+use operant_base::config::{self, Table};
+use operant_base::telemetry::Metric;
 use operant_base::{Error, Result};
+use operant_device::{CpuPool, check_room};
 use operant_lanes::Backend;
 use operant_lanes::rng::HostRng;
 use operant_nn::{Act, Ema, Feed, Method, Node, Optimizer, Options, Params, Plan, Precision, Schedule, Wanted};
-use crate::search::backgammon::{BackgammonFile, BackgammonNet, Evaluator, Kind, Weights};
-use operant_base::telemetry::Metric;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Instant;

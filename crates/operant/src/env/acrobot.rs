@@ -1,11 +1,11 @@
 //! Two links hanging from a pivot, driven at the joint between them.
 
 use super::{Action, ActionSpace, Canvas, Channel, Env, Spec, Step, draw, ordered};
+use crate::params;
 use operant_base::Result;
+use operant_lanes::columns;
 use operant_lanes::math::wrap_angle;
 use operant_lanes::{Float, Int, Lanes, Rng, Scalar, select};
-use crate::params;
-use operant_lanes::columns;
 use std::f32::consts::PI;
 
 params! {

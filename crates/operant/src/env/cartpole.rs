@@ -1,10 +1,10 @@
 //! A pole on a cart, pushed left or right.
 
 use super::{Action, ActionSpace, Canvas, Channel, Env, Spec, Step, draw, ordered};
-use operant_base::Result;
-use operant_lanes::{Float, Int, Lanes, Rng, Scalar, select};
 use crate::params;
+use operant_base::Result;
 use operant_lanes::columns;
+use operant_lanes::{Float, Int, Lanes, Rng, Scalar, select};
 
 params! {
     /// CartPole-v1. Barto, Sutton and Anderson, "Neuronlike adaptive elements", 1983.

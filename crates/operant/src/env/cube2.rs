@@ -5,9 +5,9 @@ use super::cube::{
     next_move,
 };
 use super::{Action, ActionSpace, Canvas, Channel, Env, EnvVisitor, Shows, Spec, Step, Viewed, Views};
-use operant_lanes::{Int, Lanes, Rng, Scalar, select};
 use crate::params;
 use operant_lanes::columns;
+use operant_lanes::{Int, Lanes, Rng, Scalar, select};
 
 params! {
     /// Turn the faces of a scrambled 2×2×2 cube until each shows one colour.

@@ -2,9 +2,9 @@
 
 use super::cube::{self, CUBE_FACES, Cubies, EDGE_BITS, FACES, Turn, WORD_EDGES, add_mod3, move_fields, next_move};
 use super::{Action, ActionSpace, Canvas, Channel, Env, EnvVisitor, Shows, Spec, Step, Viewed, Views};
-use operant_lanes::{Columns, Int, Lanes, Rng, Scalar, select};
 use crate::params;
 use operant_lanes::columns;
+use operant_lanes::{Columns, Int, Lanes, Rng, Scalar, select};
 
 params! {
     /// Turn the faces of a scrambled 3×3×3 cube until each shows one colour.

@@ -1,8 +1,8 @@
 //! Rows and actions in a GPU's memory: what [`Row`](super::Row) and [`Actions`](super::Actions) are on the host.
 
 use super::{RowBuf, Spec};
-use operant_device::cuda::{Buffer, DevicePtr, Gpu};
 use operant_base::Result;
+use operant_device::cuda::{Buffer, DevicePtr, Gpu};
 use std::sync::Arc;
 
 /// Results of `rows` steps of N envs, `[rows, N, …]`.

@@ -8,8 +8,8 @@ use super::cuda_row::{DeviceActions, DeviceRow, Ends, ForeignRow, RowPointers};
 use super::emit::{self, Shape};
 use super::lane_kernels::{MAX_ACTION_DIMS, MAX_STATE, Own};
 use super::{Actions, Canvas, Env, Options, Param, Row, RowBuf, Seeds, Spec, VecEnv, check_columns, saved};
-use operant_device::cuda::{Buffer, DevicePtr, Gpu, Kernel, Params};
 use operant_base::{Error, Result};
+use operant_device::cuda::{Buffer, DevicePtr, Gpu, Kernel, Params};
 use operant_lanes::{Column, Columns, Kind, Math, Scalar};
 use std::sync::{Arc, OnceLock};
 

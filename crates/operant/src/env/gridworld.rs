@@ -1,10 +1,10 @@
 //! A grid with walls, keys and a goal that opens when all keys are held: the example of a host env.
 
 use super::{ActionSpace, Canvas, Channel, HostAction, HostEnv, Spec};
+use crate::params;
 use operant_base::{Error, Result};
 use operant_lanes::rng::HostRng;
 use operant_lanes::{Column, Kind};
-use crate::params;
 use std::sync::Arc;
 
 params! {

@@ -5,8 +5,8 @@ use super::{
     Actions, AutoReset, Canvas, HostAction, HostEnv, Options, Param, Row, Seeds, Spec, Told, VecEnv, check_columns,
     saved,
 };
-use operant_device::CpuPool;
 use operant_base::Result;
+use operant_device::CpuPool;
 use operant_lanes::rng::HostRng;
 use operant_lanes::{Column, Kind};
 use std::sync::Arc;

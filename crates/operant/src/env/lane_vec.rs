@@ -11,8 +11,8 @@ use super::lane_kernels::{
 use super::pace::{MAX_PARTS, Pace};
 use super::row::front;
 use super::{Actions, AutoReset, Canvas, Env, Options, Param, Row, RowBuf, Seeds, Spec, VecEnv, check_columns, saved};
-use operant_device::CpuPool;
 use operant_base::{Error, Result};
+use operant_device::CpuPool;
 use operant_lanes::{Backend, Column, Columns, Kind, Scalar};
 use std::sync::Arc;
 

@@ -65,8 +65,8 @@ pub use spec::{ActionSpace, Channel, Heads, Spec};
 pub use told::Told;
 pub use viewed::{EnvVisitor, Shows, Viewed, Views};
 
-use operant_device::{CpuPool, Device};
 use operant_base::{Error, Result};
+use operant_device::{CpuPool, Device};
 use operant_lanes::rng::HostRng;
 use operant_lanes::{Backend, Block, Column, Columns, Lanes, Rng, Scalar};
 use operant_nn::nets::Image;

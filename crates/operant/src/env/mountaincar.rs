@@ -1,10 +1,10 @@
 //! A car too weak for its hill, pushed left, not at all, or right.
 
 use super::{Action, ActionSpace, Canvas, Channel, Env, Spec, Step, draw, ordered};
-use operant_base::Result;
-use operant_lanes::{Float, Int, Lanes, Rng, Scalar, select};
 use crate::params;
+use operant_base::Result;
 use operant_lanes::columns;
+use operant_lanes::{Float, Int, Lanes, Rng, Scalar, select};
 
 params! {
     /// MountainCar-v0. Moore, "Efficient memory-based learning for robot control", 1990.

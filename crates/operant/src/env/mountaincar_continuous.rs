@@ -1,10 +1,10 @@
 //! A car too weak for its hill, pushed with a force of one's choice that costs energy.
 
 use super::{Action, ActionSpace, Canvas, Channel, Env, Spec, Step, draw, ordered};
-use operant_base::Result;
-use operant_lanes::{Float, Lanes, Rng, Scalar, select};
 use crate::params;
+use operant_base::Result;
 use operant_lanes::columns;
+use operant_lanes::{Float, Lanes, Rng, Scalar, select};
 
 params! {
     /// MountainCarContinuous-v0.

@@ -1,10 +1,10 @@
 //! A pendulum to swing up and hold, by a torque at its pivot.
 
 use super::{Action, ActionSpace, Canvas, Channel, Env, Spec, Step, draw};
-use operant_lanes::math::wrap_angle;
-use operant_lanes::{Float, Lanes, Mask, Rng, Scalar};
 use crate::params;
 use operant_lanes::columns;
+use operant_lanes::math::wrap_angle;
+use operant_lanes::{Float, Lanes, Mask, Rng, Scalar};
 
 params! {
     /// Pendulum-v1.

@@ -1,9 +1,9 @@
 //! Probe envs: each isolates one thing that a learning algorithm must get right, with its answer known in closed form.
 
 use super::{Action, ActionSpace, Channel, Env, Spec, Step};
-use operant_lanes::{Int, Lanes, Mask, Rng, select};
 use crate::params;
 use operant_lanes::columns;
+use operant_lanes::{Int, Lanes, Mask, Rng, select};
 
 const REFERENCE: &str = "Operant; after the probe envs of A. Jones, \"Debugging RL\", 2021";
 

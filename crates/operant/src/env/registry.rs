@@ -4,8 +4,8 @@ use super::{
     AutoReset, CudaVec, Env, EnvVisitor, HostEnv, HostVec, LaneVec, MAX_ENVS, Options, Param, Params, RowBuf, Spec,
     VecEnv, Views, emit,
 };
-use operant_device::{CpuPool, Device, check_room};
 use operant_base::{Error, Result};
+use operant_device::{CpuPool, Device, check_room};
 use operant_lanes::{Backend, Math, Width};
 use std::sync::Arc;
 

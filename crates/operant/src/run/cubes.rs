@@ -2,13 +2,13 @@
 
 use super::{Checkpoints, Config};
 use crate::algo::{self, Parts, Policy, PolicyValues, Rewards};
-use operant_device::threads_available;
 use crate::env;
 use crate::env::cube::{Cubies, Pocket, parse_facelets, parse_moves, print_moves};
 use crate::env::puzzle::{CubePuzzle, PocketPuzzle, Puzzle};
-use operant_base::{Error, Result};
-use operant_nn::{Options, Params};
 use crate::search::{AstarSettings, Evaluator, PuzzleName, Solution, ValueFile, Values, astar, beam, greedy};
+use operant_base::{Error, Result};
+use operant_device::threads_available;
+use operant_nn::{Options, Params};
 use std::path::Path;
 use std::sync::Arc;
 

@@ -2,9 +2,9 @@
 
 use super::Config;
 use crate::algo::ppo;
-use operant_device::cuda::Gpu;
 use crate::env;
 use operant_base::Result;
+use operant_device::cuda::Gpu;
 
 /// The settings with `auto` decided, and in one line what was chosen and why. They are for the first GPU if it is usable and
 /// has kernels for the env, the network and the algorithm as they would be set there, else for the CPU. Settings that name a device

@@ -2,9 +2,9 @@
 
 use crate::algo::{ActionsMut, Actor, GpuActor, Policy};
 use crate::data::ActionColumn;
-use operant_device::{CpuPool, Device};
 use crate::env::{self, Actions, AutoReset, Canvas, RowBuf, Seeds, VecEnv};
 use operant_base::{Error, Result};
+use operant_device::{CpuPool, Device};
 use operant_lanes::{Backend, Math, Width};
 use operant_nn::Options;
 use operant_nn::dist::Draws;

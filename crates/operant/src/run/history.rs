@@ -6,8 +6,8 @@
 use super::changed::{describe, differences};
 use super::{Config, Run, build_algorithm, build_env, build_pool};
 use operant_base::config::{self, Table, Value};
-use operant_base::{Error, Result};
 use operant_base::telemetry::EventKind;
+use operant_base::{Error, Result};
 use std::sync::Arc;
 
 /// The key of the list of changes.

@@ -19,10 +19,10 @@ use super::config::Every;
 use super::eval::{Evaluation, Quota, Stage, build_envs, side_by_side};
 use super::{Config, Run};
 use crate::algo::Policy;
-use operant_device::{CpuPool, Device};
 use crate::env::{self, VecEnv};
-use operant_base::{Error, Result};
 use operant_base::telemetry::EventKind;
+use operant_base::{Error, Result};
+use operant_device::{CpuPool, Device};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 

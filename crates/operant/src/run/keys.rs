@@ -2,8 +2,8 @@
 
 use super::{CheckpointSettings, EvalSettings, Settings, TelemetrySettings};
 use crate::algo::{self, NetworkSettings};
-use operant_base::config::{self, Meaning, Table};
 use crate::env::{self, Param};
+use operant_base::config::{self, Meaning, Table};
 use operant_base::{Error, Result};
 
 /// The keys that a run of an algorithm in an env has.

@@ -29,12 +29,14 @@ pub use profile::{Line, Profile};
 pub use shipped::SHIPPED;
 
 use crate::algo::{self, Algorithm, Build, Phase, Report};
-use operant_device::{self as machine, CpuPool, Device};
 use crate::env::{self, Spec, VecEnv};
-use operant_base::{Error, Result};
-use operant_lanes::{Backend, Math, Width};
-use operant_base::telemetry::{Board, Drops, Episode, EventKind, Jsonl, Metric, RingSink, Rules, Sink, Slot, Tensorboard};
 use judge::Judge;
+use operant_base::telemetry::{
+    Board, Drops, Episode, EventKind, Jsonl, Metric, RingSink, Rules, Sink, Slot, Tensorboard,
+};
+use operant_base::{Error, Result};
+use operant_device::{self as machine, CpuPool, Device};
+use operant_lanes::{Backend, Math, Width};
 use profile::Profiler;
 use saving::Saves;
 use serde::{Deserialize, Serialize};

@@ -5,11 +5,11 @@
 
 use super::saving::was_solved;
 use super::{Checkpoints, Config, Lock, Run, Start, Until, build_algorithm, build_env_among, build_pool, replace_file};
-use operant_base::config::{self, Table};
-use operant_device::CpuPool;
 use crate::env::VecEnv;
-use operant_base::{Error, Result};
+use operant_base::config::{self, Table};
 use operant_base::telemetry::{EventKind, cut_back};
+use operant_base::{Error, Result};
+use operant_device::CpuPool;
 use std::path::Path;
 use std::sync::Arc;
 

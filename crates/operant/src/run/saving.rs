@@ -12,8 +12,8 @@ use super::judge::Standing;
 use super::{CheckpointSettings, Run, Solved};
 use crate::algo::{Parts, part};
 use crate::data::Episodes;
-use operant_base::{Error, Result};
 use operant_base::telemetry::EventKind;
+use operant_base::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 

@@ -17,11 +17,11 @@ pub use settings::{ChanceMode, Counters, Settings};
 use super::gumbel;
 use super::policy::action_logits;
 use super::tree::{FAR, Kind, NONE, Tree};
-use operant_device::check_room;
 use crate::env::game::{Game, Turn, draw_outcome, sign};
-use operant_base::Result;
-use operant_lanes::rng::HostRng;
 use evaluator::Proposed;
+use operant_base::Result;
+use operant_device::check_room;
+use operant_lanes::rng::HostRng;
 use priors::{gamma, softmax};
 
 /// A leaf that waits, at the end of a path.

@@ -2,10 +2,10 @@
 
 use super::super::Score;
 use super::{GrownGroup, Recording, SLOT_PARTS, THREADS, control, has, part, stretch};
-use operant_device::cuda::{DevicePtr, Graph as Recorded, Params as Argument};
-use operant_base::Result;
 use crate::CudaPlan;
 use crate::ops::Graft;
+use operant_base::Result;
+use operant_device::cuda::{DevicePtr, Graph as Recorded, Params as Argument};
 
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]

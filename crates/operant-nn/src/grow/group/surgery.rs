@@ -2,10 +2,10 @@
 
 use super::super::{Blueprint, Seed, Topology, Weights, belongs, gate, prefix};
 use super::{GrownGroup, Kept, has, place};
-use operant_device::cuda::Buffer;
-use operant_base::{Error, Result};
 use crate::Graph;
 use crate::ops::Blend;
+use operant_base::{Error, Result};
+use operant_device::cuda::Buffer;
 
 impl GrownGroup {
     /// Puts a seed into a slot, in place of what was there; `number` draws its first weights. Its α is 0.

@@ -2,9 +2,9 @@
 
 use super::samples::{KEPT, Sample};
 use crate::env::game::{Game, Turn};
+use crate::search::policy::{Choice, Share};
 use operant_lanes::rng::HostRng;
 use operant_nn::Feed;
-use crate::search::policy::{Choice, Share};
 
 /// Rows of a batch: what is seen, and what is to be said of it.
 pub(super) struct Batch<G: Game> {

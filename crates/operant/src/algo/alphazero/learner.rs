@@ -6,14 +6,14 @@ use super::samples::{Sample, Window};
 use super::settings::{GateName, Settings};
 use crate::algo::train_and_step::first_bad_op;
 use crate::algo::{Parts, part};
-use operant_device::check_room;
 use crate::env::game::Game;
+use crate::search::game_net::{self, Shared};
 use operant_base::{Error, Result};
+use operant_device::check_room;
 use operant_lanes::Backend;
 use operant_lanes::rng::HostRng;
 use operant_nn::nets::Architecture;
 use operant_nn::{Method, Node, Optimizer, Options, Params, Plan, Wanted};
-use crate::search::game_net::{self, Shared};
 use std::time::Instant;
 
 /// What an iteration of learning found.

@@ -1,8 +1,8 @@
 //! The `[alphazero]` table.
 
+use crate::search::mcts;
 use operant_base::config::{self, Table, Value};
 use operant_base::{Error, Result};
-use crate::search::mcts;
 use serde::{Deserialize, Serialize};
 
 /// What decides which weights play.

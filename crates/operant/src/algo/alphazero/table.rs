@@ -7,10 +7,10 @@ use super::samples::{Sample, read_all, take, write_all};
 use super::settings::Settings;
 use super::teacher::{Judged, Teacher};
 use crate::env::game::{Game, Turn, draw_outcome, settle_chance, sign};
-use operant_base::{Error, Result};
-use operant_lanes::rng::HostRng;
 use crate::search::game_net::GameNet;
 use crate::search::mcts::{Counters, Evaluator, Mcts};
+use operant_base::{Error, Result};
+use operant_lanes::rng::HostRng;
 use std::time::Instant;
 
 /// A game that ended.

@@ -2,9 +2,9 @@
 
 use crate::env::backgammon::{Backgammon, OUTCOMES, Outcome, Plays, Position, State};
 use crate::env::game::Game;
+use crate::search::backgammon::{BackgammonFile, Evaluator};
 use operant_base::Result;
 use operant_nn::Options;
-use crate::search::backgammon::{BackgammonFile, Evaluator};
 
 /// Most value heads of a game.
 pub(super) const MOST_HEADS: usize = 8;

@@ -4,10 +4,10 @@
 //! Scrambles are those of a seed, so that numbers of one run can be compared. Nothing is allocated after `new`.
 
 use crate::env::puzzle::{Puzzle, Walk};
+use crate::search::ValueNet;
 use operant_base::Result;
 use operant_lanes::rng::HostRng;
 use operant_nn::{Feed, Node, Options, Params, Plan};
-use crate::search::ValueNet;
 
 /// Sets scrambles apart from other streams of the same seed.
 const SCRAMBLES: u64 = 0x736f_6c76_6500_0000;

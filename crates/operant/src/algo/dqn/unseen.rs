@@ -3,8 +3,8 @@
 use super::Settings;
 use crate::env::VecEnv;
 use crate::env::puzzle::Puzzle;
-use operant_base::{Error, Result};
 use crate::search::{HeldOut, PuzzleName};
+use operant_base::{Error, Result};
 
 /// Whether words are of such a state.
 type Holds = Box<dyn FnMut(&[i32]) -> bool + Send>;

@@ -1,9 +1,9 @@
 //! Several choices at once: heads that did not matter are taken out of what is learned, and each head's entropy is watched.
 
 use crate::env::{ActionSpace, Heads, Spec};
+use operant_base::telemetry::Metric;
 use operant_lanes::Backend;
 use operant_nn::dist::Factored;
-use operant_base::telemetry::Metric;
 
 /// Sums of one rollout.
 pub(super) struct HeadWatch {

@@ -1,7 +1,7 @@
 //! The numbers that PPO reports.
 
-use operant_nn::ops::PPO_STATISTICS;
 use operant_base::telemetry::Metric;
+use operant_nn::ops::PPO_STATISTICS;
 
 /// Reported numbers, in the order of [`METRICS`].
 #[derive(Clone, Copy)]

@@ -70,6 +70,8 @@ fn images_and_several_choices_have_kernels() {
         let source = chosen(&settings).unwrap();
         assert!(source.contains("#define HEAD_SIZES {3, 2, 5}"));
         #[cfg(target_os = "linux")]
-        assert!(operant_device::cuda::compile("planned", &source, "sm_80", Math::Fast).unwrap().starts_with(b"\x7fELF"));
+        assert!(
+            operant_device::cuda::compile("planned", &source, "sm_80", Math::Fast).unwrap().starts_with(b"\x7fELF")
+        );
     }
 }

@@ -7,8 +7,8 @@ use super::outcome::Outcome;
 use super::plays::Plays;
 use super::position::{BAR, CHECKERS, Position, Side};
 use super::{ROLLS, chances};
-use operant_device::MappedNumbers;
 use operant_base::{Error, Result};
+use operant_device::MappedNumbers;
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 

@@ -36,14 +36,14 @@ pub use together::Together;
 pub use vec::GrowthVec;
 
 use super::{ActionSpace, Canvas, Channel, Heads, HostAction, HostEnv, Options, Param, Params, Spec, Told, VecEnv};
-use operant_device::Device;
+use crate::params;
+use episode::HISTORY;
 use operant_base::{Error, Result};
+use operant_device::Device;
 use operant_lanes::Column;
 use operant_lanes::rng::HostRng;
 use operant_nn::grow::{Blueprint, GrownGroup, HOSTS, Host, Training};
 use operant_nn::{Method, Precision};
-use crate::params;
-use episode::HISTORY;
 use std::sync::Arc;
 use task::{BYTES, CIFAR_SIDE, CIFAR10};
 

@@ -4,8 +4,8 @@ use super::alpha::Mode;
 use super::episode::{Episode, HISTORY, Happened};
 use super::lifecycle::{Op, Stage};
 use super::{EMBEDDING, Told};
-use operant_nn::grow::Blueprint;
 use operant_base::telemetry::EventKind;
+use operant_nn::grow::Blueprint;
 
 /// A name of each slot's number.
 macro_rules! slot_numbers {

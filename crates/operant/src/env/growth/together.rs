@@ -3,9 +3,9 @@
 use super::bodies::{Bodies, Lesson, Saved};
 use super::episode::Frame;
 use super::task::Samples;
+use operant_base::Result;
 use operant_device::CpuPool;
 use operant_device::cuda::Gpu;
-use operant_base::Result;
 use operant_nn::Precision;
 use operant_nn::grow::{self, GrownGroup, Score, Seed, Topology, Trained, Weights};
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! Games between two players: points per game with its standard error.
 
 use crate::env::backgammon::{Backgammon, Points, Record, Stakes, Turn};
-use operant_base::Result;
 use crate::search::versus::{Pairing, Played, Player, between, from_start, play};
+use operant_base::Result;
 
 /// The mean, and its standard error: no number for one pair. Each two games have the same dice and count as one: they are not
 /// independent.

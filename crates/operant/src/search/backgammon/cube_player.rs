@@ -6,10 +6,10 @@ use super::player::{ByValue, Judged, RuleOfThumb};
 use crate::env::backgammon::{
     Backgammon, Decision, Doubled, Match, OUTCOMES, Outcome, Phase, Plays, Position, Record, Stakes, State, Turn, roll,
 };
-use operant_base::Result;
-use operant_lanes::rng::HostRng;
 use crate::search::game_net::GameNet;
 use crate::search::versus::{Player, Random};
+use operant_base::Result;
+use operant_lanes::rng::HostRng;
 
 /// Decides everything that a game with a cube asks.
 pub trait CubePlayer {

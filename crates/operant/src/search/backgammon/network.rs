@@ -4,10 +4,10 @@ use crate::env::backgammon::{
     Backgammon, Bearoff, CONTACT_INPUTS, OUTCOMES, Outcome, Position, RACE_INPUTS, State, contact_inputs, race_inputs,
 };
 use crate::env::game::Game;
+use crate::search::game_net;
 use operant_base::{Error, Result};
 use operant_lanes::{Backend, Kernel, Simd};
 use operant_nn::{Act, Feed, Graph, Metadata, Node, Options, ParamSpec, Params, Plan, SharedWeights};
-use crate::search::game_net;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 

@@ -3,9 +3,9 @@
 use super::best_plays::BestPlays;
 use super::network::Evaluator;
 use crate::env::backgammon::{Backgammon, Outcome, Play, Plays, Position, ROLLS, State, chances};
+use crate::search::versus::Player;
 use operant_base::Result;
 use operant_lanes::rng::HostRng;
-use crate::search::versus::Player;
 
 /// Plays by a few rules of thumb: make points, the better the nearer to home; hit; leave no blots where they can be hit; go home.
 #[derive(Clone, Copy, Debug)]

@@ -2,8 +2,8 @@
 
 use super::{STATISTICS, TOLD};
 use crate::data::Unfit;
-use operant_device::cuda::{Buffer, DevicePtr, Element, Gpu, HostBuffer};
 use operant_base::{Error, Result};
+use operant_device::cuda::{Buffer, DevicePtr, Element, Gpu, HostBuffer};
 use std::sync::Arc;
 
 /// Sums that the last returns of all envs are added up in.

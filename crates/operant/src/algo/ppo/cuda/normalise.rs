@@ -4,8 +4,8 @@
 
 use super::super::Settings;
 use crate::data::{ReturnScale, Running};
-use operant_device::cuda::{Buffer, DevicePtr, Gpu, Kernel, Module, Params};
 use operant_base::{Error, Result};
+use operant_device::cuda::{Buffer, DevicePtr, Gpu, Kernel, Module, Params};
 use std::sync::Arc;
 
 /// `Normaliser` of `normalise.cu`.

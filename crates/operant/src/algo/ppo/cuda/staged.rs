@@ -3,8 +3,8 @@
 
 use super::playing::{Network, THREADS};
 use super::*;
-use operant_device::cuda::HostBuffer;
 use crate::env::{Actions, Row};
+use operant_device::cuda::HostBuffer;
 
 /// `Staged` of `playing.cu`.
 #[derive(Clone, Copy)]
