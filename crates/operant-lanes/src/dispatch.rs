@@ -19,8 +19,26 @@ pub trait Kernel {
     /// A type of the module that the machine code belongs to: `Self`, or what a kernel that wraps another's work wraps.
     /// The compiler makes the code of different modules side by side, and anew only where a module changed.
     type Home: ?Sized;
+    /// Which maths it is compiled for.
+    const MATHS: Maths = Maths::Both;
     /// Does the work on lanes `L`.
     fn run<L: Simd>(self) -> Self::Out;
+}
+
+/// The maths that a kernel is compiled for: each takes as long to build as the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Maths {
+    /// Both, as they are asked for.
+    Both,
+    /// Strict, whichever is asked for: nothing in the code could be fused, or nobody asks for the other.
+    Strict,
+    /// Fast, whichever is asked for.
+    Fast,
+}
+
+impl Maths {
+    /// Networks are always fast; checks compare with strict results too.
+    pub const OF_NETWORKS: Self = if cfg!(feature = "check") { Self::Both } else { Self::Fast };
 }
 
 /// Where wide instructions begin. The code of a trait's own methods is filed under the module of `Self`: free functions
@@ -270,23 +288,31 @@ impl Backend {
 
     /// Runs a kernel on these lanes.
     pub fn run<K: Kernel>(self, kernel: K) -> K::Out {
-        match (self.isa, self.math) {
-            (Isa::Portable1, _) => <K::Home as Entry>::portable::<K, 1>(kernel),
-            (Isa::Portable8, _) => <K::Home as Entry>::portable::<K, 8>(kernel),
+        // Constants, so that what a kernel does not need is not compiled.
+        if const { matches!(K::MATHS, Maths::Strict) } {
+            return self.run_with::<K, false>(kernel);
+        }
+        if const { matches!(K::MATHS, Maths::Fast) } {
+            return self.run_with::<K, true>(kernel);
+        }
+        match self.math {
+            Math::Strict => self.run_with::<K, false>(kernel),
+            Math::Fast => self.run_with::<K, true>(kernel),
+        }
+    }
+
+    fn run_with<K: Kernel, const FUSE: bool>(self, kernel: K) -> K::Out {
+        match self.isa {
+            Isa::Portable1 => <K::Home as Entry>::portable::<K, 1>(kernel),
+            Isa::Portable8 => <K::Home as Entry>::portable::<K, 8>(kernel),
             #[cfg(feature = "check")]
-            (Isa::Portable16, _) => <K::Home as Entry>::portable::<K, 16>(kernel),
+            Isa::Portable16 => <K::Home as Entry>::portable::<K, 16>(kernel),
             // SAFETY: a `Backend` with this set is only made after the CPU was asked for these features.
             #[cfg(all(target_arch = "x86_64", not(operant_portable)))]
-            (Isa::Avx2, Math::Strict) => unsafe { <K::Home as Entry>::avx2::<K, false>(kernel) },
+            Isa::Avx2 => unsafe { <K::Home as Entry>::avx2::<K, FUSE>(kernel) },
             // SAFETY: as above.
             #[cfg(all(target_arch = "x86_64", not(operant_portable)))]
-            (Isa::Avx2, Math::Fast) => unsafe { <K::Home as Entry>::avx2::<K, true>(kernel) },
-            // SAFETY: as above.
-            #[cfg(all(target_arch = "x86_64", not(operant_portable)))]
-            (Isa::Avx512, Math::Strict) => unsafe { <K::Home as Entry>::avx512::<K, false>(kernel) },
-            // SAFETY: as above.
-            #[cfg(all(target_arch = "x86_64", not(operant_portable)))]
-            (Isa::Avx512, Math::Fast) => unsafe { <K::Home as Entry>::avx512::<K, true>(kernel) },
+            Isa::Avx512 => unsafe { <K::Home as Entry>::avx512::<K, FUSE>(kernel) },
         }
     }
 

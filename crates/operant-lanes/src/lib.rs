@@ -25,7 +25,7 @@ mod vectors;
 
 pub use columns::{Block, Column, Columns, Kind};
 pub use dispatch::Isa;
-pub use dispatch::{Backend, HAS_PORTABLE, Kernel, Math, Width, check_cpu};
+pub use dispatch::{Backend, HAS_PORTABLE, Kernel, Math, Maths, Width, check_cpu};
 pub use double::Double;
 pub use portable::Portable;
 pub use rng::Rng;

@@ -147,6 +147,19 @@ fn printed_code_is_as_it_was() {
     insta::assert_snapshot!("prelude_and_functions", text);
 }
 
+/// Envs that are compiled without fast math have nothing that it could change.
+#[test]
+fn envs_without_fast_math_fuse_nothing() {
+    // A reciprocal is printed as a division.
+    const FUSED: [&str; 7] = ["mul_add_f(", "div_f(", "sin_f(", "cos_f(", "exp_f(", "log_f(", "tanh_f("];
+    for entry in over_lanes().chain(VARIANTS) {
+        let source = entry.c_source(&[]).unwrap().unwrap();
+        let own = source.split_once("enum {").unwrap().1;
+        let found = FUSED.iter().find(|name| own.contains(*name));
+        assert_eq!(found.is_some(), entry.fuses(), "{}: {found:?}", entry.spec().name);
+    }
+}
+
 /// Where an observation is the state, a GPU keeps the two in one place.
 #[test]
 fn states_that_are_observations_are_told() {

@@ -2,7 +2,7 @@
 
 use super::{Draws, Rows, next_rows, scalar};
 use operant_base::{Error, Result};
-use operant_lanes::{Backend, Float, Int, Kernel, Mask, Rng, Scalar, Simd, select};
+use operant_lanes::{Backend, Float, Int, Kernel, Mask, Maths, Rng, Scalar, Simd, select};
 
 /// Choices that are independent given their masks. An action that is masked, or whose logit is −∞, has probability 0.
 /// Logits must not be NaN or +∞: then log-probabilities are NaN, though samples stay legal.
@@ -435,6 +435,7 @@ struct Sample<'a> {
 impl Kernel for Sample<'_> {
     type Out = ();
     type Home = Self;
+    const MATHS: Maths = Maths::OF_NETWORKS;
 
     #[inline(always)]
     fn run<L: Simd>(self) {
@@ -463,6 +464,7 @@ struct LogProb<'a> {
 impl Kernel for LogProb<'_> {
     type Out = ();
     type Home = Self;
+    const MATHS: Maths = Maths::OF_NETWORKS;
 
     #[inline(always)]
     fn run<L: Simd>(self) {
@@ -488,6 +490,7 @@ struct Entropy<'a> {
 impl Kernel for Entropy<'_> {
     type Out = ();
     type Home = Self;
+    const MATHS: Maths = Maths::OF_NETWORKS;
 
     #[inline(always)]
     fn run<L: Simd>(self) {

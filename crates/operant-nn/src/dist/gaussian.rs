@@ -2,7 +2,7 @@
 
 use super::{Draws, Rows, next_rows, scalar, softplus};
 use operant_base::{Error, Result};
-use operant_lanes::{Backend, Float, Kernel, Lanes, Simd};
+use operant_lanes::{Backend, Float, Kernel, Lanes, Maths, Simd};
 use std::f32::consts::LN_2;
 
 /// ½·ln 2π.
@@ -151,6 +151,7 @@ struct Sample<'a> {
 impl Kernel for Sample<'_> {
     type Out = ();
     type Home = Self;
+    const MATHS: Maths = Maths::OF_NETWORKS;
 
     #[inline(always)]
     fn run<L: Simd>(mut self) {
@@ -205,6 +206,7 @@ impl LogProb<'_> {
 impl Kernel for LogProb<'_> {
     type Out = ();
     type Home = Self;
+    const MATHS: Maths = Maths::OF_NETWORKS;
 
     #[inline(always)]
     fn run<L: Simd>(self) {

@@ -1,7 +1,7 @@
 //! One pass over flat slices per rule, on lanes. Slices are whole groups of 16 ([`ALIGN`](crate::ALIGN)).
 
 use operant_device::prefetch_to_write;
-use operant_lanes::{Float, Kernel, Simd, select};
+use operant_lanes::{Float, Kernel, Maths, Simd, select};
 
 /// Elements whose squares are summed in f32 before f64 takes over: 64 per sum.
 const BLOCK: usize = 64 * SIDES;
@@ -14,6 +14,7 @@ pub(super) struct SumOfSquares<'a>(pub(super) &'a [f32]);
 impl Kernel for SumOfSquares<'_> {
     type Out = f64;
     type Home = Self;
+    const MATHS: Maths = Maths::OF_NETWORKS;
 
     #[inline(always)]
     fn run<L: Simd>(self) -> f64 {
@@ -94,6 +95,7 @@ pub(super) struct AdamConstants {
 impl Kernel for Adam<'_> {
     type Out = ();
     type Home = Self;
+    const MATHS: Maths = Maths::OF_NETWORKS;
 
     /// PyTorch's lr/(1−β₁ᵗ) · m / (√v / √(1−β₂ᵗ) + eps), both sides of the fraction times √(1−β₂ᵗ): a root and a division.
     #[inline(always)]
@@ -143,6 +145,7 @@ pub(super) struct SgdConstants {
 impl Kernel for Sgd<'_> {
     type Out = ();
     type Home = Self;
+    const MATHS: Maths = Maths::OF_NETWORKS;
 
     #[inline(always)]
     fn run<L: Simd>(self) {
@@ -171,6 +174,7 @@ pub(super) struct Average<'a> {
 impl Kernel for Average<'_> {
     type Out = ();
     type Home = Self;
+    const MATHS: Maths = Maths::OF_NETWORKS;
 
     #[inline(always)]
     fn run<L: Simd>(self) {

@@ -3,7 +3,7 @@
 //! Matrices are worked on in scratch of whole 16 × 16 tiles; the zeros that fill it up stay zeros in every product.
 
 use super::kernels::{LEAST_MEAN, SumOfSquares};
-use operant_lanes::{Backend, Float, Kernel, Simd};
+use operant_lanes::{Backend, Float, Kernel, Maths, Simd};
 
 /// Coefficients of the quintic iteration: K. Jordan, "Muon: an optimizer for hidden layers in neural networks", 2024.
 const QUINTIC: [f32; 3] = [3.4445, -4.7750, 2.0315];
@@ -152,6 +152,7 @@ struct Product<'a> {
 impl Kernel for Product<'_> {
     type Out = ();
     type Home = Self;
+    const MATHS: Maths = Maths::OF_NETWORKS;
 
     #[inline(always)]
     fn run<L: Simd>(self) {

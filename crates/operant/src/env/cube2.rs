@@ -130,6 +130,7 @@ impl Cube2 {
 impl Env for Cube2 {
     type State<L: Lanes> = State<L>;
     type Obs<L: Lanes> = [L::F; 144];
+    const FUSES: bool = false;
 
     fn spec(&self) -> Spec {
         Spec {

@@ -147,6 +147,7 @@ impl Cube3 {
 impl Env for Cube3 {
     type State<L: Lanes> = State<L>;
     type Obs<L: Lanes> = [L::F; 324];
+    const FUSES: bool = false;
 
     fn spec(&self) -> Spec {
         Spec {

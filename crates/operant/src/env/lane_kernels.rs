@@ -5,7 +5,7 @@
 //! does not use cost nothing.
 
 use super::{Action, Actions, AutoReset, Env, Row};
-use operant_lanes::{Block, Columns, Float, Int, Kernel, Lanes, Mask, Rng, Scalar, Select, Simd, select};
+use operant_lanes::{Block, Columns, Float, Int, Kernel, Lanes, Mask, Maths, Rng, Scalar, Select, Simd, select};
 
 /// Envs per block.
 pub(super) const BLOCK: usize = 16;
@@ -92,6 +92,7 @@ pub(super) struct StepKernel<'k, 'a, E> {
 impl<E: Env> Kernel for StepKernel<'_, '_, E> {
     type Out = (usize, usize);
     type Home = E;
+    const MATHS: Maths = if E::FUSES { Maths::Both } else { Maths::Strict };
 
     #[inline(always)]
     fn run<L: Simd>(self) -> (usize, usize) {
@@ -182,6 +183,7 @@ pub(super) struct ObserveKernel<'k, 'a, E> {
 impl<E: Env> Kernel for ObserveKernel<'_, '_, E> {
     type Out = ();
     type Home = E;
+    const MATHS: Maths = if E::FUSES { Maths::Both } else { Maths::Strict };
 
     #[inline(always)]
     fn run<L: Simd>(self) {
@@ -223,6 +225,7 @@ pub(super) struct ResetKernel<'k, E> {
 impl<E: Env> Kernel for ResetKernel<'_, E> {
     type Out = ();
     type Home = E;
+    const MATHS: Maths = if E::FUSES { Maths::Both } else { Maths::Strict };
 
     #[inline(always)]
     fn run<L: Simd>(self) {

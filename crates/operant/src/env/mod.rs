@@ -112,6 +112,9 @@ pub trait Env: Params + Copy + Default + Send + Sync + 'static {
     type Obs<L: Lanes>: Block<L::F>;
     /// Numbers per action; agrees with the spec.
     const ACTION_DIMS: usize = 1;
+    /// Whether fast math changes anything: whether a multiplication and an addition could be one, or a function of
+    /// [`Float`](operant_lanes::Float) is called. Envs of whole numbers say false and are compiled once instead of twice.
+    const FUSES: bool = true;
 
     /// Names, spaces and limits.
     fn spec(&self) -> Spec;

@@ -50,6 +50,7 @@ columns! {
 impl Env for Identity {
     type State<L: Lanes> = IdentityState<L>;
     type Obs<L: Lanes> = [L::F; 4];
+    const FUSES: bool = false;
 
     fn spec(&self) -> Spec {
         let channels = ["target is 0", "target is 1", "target is 2", "target is 3"];
@@ -90,6 +91,7 @@ columns! {
 impl Env for Delayed {
     type State<L: Lanes> = DelayedState<L>;
     type Obs<L: Lanes> = [L::F; 2];
+    const FUSES: bool = false;
 
     fn spec(&self) -> Spec {
         let channels = ["first step", "second step"];
@@ -142,6 +144,7 @@ columns! {
 impl Env for Truncation {
     type State<L: Lanes> = TruncationState<L>;
     type Obs<L: Lanes> = [L::F; 1];
+    const FUSES: bool = false;
 
     fn spec(&self) -> Spec {
         let summary = "reward 1 for ever, truncated after 10 steps; the value is 1/(1-gamma)";
@@ -185,6 +188,7 @@ columns! {
 impl Env for Masked {
     type State<L: Lanes> = MaskedState<L>;
     type Obs<L: Lanes> = [L::F; 1];
+    const FUSES: bool = false;
 
     fn spec(&self) -> Spec {
         let summary = "four steps in which one unseen action is legal; only the mask tells which";
@@ -237,6 +241,7 @@ columns! {
 impl Env for Memory {
     type State<L: Lanes> = MemoryState<L>;
     type Obs<L: Lanes> = [L::F; 3];
+    const FUSES: bool = false;
 
     fn spec(&self) -> Spec {
         let channels = ["cue is 0", "cue is 1", "question"];

@@ -99,6 +99,7 @@ type PrintKernels = fn(&Settings<'_>, &emit::Shape) -> Result<String>;
 pub struct Entry {
     door: Door,
     slow: bool,
+    fuses: bool,
     /// Parameters that are set before others.
     preset: &'static Settings<'static>,
     spec: fn(&Settings<'_>) -> Result<Spec>,
@@ -158,6 +159,7 @@ impl Entry {
         Self {
             door: Door::Lanes,
             slow: false,
+            fuses: E::FUSES,
             preset: &[],
             spec: |params| Ok(with_params::<E>(params)?.spec()),
             params: |params| Ok(with_params::<E>(params)?.params()),
@@ -188,6 +190,7 @@ impl Entry {
         Self {
             door: Door::Host,
             slow: false,
+            fuses: false,
             preset: &[],
             spec: |params| Ok(with_params::<E>(params)?.spec()),
             params: |params| Ok(with_params::<E>(params)?.params()),
@@ -237,6 +240,11 @@ impl Entry {
     /// Whether a step takes milliseconds.
     pub fn is_slow(&self) -> bool {
         self.slow
+    }
+
+    /// Whether fast math changes anything.
+    pub fn fuses(&self) -> bool {
+        self.fuses
     }
 
     /// Which door it came through.

@@ -63,6 +63,7 @@ impl<E: Env, V: Shows<E>> Env for Viewed<E, V> {
     type State<L: Lanes> = E::State<L>;
     type Obs<L: Lanes> = V::Obs<L>;
     const ACTION_DIMS: usize = E::ACTION_DIMS;
+    const FUSES: bool = E::FUSES;
 
     fn spec(&self) -> Spec {
         self.env.spec()

@@ -1,7 +1,7 @@
 //! Normal numbers in bulk: the bits of [`HostRng::normal`] one after another, many at a time. Samples are made of them.
 
 use operant_lanes::rng::HostRng;
-use operant_lanes::{Backend, Float, Int, Kernel, Lanes, Math, Simd, Width};
+use operant_lanes::{Backend, Float, Int, Kernel, Lanes, Math, Maths, Simd, Width};
 
 /// Numbers at a time.
 const BLOCK: usize = 64;
@@ -15,6 +15,7 @@ struct Normals<'a> {
 impl Kernel for Normals<'_> {
     type Out = ();
     type Home = Self;
+    const MATHS: Maths = Maths::Strict;
 
     #[inline(always)]
     fn run<L: Simd>(self) {

@@ -6,7 +6,7 @@ use crate::env::backgammon::{
 use crate::env::game::Game;
 use crate::search::game_net;
 use operant_base::{Error, Result};
-use operant_lanes::{Backend, Kernel, Simd};
+use operant_lanes::{Backend, Kernel, Maths, Simd};
 use operant_nn::{Act, Feed, Graph, Metadata, Node, Options, ParamSpec, Params, Plan, SharedWeights};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -62,6 +62,7 @@ struct WriteInputs<'a> {
 impl Kernel for WriteInputs<'_> {
     type Out = ();
     type Home = Self;
+    const MATHS: Maths = Maths::Strict;
 
     #[inline(always)]
     fn run<L: Simd>(self) {
