@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 const ENVS: &str = "crates/operant/tests/golden";
-const NETWORKS: &str = "crates/operant/tests/golden_nn";
+const NETWORKS: &str = "crates/operant-nn/tests/golden_nn";
 
 pub(crate) fn run(words: &[String]) -> Result<(), Failure> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();

@@ -6,7 +6,7 @@
 
 use crate::Failure;
 use crate::bench_peers::{build_ours, field};
-use crate::process::{capture, cargo, execute, root, target, write};
+use crate::process::{ENGINE, capture, cargo, execute, root, target, write};
 use crate::setup;
 use crate::tally::Tally;
 use crate::test::count;
@@ -281,7 +281,8 @@ fn build(folder: &Path) -> Result<(), String> {
     copy(&build_ours()?, folder.join("operant"))?;
     copy(&std::env::current_exe().map_err(io)?, folder.join("xtask"))?;
     let named = PROGRAMS.iter().flat_map(|name| ["--test", name]);
-    let words: Vec<&str> = ["test", "--release", "--package", "operant", "--lib"].into_iter().chain(named).collect();
+    let packages = ENGINE.iter().flat_map(|name| ["--package", name]);
+    let words: Vec<&str> = ["test", "--release", "--lib"].into_iter().chain(packages).chain(named).collect();
     execute(cargo(&words).arg("--no-run"))?;
     let built = capture(cargo(&words).args(["--no-run", "--message-format", "json"]))?;
     for line in built.lines() {
@@ -330,8 +331,9 @@ fn tests(folder: &Path) -> Result<Tally, String> {
     let mut programs: Vec<PathBuf> = found.flatten().map(|entry| entry.path()).collect();
     programs.sort();
     let run = |program: &PathBuf| -> Result<Tally, String> {
-        // The library's tests that are ignored for other reasons are not named after a GPU.
-        let filter = if program.ends_with("operant") { "cuda" } else { "" };
+        // Tests of libraries that are ignored for other reasons are not named after a GPU.
+        let name = program.file_name().unwrap_or_default().to_string_lossy();
+        let filter = if name.starts_with("operant") { "cuda" } else { "" };
         let mut command = Command::new(program);
         command.args(["--ignored", "--test-threads", "1", filter]);
         count(&mut command, Tally::of_cargo, &[0]).map(|(tally, ())| tally)

@@ -4,6 +4,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+/// The crates that have code for processors and GPUs.
+pub(crate) const ENGINE: [&str; 5] = ["operant", "operant-device", "operant-field", "operant-lanes", "operant-nn"];
+
 /// The root of the repository.
 pub(crate) fn root() -> PathBuf {
     let xtask = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());

@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything that must hold, in stages. A stage that fails does not keep later ones from
 //! running, and the last line is the count: `N passed, N failed, N skipped`.
 
-use crate::process::{cargo, execute, root, target, watch};
+use crate::process::{ENGINE, cargo, execute, root, target, watch};
 use crate::tally::Tally;
 use crate::venv::Venv;
 use crate::{Failure, setup, unknown};
@@ -58,9 +58,12 @@ pub(crate) fn run(words: &[String]) -> Result<(), Failure> {
     }
     if filters.is_empty() {
         stages.run("the engine as other CPUs have it", || {
-            let words = ["check", "--package", "operant", "--all-targets", "--target-dir"];
-            let mut check = cargo(&words);
-            check.arg(target().join("portable")).env("RUSTFLAGS", "--cfg operant_portable -D warnings");
+            let mut check = cargo(&["check", "--all-targets"]);
+            check.args(ENGINE.iter().flat_map(|name| ["--package", name]));
+            check
+                .arg("--target-dir")
+                .arg(target().join("portable"))
+                .env("RUSTFLAGS", "--cfg operant_portable -D warnings");
             Ok((Tally::default(), execute(&mut check)?))
         });
     }

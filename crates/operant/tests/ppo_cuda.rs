@@ -3,6 +3,7 @@
 //! from those of the CPU.
 
 #[cfg(target_os = "linux")]
+#[path = "../../operant-nn/tests/compiled/mod.rs"]
 mod compiled;
 mod trained;
 

@@ -3,6 +3,7 @@
 //! and checkpoints go from device to device.
 
 #[cfg(target_os = "linux")]
+#[path = "../../operant-nn/tests/compiled/mod.rs"]
 mod compiled;
 mod trained;
 
