@@ -21,6 +21,8 @@ pub trait Kernel {
     type Home: ?Sized;
     /// Which maths it is compiled for.
     const MATHS: Maths = Maths::Both;
+    /// Whether it is compiled as array code, in builds that have that. Unit tests, which compile their crate once more, leave it out.
+    const PORTABLE: bool = true;
     /// Does the work on lanes `L`.
     fn run<L: Simd>(self) -> Self::Out;
 }
@@ -47,7 +49,7 @@ trait Entry {
     #[inline(never)]
     #[cfg(any(not(target_arch = "x86_64"), operant_portable, feature = "portable"))]
     fn portable<K: Kernel, const WIDTH: usize>(kernel: K) -> K::Out {
-        kernel.run::<Portable<WIDTH>>()
+        if const { K::PORTABLE } { kernel.run::<Portable<WIDTH>>() } else { left_out() }
     }
 
     #[cfg(not(any(not(target_arch = "x86_64"), operant_portable, feature = "portable")))]
@@ -78,7 +80,6 @@ pub const HAS_PORTABLE: bool = cfg!(any(not(target_arch = "x86_64"), operant_por
 const LEFT_OUT: &str = "this build runs only on AVX2 and AVX-512, in 8 or 16 lanes; build with --features portable for one lane or another CPU";
 
 #[cold]
-#[cfg(not(any(not(target_arch = "x86_64"), operant_portable, feature = "portable")))]
 fn left_out() -> ! {
     panic!("{LEFT_OUT}")
 }

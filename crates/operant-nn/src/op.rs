@@ -7,7 +7,7 @@ use super::check::{Case, Random};
 use super::cuda::Twin;
 use super::real::{Compute, PackSet, Real, Room, Scratch};
 use operant_base::Result;
-#[cfg(feature = "check")]
+#[cfg(all(feature = "check", not(test)))]
 use operant_lanes::Double;
 use operant_lanes::{Backend, Kernel, Simd, Vectors};
 use std::fmt::Debug;
@@ -413,10 +413,17 @@ pub trait DynOp: Debug + Send + Sync {
     fn update(&self, types: &Types, x: &[&[f32]], total_rows: usize, write: &mut dyn FnMut(usize, &[f32]));
 }
 
+/// Unit tests compile this crate once more, without the ops in f64: checks are in `tests/ops.rs`.
+#[cfg(all(feature = "check", test))]
+fn no_f64() -> ! {
+    panic!("ops in f64 are not compiled for unit tests")
+}
+
 struct RunForward<'a, 'b, 'c, O>(&'a O, &'b mut Forward<'c, f32>);
 impl<O: Op> Kernel for RunForward<'_, '_, '_, O> {
     type Out = ();
     type Home = O;
+    const PORTABLE: bool = !cfg!(test);
     #[inline(always)]
     fn run<L: Simd>(self) {
         self.0.forward::<f32, L>(self.1);
@@ -427,6 +434,7 @@ struct RunBackward<'a, 'b, 'c, O>(&'a O, &'b mut Backward<'c, f32>);
 impl<O: Op> Kernel for RunBackward<'_, '_, '_, O> {
     type Out = ();
     type Home = O;
+    const PORTABLE: bool = !cfg!(test);
     #[inline(always)]
     fn run<L: Simd>(self) {
         self.0.backward::<f32, L>(self.1);
@@ -452,9 +460,13 @@ impl<O: Op> DynOp for O {
     fn scratch_f32(&self, types: &Types, rows: usize, compute: Compute) -> Scratch {
         self.scratch::<f32>(types, rows, compute)
     }
-    #[cfg(feature = "check")]
+    #[cfg(all(feature = "check", not(test)))]
     fn scratch_f64(&self, types: &Types, rows: usize, compute: Compute) -> Scratch {
         self.scratch::<f64>(types, rows, compute)
+    }
+    #[cfg(all(feature = "check", test))]
+    fn scratch_f64(&self, _: &Types, _: usize, _: Compute) -> Scratch {
+        no_f64()
     }
     fn least_rows(&self, types: &Types) -> usize {
         Op::least_rows(self, types)
@@ -495,16 +507,24 @@ impl<O: Op> DynOp for O {
     fn forward_f32(&self, backend: Backend, c: &mut Forward<f32>) {
         backend.run_fast(RunForward(self, c));
     }
-    #[cfg(feature = "check")]
+    #[cfg(all(feature = "check", not(test)))]
     fn forward_f64(&self, c: &mut Forward<f64>) {
         self.forward::<f64, Double>(c);
+    }
+    #[cfg(all(feature = "check", test))]
+    fn forward_f64(&self, _: &mut Forward<f64>) {
+        no_f64()
     }
     fn backward_f32(&self, backend: Backend, c: &mut Backward<f32>) {
         backend.run_fast(RunBackward(self, c));
     }
-    #[cfg(feature = "check")]
+    #[cfg(all(feature = "check", not(test)))]
     fn backward_f64(&self, c: &mut Backward<f64>) {
         self.backward::<f64, Double>(c);
+    }
+    #[cfg(all(feature = "check", test))]
+    fn backward_f64(&self, _: &mut Backward<f64>) {
+        no_f64()
     }
     fn update(&self, types: &Types, x: &[&[f32]], total_rows: usize, write: &mut dyn FnMut(usize, &[f32])) {
         Op::update(self, types, x, total_rows, write);

@@ -1,17 +1,17 @@
 //! Operant: reinforcement learning and simulation at the speed of the hardware.
 //!
-//! Rooms, lowest first; each uses only those before it:
-//! - [`error`]: one error type, with suggestions
-//! - [`config`]: settings as typed tables
-//! - [`telemetry`]: metrics, events and alerts, and the sinks they go to
+//! - [`config`], [`error`], [`telemetry`]: settings as typed tables; one error type, with suggestions; metrics, events and where they go
 //! - [`lanes`]: straight-line code written once, run on 1, 8 or 16 lanes or printed as C
-//! - [`device`]: worker threads, matrix products, allocation counting, the machine
+//! - [`device`]: worker threads, matrix products, GPUs, allocation counting, the machine
 //! - [`nn`]: networks: graphs, plans, ops, optimisers, distributions
-//! - [`data`]: rollouts, minibatches, running statistics
+//! - [`field`]: fields under stochastic neural operators, and datasets of them
+//! - [`data`]: rollouts, minibatches, replay, running statistics
 //! - [`env`](mod@env): environments, the registry, the vector env
-//! - [`search`]: greedy walks, beams and A* over learned values
+//! - [`search`]: walks, beams and A* over learned values; tree search over games
 //! - [`algo`]: algorithms, each one file
 //! - [`run`]: the loop: settings, run folder, checkpoints, evaluation
+//!
+//! The first five are crates of their own (`operant-base`, `operant-lanes`, …), which this one brings together.
 //!
 //! ```
 //! use operant::env::{self, Actions, Options, RowBuf, Seeds};

@@ -3,20 +3,23 @@
 //!
 //! The checks themselves are compiled with the feature `check`, and so is what cases compute.
 
-#[cfg(feature = "check")]
+// Unit tests keep the cases and leave out what looks at them.
+#![cfg_attr(test, allow(dead_code))]
+
+#[cfg(all(feature = "check", not(test)))]
 pub mod cuda;
-#[cfg(feature = "check")]
+#[cfg(all(feature = "check", not(test)))]
 mod run;
-#[cfg(feature = "check")]
+#[cfg(all(feature = "check", not(test)))]
 mod shapes;
 
 use super::graph::{Graph, Node};
 use super::op::{Op, Type};
 use operant_base::Result;
 use operant_lanes::rng::HostRng;
-#[cfg(feature = "check")]
+#[cfg(all(feature = "check", not(test)))]
 pub use run::{case, op};
-#[cfg(feature = "check")]
+#[cfg(all(feature = "check", not(test)))]
 use std::sync::Arc;
 
 /// Draws shapes and numbers for cases.
@@ -98,7 +101,7 @@ pub fn distinct(given: Given) -> Given {
     with(Values::Distinct, given)
 }
 
-#[cfg(feature = "check")]
+#[cfg(all(feature = "check", not(test)))]
 type Build = dyn Fn(&mut Graph, &[Node]) -> Result<Vec<Node>> + Send + Sync;
 
 /// A small graph that an op is checked in.
@@ -107,7 +110,7 @@ type Build = dyn Fn(&mut Graph, &[Node]) -> Result<Vec<Node>> + Send + Sync;
 pub struct Case {
     name: String,
     inputs: Vec<Given>,
-    #[cfg(feature = "check")]
+    #[cfg(all(feature = "check", not(test)))]
     build: Arc<Build>,
     /// Whether it is the op alone, so that refusals of shapes are its own.
     alone: bool,
@@ -136,12 +139,12 @@ impl Case {
         build: impl Fn(&mut Graph, &[Node]) -> Result<Vec<Node>> + Send + Sync + 'static,
     ) -> Self {
         // Dropped unless checks are compiled, so that the many bodies of graphs are not.
-        #[cfg(not(feature = "check"))]
+        #[cfg(any(not(feature = "check"), test))]
         drop(build);
         Self {
             name: name.into(),
             inputs: inputs.into(),
-            #[cfg(feature = "check")]
+            #[cfg(all(feature = "check", not(test)))]
             build: Arc::new(build),
             alone: false,
             rows: 7,

@@ -12,11 +12,11 @@ macro_rules! ops {
                 file: stringify!($module),
                 name: stringify!($op),
                 label: <$op as super::op::Op>::NAME,
-                #[cfg(feature = "check")]
+                #[cfg(all(feature = "check", not(test)))]
                 check: super::check::op::<$op>,
-                #[cfg(feature = "check")]
+                #[cfg(all(feature = "check", not(test)))]
                 served: super::check::cuda::served::<$op>,
-                #[cfg(feature = "check")]
+                #[cfg(all(feature = "check", not(test)))]
                 check_cuda: super::check::cuda::op::<$op>,
             },)+)+];
     };
@@ -32,13 +32,13 @@ pub struct OpEntry {
     /// What steps of a plan and messages call it.
     pub label: &'static str,
     /// Holds it to its cases.
-    #[cfg(feature = "check")]
+    #[cfg(all(feature = "check", not(test)))]
     pub check: fn() -> Result<(), String>,
     /// Which of its cases have kernels on a GPU.
-    #[cfg(feature = "check")]
+    #[cfg(all(feature = "check", not(test)))]
     pub served: fn() -> Result<super::check::cuda::Served, String>,
     /// Holds its kernels to its cases.
-    #[cfg(feature = "check")]
+    #[cfg(all(feature = "check", not(test)))]
     pub check_cuda: fn(&std::sync::Arc<operant_device::cuda::Gpu>) -> Result<(), String>,
 }
 

@@ -300,7 +300,7 @@ impl<R: Real> Plan<R> {
     }
 
     /// Runs with parameter values of the element type; packs them every time, and draws the same random numbers every time.
-    #[cfg(feature = "check")]
+    #[cfg(all(feature = "check", not(test)))]
     pub(super) fn execute_with(&mut self, values: &[R], rows: usize, feeds: &[Feed<R>], gradients: Gradients) {
         self.runs = 0;
         self.workers.iter_mut().map(|worker| &mut worker.packs).chain([&mut self.packs]).for_each(Packs::forget);

@@ -92,6 +92,7 @@ pub(super) struct StepKernel<'k, 'a, E> {
 impl<E: Env> Kernel for StepKernel<'_, '_, E> {
     type Out = (usize, usize);
     type Home = E;
+    const PORTABLE: bool = !cfg!(test);
     const MATHS: Maths = if E::FUSES { Maths::Both } else { Maths::Strict };
 
     #[inline(always)]
@@ -183,6 +184,7 @@ pub(super) struct ObserveKernel<'k, 'a, E> {
 impl<E: Env> Kernel for ObserveKernel<'_, '_, E> {
     type Out = ();
     type Home = E;
+    const PORTABLE: bool = !cfg!(test);
     const MATHS: Maths = if E::FUSES { Maths::Both } else { Maths::Strict };
 
     #[inline(always)]
@@ -225,6 +227,7 @@ pub(super) struct ResetKernel<'k, E> {
 impl<E: Env> Kernel for ResetKernel<'_, E> {
     type Out = ();
     type Home = E;
+    const PORTABLE: bool = !cfg!(test);
     const MATHS: Maths = if E::FUSES { Maths::Both } else { Maths::Strict };
 
     #[inline(always)]
