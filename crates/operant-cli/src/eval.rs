@@ -73,7 +73,8 @@ fn batch(args: &Args, folder: &Path) -> Result<(), Failure> {
         return Err(Failure::Usage(format!("{word} is for one run; {shown} holds several: name one of them")));
     }
     let batch = BatchFolder::open(folder.to_owned())?;
-    let (mut found, mut failed): (Vec<(u64, Value)>, Vec<(u64, String)>) = Default::default();
+    let mut found: Vec<(u64, Value)> = Vec::new();
+    let mut failed: Vec<(u64, String)> = Vec::new();
     for (seed, run) in &batch.runs {
         match one(args, &run.path, true) {
             Ok(text) => {

@@ -146,7 +146,7 @@ pub unsafe trait TwoPasses<T>: Sync {
     fn shares(&self) -> usize;
 
     /// Elements of each slice.
-    fn len(&self) -> usize;
+    fn elements(&self) -> usize;
 
     /// The elements of a share.
     fn range(&self, share: usize) -> Range<usize>;
@@ -171,7 +171,7 @@ unsafe impl<W: PartWork> TwoPasses<f32> for PartPasses<'_, W> {
         self.cuts.len() - 1
     }
 
-    fn len(&self) -> usize {
+    fn elements(&self) -> usize {
         self.len
     }
 

@@ -180,11 +180,11 @@ pub struct Outcome {
     pub frames: Vec<Vec<Vec<f64>>>,
     /// [M, F]
     pub trajectories: Vec<Vec<f64>>,
-    /// [M]: of all fields' bits.
+    /// `[M]`: of all fields' bits.
     pub digests: Vec<u64>,
     /// See [`flags`].
     pub flags: u8,
-    /// [M, kept, H, W, C], if fields are stored.
+    /// `[M, kept, H, W, C]`, if fields are stored.
     pub fields: Vec<f32>,
 }
 

@@ -72,7 +72,7 @@ pub(super) struct Part {
 /// A network under construction. Layers are methods, each in the file of its op under `nn/ops/`.
 ///
 /// ```
-/// use operant::nn::{Graph, Options, Plan};
+/// use operant_nn::{Graph, Options, Plan};
 ///
 /// let mut g = Graph::new();
 /// let x = g.input("x", [4]);
@@ -83,7 +83,7 @@ pub(super) struct Part {
 /// let mut plan = Plan::inference(&g, &[y], 8, &Options::default())?;
 /// plan.forward(&params, 3, &[(&[0.5; 12][..]).into()]);
 /// assert_eq!(plan.output(y).len(), 3 * 2);
-/// # Ok::<(), operant::Error>(())
+/// # Ok::<(), operant_base::Error>(())
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Graph {

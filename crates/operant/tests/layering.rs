@@ -55,7 +55,8 @@ fn crates_use_only_those_below() {
         let ours = needed.lines().filter_map(|line| line.split_once(".workspace").map(|(name, _)| name));
         let mut ours: Vec<&str> = ours.filter(|name| name.starts_with("operant")).collect();
         let mut wanted = uses.to_vec();
-        (ours.sort(), wanted.sort());
+        ours.sort();
+        wanted.sort();
         assert_eq!(ours, wanted, "{name}: give what it uses a place in CRATES and in ARCHITECTURE.md");
     }
 }

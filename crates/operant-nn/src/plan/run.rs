@@ -81,7 +81,7 @@ impl<R> Weights<'_, R> {
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Still(values) => values.len(),
-            Self::Stepped(work) => work.len(),
+            Self::Stepped(work) => work.elements(),
         }
     }
 }
@@ -134,7 +134,7 @@ impl<'a, R: Real> Run<'a, R> {
             Weights::Still(_) => None,
             Weights::Stepped(work) => Some(work),
         };
-        let fits = |work: &dyn TwoPasses<R>| work.shares() == threads && work.len() <= recipe.grads_len;
+        let fits = |work: &dyn TwoPasses<R>| work.shares() == threads && work.elements() <= recipe.grads_len;
         assert!(stepping.is_none_or(|work| fits(work) && recipe.stages == 1 && keep == 0));
         // Later stages add to sums of earlier ones, so with several all stay apart to the end.
         let shares = Shares { groups: cut.groups, shares: if recipe.stages == 1 { threads } else { cut.groups } };
