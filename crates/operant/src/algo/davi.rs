@@ -4,7 +4,7 @@
 //! One batch: walk backwards from the solved state, value all successors of where the walks end by a copy of the network that is
 //! renewed now and then, and learn 1 + the least of them, or the length of the walk if that is less. Where a puzzle's states can
 //! be numbered, the copy values each representative once: the same numbers for less work. A run may begin with a teacher's
-//! targets instead. Nothing is allocated after [`Davi::new`].
+//! targets instead. Nothing is allocated after `Davi::new`.
 
 mod solve_test;
 

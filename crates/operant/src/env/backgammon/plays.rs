@@ -33,7 +33,7 @@ impl Play {
         self.hits
     }
 
-    /// The play as one or two numbers below [`ACTIONS`]: `26 · a + b` for the places that checkers left, 0 for none. Of two different dice `a`
+    /// The play as one or two numbers below `ACTIONS`: `26 · a + b` for the places that checkers left, 0 for none. Of two different dice `a`
     /// is by the larger one; of a double the first number has the first two steps, the second those after.
     pub fn actions(&self, dice: [u8; 2]) -> [usize; 2] {
         let code = |a: u8, b: u8| usize::from(a) * (BAR + 1) + usize::from(b);
