@@ -5,7 +5,7 @@
 use super::{ActionSpace, Actions, ActionsBuf, AutoReset, Door, Entry, Options, RowBuf, Seeds, VecEnv};
 use operant_device::CpuPool;
 use operant_lanes::rng::HostRng;
-use operant_lanes::{Backend, Math, Width};
+use operant_lanes::{Backend, HAS_PORTABLE, Math, Width};
 use std::sync::Arc;
 
 /// What a check found wrong.
@@ -146,6 +146,9 @@ fn params(entry: &Entry) -> Finding {
 }
 
 fn lanes(entry: &Entry) -> Finding {
+    ensure(HAS_PORTABLE, || {
+        "one lane, the reference, is not in this build: give operant the feature \"check\" in [dev-dependencies]".into()
+    })?;
     let reference =
         Run::new(entry, &Options { backend: Backend::portable(Width::One), ..Options::new(ENVS) }, 1)?.rows(STEPS);
     for width in [Width::Eight, Width::Sixteen] {
@@ -418,7 +421,8 @@ fn save_load(entry: &Entry) -> Finding {
         let (saved, row, rng) = (run.envs.save(), run.row.clone(), run.rng);
         let straight = run.rows(STEPS / 2);
         // Another seed and another lane width: everything must come from the saved bytes.
-        let other = Options { backend: Backend::portable(Width::One), ..options };
+        let width = if HAS_PORTABLE { Width::One } else { Width::Eight };
+        let other = Options { backend: Backend::new(width, Math::Strict), ..options };
         let mut resumed = Run::new(entry, &other, 15)?;
         resumed.envs.load(&saved).map_err(|error| error.to_string())?;
         (resumed.row, resumed.rng) = (row, rng);
