@@ -282,9 +282,12 @@ fn build(folder: &Path) -> Result<(), String> {
     copy(&std::env::current_exe().map_err(io)?, folder.join("xtask"))?;
     let named = PROGRAMS.iter().flat_map(|name| ["--test", name]);
     let packages = ENGINE.iter().flat_map(|name| ["--package", name]);
-    let words: Vec<&str> = ["test", "--release", "--lib"].into_iter().chain(packages).chain(named).collect();
-    execute(cargo(&words).arg("--no-run"))?;
-    let built = capture(cargo(&words).args(["--no-run", "--message-format", "json"]))?;
+    let programs: Vec<&str> = ["test", "--release"].into_iter().chain(packages).chain(named).collect();
+    let mut built = String::new();
+    for words in [&programs[..], &["test", "--release", "--package", "operant", "--lib"]] {
+        execute(cargo(words).arg("--no-run"))?;
+        built += &capture(cargo(words).args(["--no-run", "--message-format", "json"]))?;
+    }
     for line in built.lines() {
         let Some(path) = field(line, "executable").filter(|path| path.starts_with('/')) else { continue };
         let name = Path::new(path).file_stem().unwrap_or_default();

@@ -86,7 +86,7 @@ fn batch(args: &Args, folder: &Path) -> Result<(), Failure> {
             Err(wrong_words) => return Err(wrong_words.of(&format!("seed {seed}"))),
         }
     }
-    if !found.is_empty() {
+    if args.json || !found.is_empty() {
         print(&batch_text(args, &shown.to_string(), &found, &failed))?;
     }
     let reasons: Vec<String> = failed.iter().map(|(seed, reason)| format!("seed {seed}: {reason}")).collect();

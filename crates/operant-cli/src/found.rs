@@ -1,7 +1,7 @@
 //! What a name on the command line stands for: a run, or a batch of runs with several seeds.
 
 use crate::history::History;
-use crate::output::Failure;
+use crate::output::{Failure, warn};
 use crate::run_folder::{RunFolder, Status};
 use crate::seeds::{Batch, Plan};
 use operant::config::Table;
@@ -29,6 +29,13 @@ impl BatchFolder {
                 "{shown} holds a batch of which no run has begun; operant train --resume {shown} trains it"
             )));
         }
+        let (begun, seeds) = (batch.runs.len() as u64, batch.seeds);
+        if begun < seeds {
+            let shown = batch.path.display();
+            warn(&format!(
+                "{shown} has {begun} of its {seeds} seeds; the others have not begun, or their folders are gone"
+            ));
+        }
         Ok(batch)
     }
 
@@ -47,7 +54,8 @@ impl BatchFolder {
     pub(crate) fn all(folder: &Path) -> Vec<Self> {
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
         let batches = entries.filter(|path| Batch::is_in(path) && !RunFolder::is_run(path));
-        let mut all: Vec<Self> = batches.filter_map(|path| Self::open(path).ok()).collect();
+        let begun = batches.filter_map(|path| Self::look(path).ok()).filter(|batch| !batch.runs.is_empty());
+        let mut all: Vec<Self> = begun.collect();
         all.sort_by(|a, b| a.id.cmp(&b.id));
         all
     }

@@ -106,7 +106,19 @@ fn main() -> ExitCode {
     operant::device::survive_file_size_limit();
     let done = |()| ExitCode::SUCCESS;
     let verb = Cli::parse().verb;
-    if let (Err(error), false) = (operant::lanes::check_cpu(), matches!(verb, Verb::List(_) | Verb::Doctor(_))) {
+    let only_reads = matches!(
+        verb,
+        Verb::Monitor(_)
+            | Verb::Runs(_)
+            | Verb::Compare(_)
+            | Verb::Report(_)
+            | Verb::Serve(_)
+            | Verb::Export(_)
+            | Verb::Query(_)
+            | Verb::List(_)
+            | Verb::Doctor(_)
+    );
+    if let (false, Err(error)) = (only_reads, operant::lanes::check_cpu()) {
         return output::fail(&error.to_string(), 1);
     }
     let result = match verb {

@@ -162,6 +162,8 @@ fn verbs_show_all_seeds_of_a_batch() {
     // What has not begun is shown too.
     std::fs::remove_dir_all(folder.join("runs/b/seed-2")).unwrap();
     assert!(text(&folder, "monitor b --plain").contains("b: 1 finished, 1 not begun"));
+    let (code, _, error) = operant(&folder, "eval b --episodes 5");
+    assert!(code == 0 && error.contains("b has 1 of its 2 seeds"), "{error}");
     let (code, _, error) = operant(&folder, "train --resume b/seed-2");
     assert!(code != 0 && error.contains("can't read"), "{error}");
 }

@@ -248,6 +248,35 @@ fn what_does_not_fit_in_memory_is_refused() {
     assert!(!folder.join("runs").exists(), "a folder of a run that never began");
 }
 
+/// Where memory ends on the way, the process says so: no abort, no backtrace.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_process_without_memory_ends_with_a_message() {
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("memory-ends");
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    let mut refused = 0;
+    for (limit, words) in [
+        (450_000, "alphazero 2048 --steps 64"),
+        (450_000, "alphazero backgammon --steps 64"),
+        (200_000, "td backgammon --steps 500"),
+        (400_000, "dqn cube2 --steps 1500"),
+    ] {
+        let program = env!("CARGO_BIN_EXE_operant");
+        let line = format!("ulimit -v {limit}; ulimit -c 0; exec {program} train {words} --threads 1 --quiet");
+        let output = Command::new("sh").args(["-c", &line]).current_dir(&folder).output().unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(matches!(output.status.code(), Some(0..=2)), "{words}: {:?} {error}", output.status);
+        assert!(!error.contains("backtrace"), "{words}: {error}");
+        assert!(
+            output.status.success() || error.contains("out of memory") || error.contains(" takes "),
+            "{words}: {error}"
+        );
+        refused += usize::from(!output.status.success());
+    }
+    assert!(refused > 0, "no limit was low enough");
+}
+
 #[test]
 fn help_is_there_for_every_verb() {
     for arguments in

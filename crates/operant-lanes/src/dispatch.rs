@@ -21,7 +21,8 @@ pub trait Kernel {
     type Home: ?Sized;
     /// Which maths it is compiled for.
     const MATHS: Maths = Maths::Both;
-    /// Whether it is compiled as array code, in builds that have that. Unit tests, which compile their crate once more, leave it out.
+    /// Whether it is compiled as array code, in builds that have that. Unit tests on x86-64 leave it out: they compile their crate once more,
+    /// and need AVX2.
     const PORTABLE: bool = true;
     /// Does the work on lanes `L`.
     fn run<L: Simd>(self) -> Self::Out;
@@ -72,8 +73,8 @@ trait Entry {
 
 impl<T: ?Sized> Entry for T {}
 
-/// Whether kernels are compiled as array code too: everywhere but on x86-64, where they would be a third of a build and run on no
-/// CPU made since 2015. The feature `portable` has them there as well.
+/// Whether kernels are compiled as array code too: everywhere but on x86-64, where they would be a third of a build and nearly
+/// all CPUs have AVX2. The feature `portable` has them there as well.
 pub const HAS_PORTABLE: bool = cfg!(any(not(target_arch = "x86_64"), operant_portable, feature = "portable"));
 
 /// What a CPU without AVX2 is told, and who asks for one lane.
@@ -120,8 +121,7 @@ pub enum Isa {
     Portable1,
     /// Eight lanes of array code.
     Portable8,
-    /// Sixteen lanes of array code.
-    #[cfg(feature = "check")]
+    /// Sixteen lanes of array code, for checks.
     Portable16,
     /// Eight lanes in AVX2's registers.
     #[cfg(all(target_arch = "x86_64", not(operant_portable)))]
@@ -212,6 +212,8 @@ impl Backend {
             Width::One => Isa::Portable1,
             Width::Auto | Width::Sixteen if has_avx512() => Isa::Avx512,
             Width::Auto | Width::Eight if has_avx2() => Isa::Avx2,
+            // Checks have sixteen lanes of array code.
+            Width::Sixteen if has_avx2() && !cfg!(feature = "check") => Isa::Avx2,
             Width::Auto | Width::Eight => Isa::Portable8,
             Width::Sixteen => PORTABLE_16,
         }
@@ -246,7 +248,6 @@ impl Backend {
         match self.isa {
             Isa::Portable1 => 1,
             Isa::Portable8 => 8,
-            #[cfg(feature = "check")]
             Isa::Portable16 => 16,
             #[cfg(all(target_arch = "x86_64", not(operant_portable)))]
             Isa::Avx2 => 8,
@@ -277,9 +278,7 @@ impl Backend {
         match self.isa {
             _ if self.tiles => "amx",
             Isa::Portable1 => "scalar",
-            Isa::Portable8 => "portable",
-            #[cfg(feature = "check")]
-            Isa::Portable16 => "portable",
+            Isa::Portable8 | Isa::Portable16 => "portable",
             #[cfg(all(target_arch = "x86_64", not(operant_portable)))]
             Isa::Avx2 => "avx2",
             #[cfg(all(target_arch = "x86_64", not(operant_portable)))]
@@ -308,6 +307,8 @@ impl Backend {
             Isa::Portable8 => <K::Home as Entry>::portable::<K, 8>(kernel),
             #[cfg(feature = "check")]
             Isa::Portable16 => <K::Home as Entry>::portable::<K, 16>(kernel),
+            #[cfg(not(feature = "check"))]
+            Isa::Portable16 => left_out(),
             // SAFETY: a `Backend` with this set is only made after the CPU was asked for these features.
             #[cfg(all(target_arch = "x86_64", not(operant_portable)))]
             Isa::Avx2 => unsafe { <K::Home as Entry>::avx2::<K, FUSE>(kernel) },

@@ -423,7 +423,7 @@ struct RunForward<'a, 'b, 'c, O>(&'a O, &'b mut Forward<'c, f32>);
 impl<O: Op> Kernel for RunForward<'_, '_, '_, O> {
     type Out = ();
     type Home = O;
-    const PORTABLE: bool = !cfg!(test);
+    const PORTABLE: bool = !cfg!(all(test, target_arch = "x86_64", not(operant_portable)));
     #[inline(always)]
     fn run<L: Simd>(self) {
         self.0.forward::<f32, L>(self.1);
@@ -434,7 +434,7 @@ struct RunBackward<'a, 'b, 'c, O>(&'a O, &'b mut Backward<'c, f32>);
 impl<O: Op> Kernel for RunBackward<'_, '_, '_, O> {
     type Out = ();
     type Home = O;
-    const PORTABLE: bool = !cfg!(test);
+    const PORTABLE: bool = !cfg!(all(test, target_arch = "x86_64", not(operant_portable)));
     #[inline(always)]
     fn run<L: Simd>(self) {
         self.0.backward::<f32, L>(self.1);

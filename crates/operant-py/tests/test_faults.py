@@ -335,3 +335,24 @@ def test_what_fits_is_taken() -> None:
     assert forms["binary"].batch(np.array([[True, False, True]]), 1).tolist() == [[1, 0, 1]]
     with pytest.raises(Fault, match="a whole number from 3 to 7"):
         forms["started"].batch(np.array([2], np.uint8), 1)
+
+
+def test_rewards_in_arrays_of_one_number_are_taken() -> None:
+    model = operant.PPO(
+        lambda: Faulty("box", put(1, np.array([1.0])), at=3), num_envs=3, num_steps=8, num_minibatches=1, threads=1
+    )
+    assert model.learn(48).metrics["return"] == 4
+
+
+@pytest.mark.parametrize(
+    ("kind", "fault", "wanted"),
+    [
+        ("discrete", put(0, 2.0), "an observation is of dtype float64; wanted int64, that of its space"),
+        ("multi", put(0, np.ones(3)), "an observation is of dtype float64; wanted int64, that of its space"),
+        ("box", put(1, 10**400), "the reward is too large; wanted a finite number"),
+    ],
+)
+def test_what_gymnasium_cannot_put_together_is_named(kind: str, fault: Any, wanted: str) -> None:
+    model = operant.PPO(lambda: Faulty(kind, fault, at=3), num_envs=3, num_steps=8, num_minibatches=1, threads=1)
+    text = told(lambda: model.learn(48))
+    assert wanted in text and "at step 3" in text, text

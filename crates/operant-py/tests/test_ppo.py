@@ -515,6 +515,8 @@ def test_memory_is_used_and_carried() -> None:
     )
     with pytest.raises(ValueError, match=r"wanted 1 arrays of shape \(4, 32\)"):
         model.predict(rows[:4], state=state)
+    with pytest.raises(ValueError, match="the state holds numbers that are not finite"):
+        model.predict(rows, state=tuple(part * np.nan for part in state))
 
 
 def test_the_progress_line(capfd: pytest.CaptureFixture[str]) -> None:

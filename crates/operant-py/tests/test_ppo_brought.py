@@ -434,6 +434,13 @@ def test_envs_are_counted(tmp_path: Path) -> None:
             operant.make_vec("cartpole", count)
 
 
+def test_numbers_of_envs_have_a_limit() -> None:
+    with pytest.raises(ValueError, match="num_envs = 1099511627776: wanted at most 16777216"):
+        operant.PPO(Identity, num_envs=2**40)
+    with pytest.raises(TypeError, match="num_envs = True: wanted a whole number"):
+        operant.PPO(Identity, num_envs=True)
+
+
 def test_policies_are_saved(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     model = operant.PPO(lambda: Identity("dict", "box"), num_envs=4, run_dir=folder, **OPTIONS).learn(2000)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from typing import Any
 
 import numpy as np
@@ -109,6 +110,13 @@ def test_wrong_states_change_nothing(state: dict[str, Any], error: type[Exceptio
         env.set_state(state)
     assert text in str(caught.value)
     assert env.save() == before
+
+
+def test_builds_for_avx2_have_no_single_lane() -> None:
+    if platform.machine() != "x86_64":
+        pytest.skip("other processors have one lane")
+    with pytest.raises(ValueError, match="build with --features portable for one lane"):
+        operant.make_vec("cartpole", 2, lanes=1)
 
 
 @pytest.mark.parametrize("env_id", QUICK)

@@ -101,9 +101,7 @@ struct Family {
 
 fn family(backend: Backend) -> &'static Family {
     match backend.isa() {
-        Isa::Portable1 | Isa::Portable8 => &portable::FAMILY,
-        #[cfg(feature = "check")]
-        Isa::Portable16 => &portable::FAMILY,
+        Isa::Portable1 | Isa::Portable8 | Isa::Portable16 => &portable::FAMILY,
         #[cfg(all(target_arch = "x86_64", not(operant_portable)))]
         Isa::Avx2 => &avx2::FAMILY,
         #[cfg(all(target_arch = "x86_64", not(operant_portable)))]

@@ -369,8 +369,7 @@ def _check_actions(env: gymnasium.Env[Any, Any], actions: Actions, form: Observa
         except Exception as error:
             told = f"{type(error).__name__}: {error}"
             raise Fault(None, f"step({action!r}) raised {told}; wanted every action of {actions.space}") from error
-        check_step(result)
-        form.one(result[0])
+        form.one(check_step(result)[0])
     return f"{len(rows)} actions at the edges of the space are taken"
 
 
@@ -402,8 +401,7 @@ def _play(
         result = env.step(action)
         trace.seconds += time.perf_counter() - begun
         try:
-            check_step(result)
-            observation, reward, terminated, truncated, _ = result
+            observation, reward, terminated, truncated, _ = check_step(result)
             flat = form.one(observation).copy()
             paid = float(numbers(np.asarray(reward).reshape(-1), "the reward")[0])
         except Fault as fault:

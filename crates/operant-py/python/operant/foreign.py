@@ -238,6 +238,11 @@ def _fault_of_call(error: Exception) -> Fault | None:
         return Fault(None, f"{text}; wanted reset(self, *, seed=None, options=None)")
     if not _is_raised_in_a_library(error):
         return None
+    if text.startswith("Cannot cast array data from dtype("):
+        got, space = text.split("'")[1::2][:2]
+        return Fault(None, f"an observation is of dtype {got}; wanted {space}, that of its space")
+    if isinstance(error, OverflowError):
+        return Fault(None, "the reward is too large; wanted a finite number of at most 1e18 in size")
     for wanted, message in (("5", _FIVE), ("2", _PAIR)):
         if f"values to unpack (expected {wanted}" in text:
             got = text.partition("got ")[2].rstrip(")")
@@ -320,14 +325,13 @@ class Checked(gymnasium.Wrapper[Any, Any, Any, Any]):
         """One step."""
         result = self.env.step(action)
         try:
-            check_step(result)
+            return check_step(result)
         except Fault as fault:
             raise Fault(self._number, fault.problem) from None
-        return result
 
 
-def check_step(result: Any) -> None:
-    """Refuses what is not the result of a step of one env; its numbers are looked at later."""
+def check_step(result: Any) -> tuple[Any, Any, Any, Any, Any]:
+    """The result of a step of one env, with plain numbers for arrays of one; refuses anything else. Sizes are looked at later."""
     observation, reward, terminated, truncated, info = five(result)
     # Almost every step is one of these, and is through at once.
     if (
@@ -337,7 +341,7 @@ def check_step(result: Any) -> None:
         and type(info) is dict
         and observation is not None
     ):
-        return
+        return observation, reward, terminated, truncated, info
     if observation is None:
         raise Fault(None, "the observation is None; wanted one of the observation space")
     _check_reward(reward)
@@ -345,6 +349,10 @@ def check_step(result: Any) -> None:
     _check_flag(truncated, "truncated")
     if not isinstance(info, Mapping):
         raise Fault(None, f"info is {_short(info)}; wanted a dict")
+    reward, terminated, truncated = (
+        one.item() if isinstance(one, np.ndarray) else one for one in (reward, terminated, truncated)
+    )
+    return observation, reward, terminated, truncated, info
 
 
 def _honours_mask(envs: VectorEnv[Any, Any, Any]) -> bool:

@@ -257,6 +257,8 @@ class Model:
                 len(rows), -1
             )
         before = None if state is None else [np.ascontiguousarray(part, dtype=np.float32) for part in state]
+        if not all(np.isfinite(part).all() for part in before or []):
+            raise ValueError("the state holds numbers that are not finite; wanted what the last call returned")
         rows = np.ascontiguousarray(rows, dtype=np.float32)
         chosen, after = actor.act(rows, bool(deterministic), masks, before)
         actions = self._actions.native(chosen)
@@ -613,10 +615,18 @@ def _count(name: str, value: float) -> int:
     return number
 
 
+_MOST_ENVS = 2**24
+"""More is a mistake. The engine has the same limit."""
+
+
 def _envs(value: Any) -> int:
+    if isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"num_envs = {value}: wanted a whole number")
     number = whole("num_envs", value)
     if number < 1:
         raise ValueError(f"num_envs = {number}: wanted at least 1")
+    if number > _MOST_ENVS:
+        raise ValueError(f"num_envs = {number}: wanted at most {_MOST_ENVS}")
     return number
 
 

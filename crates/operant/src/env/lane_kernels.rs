@@ -92,7 +92,7 @@ pub(super) struct StepKernel<'k, 'a, E> {
 impl<E: Env> Kernel for StepKernel<'_, '_, E> {
     type Out = (usize, usize);
     type Home = E;
-    const PORTABLE: bool = !cfg!(test);
+    const PORTABLE: bool = !cfg!(all(test, target_arch = "x86_64", not(operant_portable)));
     const MATHS: Maths = if E::FUSES { Maths::Both } else { Maths::Strict };
 
     #[inline(always)]
@@ -184,7 +184,7 @@ pub(super) struct ObserveKernel<'k, 'a, E> {
 impl<E: Env> Kernel for ObserveKernel<'_, '_, E> {
     type Out = ();
     type Home = E;
-    const PORTABLE: bool = !cfg!(test);
+    const PORTABLE: bool = !cfg!(all(test, target_arch = "x86_64", not(operant_portable)));
     const MATHS: Maths = if E::FUSES { Maths::Both } else { Maths::Strict };
 
     #[inline(always)]
@@ -227,7 +227,7 @@ pub(super) struct ResetKernel<'k, E> {
 impl<E: Env> Kernel for ResetKernel<'_, E> {
     type Out = ();
     type Home = E;
-    const PORTABLE: bool = !cfg!(test);
+    const PORTABLE: bool = !cfg!(all(test, target_arch = "x86_64", not(operant_portable)));
     const MATHS: Maths = if E::FUSES { Maths::Both } else { Maths::Strict };
 
     #[inline(always)]

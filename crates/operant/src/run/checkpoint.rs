@@ -5,7 +5,7 @@
 //! `ckpt/aside/` holds those that a run left behind when it last went on from an older one; while they are moved there,
 //! `ckpt/branch` names the one that it goes on from, and later ones are no longer listed.
 
-use super::Score;
+use super::{BATCH, Score};
 use crate::algo::Parts;
 use operant_base::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -369,6 +369,20 @@ impl Checkpoints {
         Ok(parts)
     }
 
+    fn none_held(&self) -> Error {
+        let run = self.folder.parent().unwrap_or(&self.folder);
+        let shown = run.display();
+        Error::Saved(match () {
+            () if !run.exists() => format!("there is no folder {shown}; name a run's folder (operant runs)"),
+            () if run.join(BATCH).exists() => {
+                format!(
+                    "{shown} holds a batch of runs; name one of them, as in {shown}/seed-1 (operant runs --dir {shown})"
+                )
+            }
+            () => format!("{} holds no checkpoint; start the run again", self.folder.display()),
+        })
+    }
+
     /// The name of a checkpoint: the one given, `best`, or the newest (`last`).
     pub fn pick(&self, name: Option<&str>) -> Result<String> {
         let names = self.list();
@@ -379,9 +393,7 @@ impl Checkpoints {
                     self.folder.display()
                 ))
             }),
-            None | Some("last") => names.into_iter().next_back().ok_or_else(|| {
-                Error::Saved(format!("{} holds no checkpoint; start the run again", self.folder.display()))
-            }),
+            None | Some("last") => names.into_iter().next_back().ok_or_else(|| self.none_held()),
             Some(name) if names.iter().any(|held| held == name) => Ok(name.to_owned()),
             Some(name) => {
                 Err(Error::unknown("checkpoint", name, names.iter().map(String::as_str), "see the ckpt folder"))

@@ -283,7 +283,7 @@ impl Run {
         let policy = self.algorithm.policy()?;
         let count = self.config.eval.episodes;
         let (look, cost) = match self.judge.play(&self.config, &policy, count, mean_length) {
-            Err(Error::Invalid(reason)) if matches!(self.judge.envs, Envs::Brought(..)) => {
+            Err(Error::Invalid(reason)) => {
                 self.judge.envs = Envs::None;
                 self.tell_no_evaluations(steps, &reason);
                 return Ok(());
@@ -358,10 +358,19 @@ impl Run {
             policy => policy?,
         };
         let mean_length = self.report.episodes.mean_length();
-        let (score, cost) = self.judge.play(&self.config, &policy, EPISODES, mean_length)?;
+        let (score, cost) = match self.judge.play(&self.config, &policy, EPISODES, mean_length) {
+            // No room for its envs, say: what was trained is saved and counts.
+            Err(Error::Invalid(reason)) => {
+                let text = format!("no evaluation at the end: {reason}");
+                self.board.event(EventKind::Note, self.algorithm.steps(), text);
+                return Ok(None);
+            }
+            played => played?,
+        };
         self.judge.full_cost = cost;
-        if let Some(score) = score {
-            self.judge.note(score);
+        match score {
+            Some(score) if self.judge.judges() => self.judge.note(score),
+            _ => self.judge.fresh = score.or(self.judge.fresh),
         }
         Ok(score)
     }

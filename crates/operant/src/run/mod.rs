@@ -669,7 +669,8 @@ impl Run {
             solved_s: self.solved.map(|solved| solved.seconds),
             solved_return: self.solved.map(|solved| solved.mean_return),
             steps,
-            wall_s,
+            // With the evaluation that found the env solved, if that came at the end.
+            wall_s: self.solved.map_or(wall_s, |solved| wall_s.max(solved.seconds)),
             train_sps: steps as f64 / wall_s,
             sps_per_cpu_s: steps as f64 / cpu_s.max(1e-9),
             mean_return: (episodes.count() > 0).then(|| episodes.mean_return()),
