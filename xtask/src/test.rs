@@ -116,12 +116,18 @@ struct Python {
     wheel: PathBuf,
 }
 
-/// Installs the wheel and what it depends on where nothing else is, and steps an env there.
+/// The oldest release of Gymnasium that `pyproject.toml` allows.
+const OLDEST_GYMNASIUM: &str = "gymnasium==1.1.1";
+
+/// Installs the wheel and what it depends on where nothing else is, and steps an env there: with the newest Gymnasium and the oldest.
 fn smoke(wheel: &Path) -> Result<(), String> {
     let venv = Venv::fresh(".venv-clean")?;
     venv.pip(&[wheel])?;
     // Isolated, and away from the root: only what is installed can be imported.
-    execute(venv.python().arg("-I").arg(root().join("xtask/smoke.py")).current_dir(venv.folder()))
+    let step = || execute(venv.python().arg("-I").arg(root().join("xtask/smoke.py")).current_dir(venv.folder()));
+    step()?;
+    venv.pip(&[Path::new(OLDEST_GYMNASIUM)])?;
+    step()
 }
 
 fn pytest(venv: &Venv, folder: &str) -> Command {

@@ -651,7 +651,11 @@ class _Timed(gymnasium.Wrapper[Any, Any, Any, Any]):
         return result
 
 
-class _TimedVector(gymnasium.vector.VectorWrapper[Any, Any, Any]):
+# Older releases of Gymnasium have no generic class here.
+_VectorWrapper: Any = gymnasium.vector.VectorWrapper
+
+
+class _TimedVector(_VectorWrapper):  # type: ignore[misc]
     """A vector env with a clock around it."""
 
     def __init__(self, envs: VectorEnv[Any, Any, Any], watch: _Watch) -> None:
