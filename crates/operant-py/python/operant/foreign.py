@@ -251,10 +251,14 @@ def _fault_of_call(error: Exception) -> Fault | None:
 
 
 def _is_raised_in_a_library(error: Exception) -> bool:
-    """Whether the line that failed is Gymnasium's or ours. An env may fail in the same words over something else."""
-    frames = list(traceback.walk_tb(error.__traceback__))
-    module = str(frames[-1][0].f_globals.get("__name__", "")) if frames else ""
-    return module.split(".")[0] in ("gymnasium", "operant")
+    """Whether the line that failed is Gymnasium's or ours, or one of NumPy's that they called.
+
+    An env may fail in the same words over something else.
+    """
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    modules = [str(frame.f_globals.get("__name__", "")).split(".")[0] for frame in frames]
+    callers = [module for module in modules if module != "numpy"]
+    return bool(callers) and callers[-1] in ("gymnasium", "operant")
 
 
 def _rewards(values: Any, count: int, resets: npt.NDArray[np.bool_] | None = None) -> FloatArray:
