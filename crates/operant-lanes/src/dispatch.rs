@@ -77,7 +77,7 @@ impl<T: ?Sized> Entry for T {}
 /// all CPUs have AVX2. The feature `portable` has them there as well.
 pub const HAS_PORTABLE: bool = cfg!(any(not(target_arch = "x86_64"), operant_portable, feature = "portable"));
 
-/// What a CPU without AVX2 is told, and who asks for one lane.
+/// The message for a CPU without AVX2 and for a request of one lane.
 const LEFT_OUT: &str = "this build runs only on AVX2 and AVX-512, in 8 or 16 lanes; build with --features portable for one lane or another CPU";
 
 #[cold]
