@@ -8,6 +8,8 @@ use std::fmt::Write;
 #[cfg(unix)]
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::{AtomicU64, Ordering};
+#[cfg(unix)]
+use std::time::Duration;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 /// Up to this size an allocation that fails ends the process. Who asks for more has asked [`check_room`](crate::check_room) before.
@@ -63,16 +65,18 @@ fn checked(pointer: *mut u8, size: usize) -> *mut u8 {
 #[cfg(unix)]
 fn out_of_memory(size: usize) {
     static SAID: AtomicBool = AtomicBool::new(false);
-    if !SAID.swap(true, Ordering::Relaxed) {
-        let mut text = Text { bytes: [0; 256], len: 0 };
-        let _ = writeln!(
-            text,
-            "error: out of memory: {size} bytes more could not be had; lower num_envs, buffers or the network, or raise the limit \
-             (ulimit -v, the container's)"
-        );
-        // SAFETY: the pointer is to as many bytes of `text`.
-        unsafe { libc::write(2, text.bytes.as_ptr().cast(), text.len) };
+    // Another thread is about to say it and to end the process, which must not end before.
+    while SAID.swap(true, Ordering::Relaxed) {
+        std::thread::sleep(Duration::from_millis(10));
     }
+    let mut text = Text { bytes: [0; 256], len: 0 };
+    let _ = writeln!(
+        text,
+        "error: out of memory: {size} bytes more could not be had; lower num_envs, buffers or the network, or raise the limit \
+         (ulimit -v, the container's)"
+    );
+    // SAFETY: the pointer is to as many bytes of `text`.
+    unsafe { libc::write(2, text.bytes.as_ptr().cast(), text.len) };
     // SAFETY: ends the process; handlers that could ask for memory do not run.
     unsafe { libc::_exit(1) }
 }

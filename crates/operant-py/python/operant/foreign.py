@@ -241,7 +241,8 @@ def _fault_of_call(error: Exception) -> Fault | None:
     if text.startswith("Cannot cast array data from dtype("):
         got, space = text.split("'")[1::2][:2]
         return Fault(None, f"an observation is of dtype {got}; wanted {space}, that of its space")
-    if isinstance(error, OverflowError):
+    # A whole number in an observation fails in other words.
+    if isinstance(error, OverflowError) and "convert to float" in text:
         return Fault(None, "the reward is too large; wanted a finite number of at most 1e18 in size")
     for wanted, message in (("5", _FIVE), ("2", _PAIR)):
         if f"values to unpack (expected {wanted}" in text:
