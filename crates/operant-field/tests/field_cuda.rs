@@ -10,7 +10,8 @@ use operant_field::{After, Norm, Operator, Rollout, Schedule, Space, Update};
 use operant_lanes::Math;
 use operant_nn::ops::NoiseLaw;
 use operant_nn::{Act, Options, Precision};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 #[cfg(target_os = "linux")]
 #[test]
@@ -26,9 +27,10 @@ fn kernels_compile() {
     });
 }
 
+/// A thread's own, since its graphs are recorded from what it alone launches.
 fn gpu() -> Arc<Gpu> {
-    static GPU: OnceLock<Arc<Gpu>> = OnceLock::new();
-    GPU.get_or_init(|| Gpu::open(0).unwrap()).clone()
+    thread_local!(static GPU: Arc<Gpu> = Gpu::open(0).unwrap());
+    GPU.with(Arc::clone)
 }
 
 fn plain() -> Operator {
@@ -195,11 +197,19 @@ fn a_step_is_the_cpus() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Operators drawn from the whole space of collections. Every other one has channels that are a multiple of eight, for which
-/// there are kernels of their own, and kernels that read eight channels at a time.
+/// Operators drawn from the whole space of collections, `count` of each seed. Every other one has channels that are a multiple of
+/// eight, for which there are kernels of their own, and kernels that read eight channels at a time.
+/// `OPERANT_DRAW=300x5` draws 300 operators of each of five seeds instead.
 fn drawn(count: u32) -> Vec<(Operator, Update)> {
+    let wanted = std::env::var("OPERANT_DRAW").unwrap_or_else(|_| format!("{count}x1"));
+    let (count, seeds) = wanted.split_once('x').expect("OPERANT_DRAW is OPERATORSxSEEDS");
+    let (count, seeds) = (count.parse().expect("operators"), seeds.parse::<u64>().expect("seeds"));
+    (35..35 + seeds).flat_map(|seed| drawn_of(seed, count)).collect()
+}
+
+fn drawn_of(seed: u64, count: u32) -> Vec<(Operator, Update)> {
     let space = Space::default();
-    let sobol = Sobol::scrambled(space.parameters.len(), 35).unwrap();
+    let sobol = Sobol::scrambled(space.parameters.len(), seed).unwrap();
     let mut unit = vec![0.0; space.parameters.len()];
     let mut one = |k: u32| {
         sobol.point(k, &mut unit);
@@ -227,21 +237,35 @@ fn drawn_operators_step_as_on_the_cpu() {
 #[test]
 #[ignore = "needs a GPU"]
 fn drawn_operators_have_the_same_bits_in_any_batch() {
-    for (k, (operator, update)) in drawn(48).into_iter().enumerate() {
-        let precision = LIMITS[k % LIMITS.len()].0;
-        let (first, len) = (first(&operator), operator.field_len());
-        let state = |members: &[Member], rows: std::ops::Range<u32>| {
-            let mut rollout = CudaRollout::new(&gpu(), members, After::default(), rows, 500, precision, 0).unwrap();
-            (0..3).for_each(|_| rollout.step().unwrap());
-            rollout.state().unwrap()
-        };
-        let other = Operator { dropout: 0.25, noise_scale: 0.5, ..operator.clone() };
-        let member = |operator, seed| Member { operator, update, seed, first: &first };
-        let bits = |fields: &[f32]| fields.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
-        let several = state(&[member(&other, 3), member(&operator, 9)], 0..3);
-        let alone = state(&[member(&operator, 9)], 1..2);
-        assert!(bits(&several[4 * len..5 * len]) == bits(&alone), "operator {k}, {operator:?} in {}", precision.name());
-    }
+    let (drawn, next) = (drawn(48), AtomicUsize::new(0));
+    let work = || {
+        loop {
+            let k = next.fetch_add(1, Ordering::Relaxed);
+            let Some((operator, update)) = drawn.get(k) else { return };
+            has_the_same_bits_in_any_batch(k, operator, *update);
+            if k % 100 == 99 {
+                println!("{} of {} operators", k + 1, drawn.len());
+            }
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(12);
+    std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
+}
+
+fn has_the_same_bits_in_any_batch(k: usize, operator: &Operator, update: Update) {
+    let precision = LIMITS[k % LIMITS.len()].0;
+    let (first, len) = (first(operator), operator.field_len());
+    let state = |members: &[Member], rows: std::ops::Range<u32>| {
+        let mut rollout = CudaRollout::new(&gpu(), members, After::default(), rows, 500, precision, 0).unwrap();
+        (0..3).for_each(|_| rollout.step().unwrap());
+        rollout.state().unwrap()
+    };
+    let other = Operator { dropout: 0.25, noise_scale: 0.5, ..operator.clone() };
+    let member = |operator, seed| Member { operator, update, seed, first: &first };
+    let bits = |fields: &[f32]| fields.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+    let several = state(&[member(&other, 3), member(operator, 9)], 0..3);
+    let alone = state(&[member(operator, 9)], 1..2);
+    assert!(bits(&several[4 * len..5 * len]) == bits(&alone), "operator {k}, {operator:?} in {}", precision.name());
 }
 
 /// What collections describe operators by: a small change of a field does what it does on the CPU.
