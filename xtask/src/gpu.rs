@@ -284,7 +284,7 @@ fn build(folder: &Path) -> Result<(), String> {
     let packages = ENGINE.iter().flat_map(|name| ["--package", name]);
     let programs: Vec<&str> = ["test", "--release"].into_iter().chain(packages).chain(named).collect();
     let mut built = String::new();
-    for words in [&programs[..], &["test", "--release", "--package", "operant", "--lib"]] {
+    for words in [&programs[..], &["test", "--release", "--package", "operant-rl", "--lib"]] {
         execute(cargo(words).arg("--no-run"))?;
         built += &capture(cargo(words).args(["--no-run", "--message-format", "json"]))?;
     }

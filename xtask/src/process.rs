@@ -5,7 +5,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The crates that have code for processors and GPUs.
-pub(crate) const ENGINE: [&str; 5] = ["operant", "operant-device", "operant-field", "operant-lanes", "operant-nn"];
+pub(crate) const ENGINE: [&str; 11] = [
+    "operant",
+    "operant-cubes",
+    "operant-device",
+    "operant-env",
+    "operant-envs",
+    "operant-field",
+    "operant-games",
+    "operant-growth",
+    "operant-lanes",
+    "operant-nn",
+    "operant-rl",
+];
 
 /// The root of the repository.
 pub(crate) fn root() -> PathBuf {

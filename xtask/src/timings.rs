@@ -11,9 +11,9 @@ const PROFILES: [(&str, &[&str]); 2] =
     [("release", &["build", "--release", "--quiet"]), ("tests", &["test", "--workspace", "--no-run", "--quiet"])];
 /// What is changed between builds, and the file that is touched.
 const CHANGES: [(&str, &str); 4] = [
-    ("an env", "crates/operant/src/env/cartpole.rs"),
+    ("an env", "crates/operant-envs/src/cartpole.rs"),
     ("an op", "crates/operant-nn/src/ops/linear.rs"),
-    ("an algorithm", "crates/operant/src/algo/ppo.rs"),
+    ("an algorithm", "crates/operant-rl/src/algo/ppo.rs"),
     ("a verb", "crates/operant-cli/src/list.rs"),
 ];
 /// Ticks of `/proc/self/stat` in a second.

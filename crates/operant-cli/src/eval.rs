@@ -10,6 +10,7 @@ use crate::run_folder::{RUNS, RunFolder, refuse_brought};
 use crate::seeds::Batch;
 use crate::solve::{self, SolveArgs};
 use crate::versus;
+use operant::CATALOGUE;
 use operant::algo::Policy;
 use operant::device::{self, Device};
 use operant::run::cubes::Learned;
@@ -169,7 +170,7 @@ fn one(args: &Args, run: &Path, as_json: bool) -> Result<String, Failure> {
         }
         return backgammon::judge_file(&args.matches, run, args.seed, as_json);
     }
-    let now = Run::config_of(run);
+    let now = Run::config_of(&CATALOGUE, run);
     if !run.join("run.toml").exists() {
         now.as_ref().map_err(|error| failed(error.clone()))?;
     }
@@ -185,7 +186,8 @@ fn one(args: &Args, run: &Path, as_json: bool) -> Result<String, Failure> {
     }
     // A checkpoint is played in the env that it was trained in, whatever became of run.toml since.
     let text = operant::algo::part(&parts, "run.toml").map_err(failed)?;
-    let config = Config::from_text(&String::from_utf8_lossy(text), &format!("run.toml of {name}")).map_err(failed)?;
+    let config = Config::from_text(&CATALOGUE, &String::from_utf8_lossy(text), &format!("run.toml of {name}"))
+        .map_err(failed)?;
     // Files may have moved since the checkpoint.
     now.as_ref().ok().filter(|now| !now.settings.task_data.is_empty()).unwrap_or(&config).use_task_data();
     if let Some(place) = &args.task_data {
@@ -250,7 +252,8 @@ fn one(args: &Args, run: &Path, as_json: bool) -> Result<String, Failure> {
     let mut frames = Vec::new();
     let mut watch = |canvas| frames.push(canvas);
     let watch: Option<&mut dyn FnMut(_)> = if args.render.is_some() { Some(&mut watch) } else { None };
-    let evaluation = evaluate(&policy, &config.env, &config.env_params, &play, watch).map_err(failed)?;
+    let evaluation =
+        evaluate(&policy, config.registered().map_err(failed)?, &config.params(), &play, watch).map_err(failed)?;
     if let Some(path) = &args.render {
         let fps = operant::env::find(&config.env).map_err(failed)?.spec().render_fps;
         crate::picture::write_gif(path, &frames, fps)?;

@@ -2,6 +2,7 @@
 
 use crate::format;
 use crate::output::{Failure, NO_TASK_DATA, count, grouped, print};
+use operant::CATALOGUE;
 use operant::algo::Policy;
 use operant::config::{self, Table};
 use operant::data::ActionColumn;
@@ -133,7 +134,7 @@ fn settings(play: &Play, run: Option<&Config>) -> Result<Vec<(String, f64)>, Fai
         }
         config::assign(&mut over, word)?;
     }
-    let config = Config::resolve("ppo", "growth", over)?;
+    let config = Config::resolve(&CATALOGUE, "ppo", "growth", over)?;
     config.use_task_data();
     if let Some(folder) = &play.task_data {
         if !config.reads_task_data() {
@@ -339,13 +340,14 @@ fn policy(args: &PolicyArgs) -> Result<(), Failure> {
     let below = Path::new("runs").join(&args.run);
     let run = if args.run.exists() || !below.exists() { &args.run } else { &below };
     if !run.join("run.toml").exists() {
-        Run::config_of(run).map_err(failed)?;
+        Run::config_of(&CATALOGUE, run).map_err(failed)?;
     }
     let checkpoints = Checkpoints::new(run, 1);
     let name = checkpoints.pick(args.checkpoint.as_deref()).map_err(failed)?;
     let parts = checkpoints.load(&name).map_err(failed)?;
     let text = operant::algo::part(&parts, "run.toml").map_err(failed)?;
-    let config = Config::from_text(&String::from_utf8_lossy(text), &format!("run.toml of {name}")).map_err(failed)?;
+    let config = Config::from_text(&CATALOGUE, &String::from_utf8_lossy(text), &format!("run.toml of {name}"))
+        .map_err(failed)?;
     if config.env != "growth" {
         return Err(Failure::Usage(format!("{} is a run of {}, wanted one of growth", run.display(), config.env)));
     }

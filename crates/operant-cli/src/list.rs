@@ -16,7 +16,7 @@ pub(crate) struct Args {
 
 /// Names of algorithms.
 fn algorithms() -> Vec<&'static str> {
-    operant::algo::ALGORITHMS.iter().map(|entry| entry.name).collect()
+    operant::algo::all().map(|entry| entry.name).collect()
 }
 /// Devices that environments run on.
 const DEVICES: &[&str] = &["cpu", "cuda"];
@@ -36,7 +36,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             print(&if args.json { format!("{}\n", as_json(entry)) } else { in_full(entry) })
         }
         None if args.json => {
-            let envs: Vec<Value> = env::REGISTRY.iter().map(as_json).collect();
+            let envs: Vec<Value> = env::all().map(as_json).collect();
             print(&format!("{}\n", json!({ "environments": envs, "algorithms": algorithms(), "devices": DEVICES })))
         }
         None => print(&table()),
@@ -57,7 +57,7 @@ fn or_none<T: ToString>(value: Option<T>) -> String {
 
 fn table() -> String {
     let header = ["environment", "id", "observation", "action", "limit", "solved at", "door", "devices"];
-    let rows = env::REGISTRY.iter().map(|entry| {
+    let rows = env::all().map(|entry| {
         let spec = entry.spec();
         [
             spec.name.to_owned(),

@@ -6,6 +6,7 @@ use crate::format;
 use crate::interrupt::Interrupt;
 use crate::output::{Failure, print, shell};
 use crate::spread::Spread;
+use operant::CATALOGUE;
 use operant::config::{self, Table, Value};
 use operant::run::{BATCH as FILE, BatchLock, Checkpoints, Config, End, Run, Start, Summary, replace_file};
 use operant::telemetry::Sink;
@@ -39,7 +40,7 @@ impl Plan {
             return Err(damaged("wanted seeds and [run]"));
         };
         config::merge(&mut settings, over.clone());
-        Ok(Self { config: Config::from_table(settings)?, seeds })
+        Ok(Self { config: Config::from_table(&CATALOGUE, settings)?, seeds })
     }
 
     fn text(&self) -> Result<String, Failure> {
@@ -104,7 +105,7 @@ impl Plan {
 
 /// What a run left that has come to its end, if it has.
 fn finished(folder: &Path, over: &Table) -> Option<Summary> {
-    Run::is_over(folder, None, over).ok()??;
+    Run::is_over(&CATALOGUE, folder, None, over).ok()??;
     serde_json::from_slice(&std::fs::read(folder.join("final.json")).ok()?).ok()
 }
 
@@ -153,7 +154,7 @@ fn train(
     let start = Start { folder: folder.clone(), sinks, started: Instant::now(), at_once: at_once as usize };
     let mut run = match Checkpoints::new(&folder, 1).list().is_empty() {
         true => Run::start(config, start).map_err(failed)?,
-        false => Run::resume_with(None, over.clone(), start).map_err(failed)?,
+        false => Run::resume_with(&CATALOGUE, None, over.clone(), start).map_err(failed)?,
     };
     match at_once {
         1 => interrupt.run_in(&folder),

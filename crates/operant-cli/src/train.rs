@@ -6,6 +6,7 @@ use crate::monitor::InPlace;
 use crate::output::{Failure, NO_TASK_DATA, at_least_one, count, grouped, print, shell};
 use crate::run_folder::{part_file, refuse_brought};
 use crate::seeds::{self, Batch};
+use operant::CATALOGUE;
 use operant::config::{self, Table, Value};
 use operant::device::Device;
 use operant::run::{
@@ -173,9 +174,9 @@ impl Args {
                 }
                 operant::algo::find(&algo)?;
                 operant::env::find(&env)?;
-                with_networks(Config::resolve(&algo, &env, table)?)
+                with_networks(Config::resolve(&CATALOGUE, &algo, &env, table)?)
             }
-            _ if self.config.is_some() => with_networks(Config::from_file(table)?),
+            _ if self.config.is_some() => with_networks(Config::from_file(&CATALOGUE, table)?),
             _ => Err(Failure::Usage("name an algorithm and an env, as in operant train ppo cartpole".into())),
         }
     }
@@ -267,7 +268,9 @@ pub(crate) fn run(args: &Args, started: Instant) -> Result<ExitCode, Failure> {
             let below = Path::new("runs").join(folder);
             let folder = if folder.exists() || !below.exists() { folder } else { &below };
             let (over, checkpoint) = (args.over(None)?, args.checkpoint.as_deref());
-            if args.task_data.is_some() && Run::config_of(folder).is_ok_and(|config| !config.reads_task_data()) {
+            if args.task_data.is_some()
+                && Run::config_of(&CATALOGUE, folder).is_ok_and(|config| !config.reads_task_data())
+            {
                 return Err(Failure::Usage(NO_TASK_DATA.into()));
             }
             if Batch::is_in(folder) {
@@ -286,16 +289,18 @@ pub(crate) fn run(args: &Args, started: Instant) -> Result<ExitCode, Failure> {
                 let end = seeds::run(&Batch::open(folder, &over)?, &over, args.json, sinks, &interrupt)?;
                 return Ok(if end == End::Stopped { ExitCode::from(130) } else { ExitCode::SUCCESS });
             }
-            if let Ok(config) = Run::config_of(folder) {
+            if let Ok(config) = Run::config_of(&CATALOGUE, folder) {
                 refuse_brought(&config, folder, || in_python(&config, folder, checkpoint, args.steps))?;
             }
             let words = !over.is_empty();
             // Without new settings it is the run that is wrong, not the words.
             let failed = |error: operant::Error| if words { error.into() } else { Failure::Run(error.to_string()) };
-            let total = args.steps.map_or_else(|| Run::config_of(folder).map(|config| config.settings.steps), Ok);
+            let total =
+                args.steps.map_or_else(|| Run::config_of(&CATALOGUE, folder).map(|config| config.settings.steps), Ok);
             let total = total.map_err(failed)?;
             // A number of steps that is too small is told as a mistake.
-            let over_already = if args.steps.is_none() { Run::is_over(folder, checkpoint, &over) } else { Ok(None) };
+            let over_already =
+                if args.steps.is_none() { Run::is_over(&CATALOGUE, folder, checkpoint, &over) } else { Ok(None) };
             if let Some(steps) = over_already.map_err(failed)? {
                 if words {
                     let (shown, done, more) = (shell(folder), grouped(steps as f64), 2 * steps);
@@ -310,7 +315,7 @@ pub(crate) fn run(args: &Args, started: Instant) -> Result<ExitCode, Failure> {
                 return detach(folder, false);
             }
             let start = Start { folder: folder.clone(), sinks: sinks(total), started, at_once: 1 };
-            Run::resume_with(checkpoint, over, start).map_err(failed)?
+            Run::resume_with(&CATALOGUE, checkpoint, over, start).map_err(failed)?
         }
         None => {
             let (mut config, chosen) = decide_device(|device| args.config(device))?;

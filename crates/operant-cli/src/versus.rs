@@ -3,6 +3,7 @@
 use crate::format;
 use crate::matches::MatchArgs;
 use crate::output::Failure;
+use operant::CATALOGUE;
 use operant::algo::{Parts, alphazero};
 use operant::env::connect4::Connect4;
 use operant::env::game::Game;
@@ -58,7 +59,7 @@ type Match<G> = (Box<dyn Player<G>>, Vec<Pairing<G>>);
 /// The search of a run of alphazero.
 pub(crate) fn searcher<G: Game>(name: &str, parts: &Parts, args: &MatchArgs) -> operant::Result<Searcher<G>> {
     let text = operant::algo::part(parts, "run.toml")?;
-    let config = Config::from_text(&String::from_utf8_lossy(text), "run.toml")?;
+    let config = Config::from_text(&CATALOGUE, &String::from_utf8_lossy(text), "run.toml")?;
     let own = alphazero::read(&config.own)?;
     let simulations = args.simulations.unwrap_or(own.search.simulations);
     let leaves = own.search.leaves.min((simulations / 8).max(1));

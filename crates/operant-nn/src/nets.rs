@@ -9,6 +9,7 @@ use super::ops::Conv2d;
 use super::params::Params;
 use super::recurrent::Memory;
 use super::saved::{self, Metadata};
+pub use operant_base::Image;
 use operant_base::{Error, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -76,22 +77,6 @@ pub enum Architecture {
         /// Value outputs.
         value: usize,
     },
-}
-
-/// An observation that is an image, its numbers side by side.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Image {
-    /// H, rows of pixels.
-    pub height: usize,
-    /// W, pixels of a row.
-    pub width: usize,
-    /// C, numbers of a pixel.
-    pub channels: usize,
-    /// Whether it lies as `[C, H, W]`; else as `[H, W, C]`.
-    pub channels_first: bool,
-    /// Whether numbers are 0 to 255: they are then divided by 255.
-    pub bytes: bool,
 }
 
 /// Convolutions of 3×3 pixels with stride 2 and a border of 1, each with a ReLU behind it: `encoder.0`, `encoder.2` …, as
@@ -319,18 +304,6 @@ impl Architecture {
         })?;
         params.from_bytes(bytes)?;
         Ok((architecture, net, params, metadata))
-    }
-}
-
-impl Image {
-    /// Numbers of an image.
-    pub fn len(&self) -> usize {
-        self.height * self.width * self.channels
-    }
-
-    /// Whether it has no pixel or no channel.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 }
 

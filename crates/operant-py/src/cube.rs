@@ -1,6 +1,7 @@
 //! Solvers of cubes: the 2×2×2 exactly, either by what a run learned.
 
 use crate::error::raise;
+use operant::CATALOGUE;
 use operant::Error;
 use operant::env::cube::{DistanceTable, Metric, Pocket, print_facelets};
 use operant::env::puzzle::{PocketPuzzle, View};
@@ -128,7 +129,7 @@ impl CubeSolver {
     #[new]
     #[pyo3(signature = (run, checkpoint=None))]
     fn new(run: PathBuf, checkpoint: Option<&str>) -> PyResult<Self> {
-        let solver = cubes::CubeSolver::open(&run, checkpoint).map_err(raise)?;
+        let solver = cubes::CubeSolver::open(&CATALOGUE, &run, checkpoint).map_err(raise)?;
         // A copy may be made by a process in another folder.
         let run = std::path::absolute(&run)?;
         Ok(Self { solver, run })

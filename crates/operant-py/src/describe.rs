@@ -2,14 +2,14 @@
 
 use crate::error::raise;
 use operant::device::cuda;
-use operant::env::{self, ActionSpace, Channel, Entry, Param, REGISTRY, Spec};
+use operant::env::{self, ActionSpace, Channel, Entry, Param, Spec, all};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
 /// The ids of all environments, in the order of the registry.
 #[pyfunction]
 pub(crate) fn list_envs() -> Vec<&'static str> {
-    REGISTRY.iter().map(|entry| entry.spec().id).collect()
+    all().map(|entry| entry.spec().id).collect()
 }
 
 /// All that is known of one environment with its default parameters.

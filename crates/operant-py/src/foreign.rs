@@ -6,8 +6,8 @@
 
 use crate::error::raise;
 use numpy::{PyArray1, PyArrayDyn, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2};
-use operant::data;
 use operant::device::check_room;
+use operant::env;
 use operant::env::{ActionSpace, Actions, Canvas, Channel, Param, Row, Seeds, Spec, VecEnv};
 use operant::lanes::Column;
 use operant::nn::nets::Image;
@@ -236,9 +236,9 @@ fn fitting<'a, T>(values: &'a [T], wanted: usize, what: &str) -> PyResult<&'a [T
 pub(crate) fn first_unfit(values: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
     // To ask for the type costs less than an extraction that fails.
     if let Ok(values) = values.cast::<PyArrayDyn<f32>>() {
-        return Ok(data::first_unfit(values.readonly().as_slice()?));
+        return Ok(env::first_unfit(values.readonly().as_slice()?));
     }
-    let most = f64::from(data::MOST);
+    let most = f64::from(env::MOST);
     let values = values.cast::<PyArrayDyn<f64>>()?.readonly();
     Ok(values.as_slice()?.iter().position(|x| x.is_nan() || x.abs() > most))
 }

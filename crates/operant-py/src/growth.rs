@@ -4,6 +4,7 @@ use crate::error::raise;
 use crate::picture::{Picture, array};
 use crate::settings::{of_config, table};
 use numpy::{PyArray1, ToPyArray};
+use operant::CATALOGUE;
 use operant::env::growth::{Choice, Heuristic, Op, SPEEDS, STYLES, TARGETS, TEMPOS};
 use operant::env::{self, HostEnv, Params};
 use operant::lanes::rng::HostRng;
@@ -47,7 +48,7 @@ impl Growth {
     /// The shipped settings of the env with these over them.
     #[new]
     fn new(settings: Vec<(String, Bound<'_, PyAny>)>) -> PyResult<Self> {
-        let config = Config::resolve("ppo", "growth", table(&settings)?).map_err(raise)?;
+        let config = Config::resolve(&CATALOGUE, "ppo", "growth", table(&settings)?).map_err(raise)?;
         let mut env = env::Growth::default();
         for (name, value) in &config.env_params {
             env.set(name, *value).map_err(raise)?;

@@ -1,6 +1,7 @@
 //! Settings of runs between Python's dictionaries and the engine's tables.
 
 use crate::error::raise;
+use operant::CATALOGUE;
 use operant::algo::{self, NetworkSettings};
 use operant::config::{self, Meaning, Table, Value};
 use operant::run::{Config, Run, Settings};
@@ -42,8 +43,8 @@ pub(crate) fn setting_aliases(algo: &str) -> PyResult<BTreeMap<&'static str, Sai
 #[pyo3(signature = (folder, text=None))]
 pub(crate) fn run_settings<'py>(py: Python<'py>, folder: PathBuf, text: Option<&str>) -> PyResult<Bound<'py, PyDict>> {
     let config = match text {
-        Some(text) => Config::from_text(text, &folder.display().to_string()),
-        None => Run::config_of(&folder),
+        Some(text) => Config::from_text(&CATALOGUE, text, &folder.display().to_string()),
+        None => Run::config_of(&CATALOGUE, &folder),
     };
     of_config(py, &config.map_err(raise)?)
 }
@@ -56,7 +57,7 @@ pub(crate) fn resolve_settings<'py>(
     env: &str,
     settings: Vec<(String, Bound<'py, PyAny>)>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    of_config(py, &Config::resolve(algo, env, table(&settings)?).map_err(raise)?)
+    of_config(py, &Config::resolve(&CATALOGUE, algo, env, table(&settings)?).map_err(raise)?)
 }
 
 /// Every setting of a run.

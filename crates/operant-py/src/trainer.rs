@@ -7,6 +7,7 @@ use crate::actor::Actor;
 use crate::error::raise;
 use crate::foreign::{Foreign, Link};
 use crate::settings::{of_config, table};
+use operant::CATALOGUE;
 use operant::Error;
 use operant::config::{self, Table};
 use operant::env::VecEnv;
@@ -61,7 +62,7 @@ fn on_device(algo: &str, env: &str, mut over: Table, device: Option<&str>) -> Re
     if let Some(device) = device {
         config::insert(&mut over, "device", config::Value::String(device.to_owned()))?;
     }
-    Config::resolve(algo, env, over)
+    Config::resolve(&CATALOGUE, algo, env, over)
 }
 
 /// Makes envs for evaluations by a function of Python's.
@@ -112,7 +113,7 @@ impl Trainer {
         let open = over.get("device").is_some_and(|device| device.as_str() == Some("auto"));
         let config = match open {
             true => decide_device(|device| on_device(algo, env, over.clone(), device)).map_err(raise)?.0,
-            false => Config::resolve(algo, env, over).map_err(raise)?,
+            false => Config::resolve(&CATALOGUE, algo, env, over).map_err(raise)?,
         };
         if let Some(note) = config.precision_note().map_err(raise)? {
             let text = std::ffi::CString::new(note).unwrap_or_default();
@@ -149,13 +150,13 @@ impl Trainer {
         more: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
         let Some(host) = host else {
-            let run = Run::resume(checkpoint, start(folder)).map_err(raise)?;
+            let run = Run::resume(&CATALOGUE, checkpoint, start(folder)).map_err(raise)?;
             return Ok(Self { run: Mutex::new(Some(run)), link: None, eval_link: Arc::default() });
         };
         let (link, eval_link) = (Arc::new(Link::default()), Arc::new(Link::default()));
         let envs = Box::new(Foreign::new(host, Arc::clone(&link))?);
         let count = envs.num_envs();
-        let run = Run::resume_over(checkpoint, Table::new(), start(folder), |_, _| Ok(envs));
+        let run = Run::resume_over(&CATALOGUE, checkpoint, Table::new(), start(folder), |_, _| Ok(envs));
         if let Some(error) = link.take_error() {
             return Err(error);
         }
@@ -242,7 +243,8 @@ impl Trainer {
         let play = Play { episodes, seed, deterministic, threads: config.settings.threads, ..Play::default() };
         // Another run of this process may have named others.
         config.use_task_data();
-        let played = py.detach(|| evaluate(&policy, &config.env, &config.env_params, &play, None)).map_err(raise)?;
+        let played =
+            py.detach(|| evaluate(&policy, config.registered()?, &config.params(), &play, None)).map_err(raise)?;
         Ok((played.returns, played.lengths))
     }
 
@@ -322,7 +324,7 @@ pub(crate) fn copy_checkpoint(folder: PathBuf, to: PathBuf, checkpoint: Option<&
 }
 
 fn copy(folder: &Path, to: &Path, checkpoint: Option<&str>) -> Result<(), Error> {
-    let config = Run::config_of(folder)?;
+    let config = Run::config_of(&CATALOGUE, folder)?;
     let checkpoints = Checkpoints::new(folder, config.checkpoint.keep);
     let name = checkpoints.pick(checkpoint)?;
     let parts = checkpoints.load(&name)?;

@@ -11,7 +11,8 @@
 //! - [`algo`]: algorithms, each one file
 //! - [`run`]: the loop: settings, run folder, checkpoints, evaluation
 //!
-//! The first five are crates of their own (`operant-base`, `operant-lanes`, …), which this one brings together.
+//! All of them are crates of their own (`operant-base`, `operant-lanes`, …), which this one brings together; [`CATALOGUE`] lists their
+//! envs and algorithms.
 //!
 //! ```
 //! use operant::env::{self, Actions, Options, RowBuf, Seeds};
@@ -25,10 +26,14 @@
 //! ```
 
 pub mod algo;
-pub mod data;
+mod catalogue;
 pub mod env;
 pub mod run;
 pub mod search;
+
+pub use catalogue::CATALOGUE;
+pub use operant_env::params;
+pub use operant_rl::{Catalogue, Shipped, data};
 
 pub use operant_base::{Error, Result, config, error, telemetry};
 pub use operant_device as device;

@@ -1,5 +1,6 @@
 //! Iterations of algorithms never allocate. One test: the count is of the process.
 
+use operant::CATALOGUE;
 use operant::algo::{Algorithm, Report};
 use operant::config::{self, Table};
 use operant::device::alloc::{CountingAllocator, allocations};
@@ -53,7 +54,7 @@ fn iterations_never_allocate() {
     for (algo, env, words) in cases {
         let mut over = Table::new();
         words.iter().for_each(|word| config::assign(&mut over, word).unwrap());
-        let config = Config::resolve(algo, env, over).unwrap();
+        let config = Config::resolve(&CATALOGUE, algo, env, over).unwrap();
         let pool = build_pool(&config);
         let mut algorithm = build_algorithm(&config, build_env(&config, &pool).unwrap(), pool).unwrap();
         let mut report = Report::new(algorithm.metrics().len());

@@ -1,20 +1,21 @@
 //! What holds for every algorithm: the same bits for any number of threads, across save and load, and for the same seed;
 //! numbers of envs that nothing can be learned from are named.
 
-use operant::algo::{ALGORITHMS, Algorithm, Report};
+use operant::algo::{self, Algorithm, Report};
 use operant::config::{self, Table};
 use operant::env::{
     Action, ActionSpace, Actions, Channel, Env, LaneVec, Options, RowBuf, Seeds, Spec, Step, VecEnv as _,
 };
 use operant::lanes::{Float as _, Int as _, Lanes, Rng, select};
-use operant::run::{Config, Run, SHIPPED, Start, build_algorithm, build_env, build_pool};
+use operant::run::{Config, Run, Start, build_algorithm, build_env, build_pool};
+use operant::{CATALOGUE, Shipped};
 use operant::{Error, Result, columns, params};
 use std::time::Instant;
 
 fn build(algo: &str, env: &str, words: &[&str]) -> Result<Box<dyn Algorithm>> {
     let mut over = Table::new();
     words.iter().try_for_each(|word| config::assign(&mut over, word))?;
-    let config = Config::resolve(algo, env, over)?;
+    let config = Config::resolve(&CATALOGUE, algo, env, over)?;
     let pool = build_pool(&config);
     build_algorithm(&config, build_env(&config, &pool)?, pool)
 }
@@ -159,7 +160,7 @@ const EVERYTHING: [(&str, &str, &[&str]); 21] = [
 
 #[test]
 fn every_algorithm_is_looked_at() {
-    for entry in ALGORITHMS {
+    for entry in algo::all() {
         assert!(EVERYTHING.iter().any(|(algo, ..)| *algo == entry.name), "{}", entry.name);
     }
 }
@@ -202,7 +203,7 @@ fn going_on_from_a_save_changes_no_bit() {
 
 #[test]
 fn seeds_differ_and_repeat() {
-    for entry in ALGORITHMS {
+    for entry in algo::all() {
         let weights = |seed: &str| {
             let (algo, env, words) = *EVERYTHING.iter().find(|(algo, ..)| *algo == entry.name).unwrap();
             let mut algorithm = build(algo, env, &[words, &[seed]].concat()).unwrap();
@@ -216,7 +217,7 @@ fn seeds_differ_and_repeat() {
 
 #[test]
 fn shipped_settings_build_and_iterate() {
-    for (algo, env, _) in SHIPPED.iter().filter(|(algo, ..)| !algo.contains('/')) {
+    for Shipped { algo, env, .. } in CATALOGUE.shipped.iter().filter(|shipped| !shipped.algo.contains('/')) {
         // As shipped but for what makes an iteration long.
         let shorter: &[&str] = match (*algo, *env) {
             ("alphazero", _) => &["alphazero.search.simulations=16", "alphazero.search.leaves=2"],
@@ -364,7 +365,7 @@ fn unfit_numbers_of_envs_are_named() {
             let mut over = Table::new();
             let small = ["seed=0", "num_envs=16", "network.hidden=[8,8]", "steps=4000"];
             small.iter().chain(words).for_each(|word| config::assign(&mut over, word).unwrap());
-            let config = Config::resolve(algo, "cartpole", over).unwrap();
+            let config = Config::resolve(&CATALOGUE, algo, "cartpole", over).unwrap();
             let pool = build_pool(&config);
             let envs = LaneVec::new(env, &Options { pool: pool.clone(), ..Options::new(16) }).unwrap();
             let folder = std::env::temp_dir().join(format!("operant-unfit-{}", std::process::id()));

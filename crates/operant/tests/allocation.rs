@@ -2,7 +2,7 @@
 
 use operant::device::CpuPool;
 use operant::device::alloc::{CountingAllocator, allocations};
-use operant::env::{ActionsBuf, AutoReset, Options, REGISTRY, RowBuf, Seeds};
+use operant::env::{ActionsBuf, AutoReset, Options, RowBuf, Seeds, all};
 use operant::lanes::rng::HostRng;
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ fn steps_do_not_allocate() {
     let counted = allocations();
     drop(std::hint::black_box(vec![1u8; 100]));
     assert!(allocations() > counted, "the counter counts");
-    for entry in REGISTRY.iter().filter(|entry| !entry.is_slow()) {
+    for entry in all().filter(|entry| !entry.is_slow()) {
         for (threads, autoreset) in [(1, AutoReset::SameStep), (2, AutoReset::SameStep), (2, AutoReset::NextStep)] {
             let pool = Arc::new(CpuPool::new(threads));
             let options = Options { pool, autoreset, always_split: true, ..Options::new(300) };

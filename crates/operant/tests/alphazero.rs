@@ -1,5 +1,6 @@
 //! AlphaZero: learns Connect Four in a minute, says what is wrong with settings, hands out weights while games go on.
 
+use operant::CATALOGUE;
 use operant::Result;
 use operant::algo::{Algorithm, Report};
 use operant::config::{self, Table};
@@ -15,7 +16,7 @@ use operant::search::versus::{Perfect, Player, Random, Searcher, between, from_s
 fn build(env: &str, words: &[&str]) -> Result<Box<dyn Algorithm>> {
     let mut over = Table::new();
     words.iter().try_for_each(|word| config::assign(&mut over, word))?;
-    let config = Config::resolve("alphazero", env, over)?;
+    let config = Config::resolve(&CATALOGUE, "alphazero", env, over)?;
     let pool = build_pool(&config);
     build_algorithm(&config, build_env(&config, &pool)?, pool)
 }

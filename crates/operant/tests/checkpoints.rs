@@ -1,5 +1,6 @@
 //! Runs with their checkpoints: going on from an older one, cut off at any moment, and evaluations that name the best.
 
+use operant::CATALOGUE;
 use operant::algo::{Parts, Policy};
 use operant::config::{self, Table};
 use operant::env::{Actions, Canvas, Param, Row, Seeds, Spec, VecEnv};
@@ -179,7 +180,7 @@ impl VecEnv for Odd {
 #[test]
 fn a_fault_says_what_is_kept_and_how_to_go_on() {
     let over = config::parse("steps = 1024\ndevice = \"cpu\"", "test").unwrap();
-    let settings = Config::resolve("ppo", "cartpole", over).unwrap();
+    let settings = Config::resolve(&CATALOGUE, "ppo", "cartpole", over).unwrap();
     // Steps of one iteration.
     let iteration = 16;
     for (left, comes_to_one) in [(iteration / 2, false), (iteration + iteration / 2, true)] {
@@ -200,7 +201,7 @@ fn a_fault_says_what_is_kept_and_how_to_go_on() {
         let next = format!("{} is kept: operant train --resume {} goes on from there", kept.display(), run.display());
         assert_eq!(message, format!("{fault}{next}"));
         // And it does.
-        Run::resume(None, start()).unwrap().go(|| false).unwrap();
+        Run::resume(&CATALOGUE, None, start()).unwrap().go(|| false).unwrap();
         fs::remove_dir_all(run).unwrap();
     }
 }
@@ -213,7 +214,7 @@ fn settings(env: &str, words: &[&str]) -> Config {
     let mut over = Table::new();
     words.iter().for_each(|word| config::assign(&mut over, word).unwrap());
     config::assign(&mut over, "device=cpu").unwrap();
-    Config::resolve("ppo", env, over).unwrap()
+    Config::resolve(&CATALOGUE, "ppo", env, over).unwrap()
 }
 
 /// A run whose training plays other envs than its settings say, and so than its evaluations play.
@@ -316,7 +317,7 @@ fn the_evaluation_at_the_end_counts_after_a_resume() {
     let config = settings("probe_truncation", &[&SMALL[..], &["steps=512", "until=steps"]].concat());
     let (folder, _, summary) = run_in("solved-at-the-end", &config, envs_of(&config));
     assert_eq!(summary.solved_step, Some(512));
-    let mut run = Run::resume_with(None, steps("steps=1024"), start(&folder)).unwrap();
+    let mut run = Run::resume_with(&CATALOGUE, None, steps("steps=1024"), start(&folder)).unwrap();
     let end = run.go(|| false).unwrap();
     assert_eq!(run.finish(&end).unwrap().0.solved_step, Some(512));
     assert_eq!(events(&folder).matches("\"solved\"").count(), 1, "{}", events(&folder));
@@ -325,7 +326,7 @@ fn the_evaluation_at_the_end_counts_after_a_resume() {
     let words = ["steps=512", "until=steps", "eval.every=1000000", "checkpoint.every=1"];
     let config = settings("cartpole", &[&SMALL[..], &words].concat());
     let (folder, _, summary) = run_in("best-at-the-end", &config, envs_of(&config));
-    let mut run = Run::resume_with(None, steps("steps=8192"), start(&folder)).unwrap();
+    let mut run = Run::resume_with(&CATALOGUE, None, steps("steps=8192"), start(&folder)).unwrap();
     run.go(|| false).unwrap();
     let best = Checkpoints::new(&folder, 9).mend_best().unwrap();
     assert_eq!(best.evaluation.map(|score| score.mean), summary.eval_return, "returns of training took its place");
@@ -365,7 +366,7 @@ fn evaluations_change_no_bit_of_training_and_have_the_same_for_any_threads() {
             let words = ["steps=800", "until=steps", "device=cpu", "eval.episodes=2", threads, own[0], own[1]];
             words.iter().for_each(|word| config::assign(&mut over, word).unwrap());
             memory.iter().for_each(|word| config::assign(&mut over, word).unwrap());
-            let mut config = Config::resolve(algo, "cartpole", over).unwrap();
+            let mut config = Config::resolve(&CATALOGUE, algo, "cartpole", over).unwrap();
             config.eval.every = Every::Steps(every);
             config
         };
@@ -393,7 +394,7 @@ fn a_resumed_run_is_evaluated_like_one_left_alone() {
         run.save().unwrap();
         let before = run.evaluation();
         drop(run);
-        let mut run = Run::resume(None, start(&folder)).unwrap();
+        let mut run = Run::resume(&CATALOGUE, None, start(&folder)).unwrap();
         assert_eq!(run.evaluation(), before);
         run.go(|| false).unwrap();
         assert!(learned(&run) == whole, "{every}: {:?} and {:?}", learned(&run).1, whole.1);
@@ -413,7 +414,7 @@ fn goes_on_without_a_standing(folder: &Path) {
     kept.as_object_mut().unwrap().retain(|key, _| key != "eval" && key != "solved_evaluated");
     parts.insert("run.json".into(), serde_json::to_vec(&kept).unwrap());
     checkpoints.save(Checkpoints::steps_of(&name), Mark::default(), &parts).unwrap();
-    assert_eq!(Run::resume(None, start(folder)).unwrap().evaluation(), None);
+    assert_eq!(Run::resume(&CATALOGUE, None, start(folder)).unwrap().evaluation(), None);
 }
 
 /// Steps so large that the policy gets worse again: `best` holds what an evaluation of it says, and is no worse than the last.
@@ -435,7 +436,7 @@ fn the_best_is_no_worse_than_the_last_by_the_same_episodes() {
         let mean = |name: &str| {
             let bytes = checkpoints.load_part(&checkpoints.pick(Some(name)).unwrap(), "policy.safetensors").unwrap();
             let policy = Policy::from_bytes(&bytes).unwrap();
-            evaluate(&policy, "cartpole", &[], &play, None).unwrap().mean()
+            evaluate(&policy, operant::env::find("cartpole").unwrap(), &[], &play, None).unwrap().mean()
         };
         let (best, last) = (mean("best"), mean("last"));
         assert!(best >= last, "{best} and {last}");

@@ -10,8 +10,8 @@ use operant::device::Device;
 use operant::device::cuda::{self, Buffer, Element, Gpu, Graph, HostBuffer, Report};
 use operant::env::emit::Shape;
 use operant::env::{
-    Actions, ActionsBuf, AutoReset, CudaVec, DeviceActions, DeviceRow, Door, Ends, Entry, Options, REGISTRY, RowBuf,
-    Seeds, Spec, VARIANTS, VecEnv,
+    Actions, ActionsBuf, AutoReset, CudaVec, DeviceActions, DeviceRow, Door, Ends, Entry, Options, RowBuf, Seeds, Spec,
+    VARIANTS, VecEnv, all,
 };
 use operant::lanes::rng::HostRng;
 use operant::lanes::{Backend, Math, Width};
@@ -20,7 +20,7 @@ use std::sync::{Arc, OnceLock};
 const MODES: [AutoReset; 3] = [AutoReset::SameStep, AutoReset::NextStep, AutoReset::Disabled];
 
 fn over_lanes() -> impl Iterator<Item = &'static Entry> {
-    REGISTRY.iter().filter(|entry| entry.door() == Door::Lanes).chain(VARIANTS)
+    all().filter(|entry| entry.door() == Door::Lanes).chain(VARIANTS)
 }
 
 fn shape(entry: &Entry, autoreset: AutoReset, block: u32) -> Shape {

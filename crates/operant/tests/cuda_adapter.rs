@@ -6,7 +6,7 @@ mod drawn;
 
 use drawn::drawn;
 use operant::env::emit::Shape;
-use operant::env::{ActionsBuf, AutoReset, Door, Entry, Options, REGISTRY, RowBuf, Seeds, VARIANTS};
+use operant::env::{ActionsBuf, AutoReset, Door, Entry, Options, RowBuf, Seeds, VARIANTS, all};
 use operant::lanes::rng::HostRng;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -240,7 +240,7 @@ fn run(entry: &Entry, autoreset: AutoReset) {
 }
 
 fn run_all(autoreset: AutoReset) {
-    let lanes = REGISTRY.iter().filter(|entry| entry.door() == Door::Lanes);
+    let lanes = all().filter(|entry| entry.door() == Door::Lanes);
     lanes.chain(VARIANTS).for_each(|entry| run(entry, autoreset));
 }
 

@@ -1,5 +1,6 @@
 //! Value iteration: learns shallow states in seconds, repeats with its seed, goes on exactly.
 
+use operant::CATALOGUE;
 use operant::algo::{Algorithm, Parts, Report};
 use operant::config::{self, Table};
 use operant::env::cube::{DistanceTable, Metric};
@@ -13,7 +14,7 @@ use std::sync::Arc;
 fn build(env: &str, words: &[&str]) -> Result<Box<dyn Algorithm>> {
     let mut over = Table::new();
     words.iter().try_for_each(|word| config::assign(&mut over, word))?;
-    let config = Config::resolve("davi", env, over)?;
+    let config = Config::resolve(&CATALOGUE, "davi", env, over)?;
     let pool = build_pool(&config);
     build_algorithm(&config, build_env(&config, &pool)?, pool)
 }
@@ -74,7 +75,7 @@ fn divergence_names_the_metric() {
         let small =
             SMALL.iter().filter(|word| word.starts_with(algo) || !word.contains('.')).map(|word| (*word).to_owned());
         small.chain(words).for_each(|word| config::assign(&mut over, &word).unwrap());
-        let config = Config::resolve(algo, env, over).unwrap();
+        let config = Config::resolve(&CATALOGUE, algo, env, over).unwrap();
         let pool = build_pool(&config);
         let mut run = build_algorithm(&config, build_env(&config, &pool).unwrap(), pool).unwrap();
         let mut report = Report::new(run.metrics().len());

@@ -1,5 +1,6 @@
 //! Iterations of value iteration never allocate. One test: the count is of the process.
 
+use operant::CATALOGUE;
 use operant::algo::Report;
 use operant::config::{self, Table};
 use operant::device::alloc::{CountingAllocator, allocations};
@@ -19,7 +20,7 @@ fn iterations_never_allocate() {
         let mut over = Table::new();
         let words = ["network.hidden=[64,64]", "davi.batch_size=512", "davi.batches=2", "davi.target_interval=3"];
         words.iter().chain(more).for_each(|word| config::assign(&mut over, word).unwrap());
-        let config = Config::resolve("davi", env, over).unwrap();
+        let config = Config::resolve(&CATALOGUE, "davi", env, over).unwrap();
         let pool = build_pool(&config);
         let mut davi = build_algorithm(&config, build_env(&config, &pool).unwrap(), pool).unwrap();
         let mut report = Report::new(davi.metrics().len());

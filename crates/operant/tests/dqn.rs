@@ -1,6 +1,7 @@
 //! DQN: probe envs whose answers are known, a table of values that it must agree with, and mistakes that are named.
 //! `algorithms.rs` has what holds for every algorithm.
 
+use operant::CATALOGUE;
 use operant::Result;
 use operant::algo::{Algorithm, Policy, Report};
 use operant::config::{self, Table};
@@ -16,7 +17,7 @@ use std::collections::HashMap;
 fn config(env: &str, words: &[&str]) -> Result<Config> {
     let mut over = Table::new();
     words.iter().try_for_each(|word| config::assign(&mut over, word))?;
-    Config::resolve("dqn", env, over)
+    Config::resolve(&CATALOGUE, "dqn", env, over)
 }
 
 fn build(env: &str, words: &[&str]) -> Result<Box<dyn Algorithm>> {

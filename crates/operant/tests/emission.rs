@@ -2,7 +2,7 @@
 //! the bits of the vector env over auto-resets and time limits; and the printed code is kept as snapshots.
 
 use operant::env::emit::Shape;
-use operant::env::{ActionsBuf, AutoReset, Door, Entry, Options, REGISTRY, RowBuf, Seeds, Spec, VARIANTS};
+use operant::env::{ActionsBuf, AutoReset, Door, Entry, Options, RowBuf, Seeds, Spec, VARIANTS, all};
 use operant::lanes::rng::HostRng;
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ const STEPS: usize = 1000;
 const SEED: u64 = 0x1234_5678_9abc_def0;
 
 fn over_lanes() -> impl Iterator<Item = &'static Entry> {
-    REGISTRY.iter().filter(|entry| entry.door() == Door::Lanes)
+    all().filter(|entry| entry.door() == Door::Lanes)
 }
 
 /// A vector env in C around the printed functions: reads actions, writes every row of a SameStep run as words.

@@ -24,7 +24,7 @@ fn the_readme_shows_the_code_as_it_is() {
     let squeezed = |text: &str| text.lines().map(str::trim).collect::<Vec<_>>().join("\n");
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
     let readme = std::fs::read_to_string(format!("{root}/README.md")).unwrap();
-    let source = std::fs::read_to_string(format!("{root}/crates/operant/src/env/mountaincar.rs")).unwrap();
+    let source = std::fs::read_to_string(format!("{root}/crates/operant-envs/src/mountaincar.rs")).unwrap();
     let net = std::fs::read_to_string(format!("{root}/crates/operant/examples/custom_net.rs")).unwrap();
     let blocks: Vec<&str> =
         readme.split("```rust,ignore\n").skip(1).map(|rest| rest.split_once("```").unwrap().0).collect();

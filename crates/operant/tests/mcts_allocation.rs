@@ -1,5 +1,6 @@
 //! Searches and iterations of AlphaZero never allocate. One test: the count is of the process.
 
+use operant::CATALOGUE;
 use operant::algo::Report;
 use operant::config::{self, Table};
 use operant::device::alloc::{CountingAllocator, allocations};
@@ -94,7 +95,7 @@ fn nothing_is_allocated_on_the_way() {
             "alphazero.batch_size=64",
         ];
         words.iter().for_each(|word| config::assign(&mut over, word).unwrap());
-        let config = Config::resolve("alphazero", env, over).unwrap();
+        let config = Config::resolve(&CATALOGUE, "alphazero", env, over).unwrap();
         let pool = build_pool(&config);
         let mut alphazero = build_algorithm(&config, build_env(&config, &pool).unwrap(), pool).unwrap();
         let mut report = Report::new(alphazero.metrics().len());

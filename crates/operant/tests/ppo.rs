@@ -1,16 +1,17 @@
 //! PPO: probe envs whose answers are known, every precision, and mistakes that are named. `algorithms.rs` has what holds
 //! for every algorithm.
 
+use operant::CATALOGUE;
 use operant::algo::{Algorithm, Report};
 use operant::config::{self, Table};
 use operant::device::gemm::amx;
-use operant::run::{Config, SHIPPED, build_algorithm, build_env, build_pool};
+use operant::run::{Config, build_algorithm, build_env, build_pool};
 use operant::{Result, env};
 
 fn config(env: &str, words: &[&str]) -> Result<Config> {
     let mut over = Table::new();
     words.iter().try_for_each(|word| config::assign(&mut over, word))?;
-    Config::resolve("ppo", env, over)
+    Config::resolve(&CATALOGUE, "ppo", env, over)
 }
 
 fn build(env: &str, words: &[&str]) -> Result<Box<dyn Algorithm>> {
@@ -273,9 +274,9 @@ fn a_save_of_another_run_is_refused() {
 
 #[test]
 fn every_env_has_settings_that_build() {
-    for entry in env::REGISTRY {
+    for entry in env::all() {
         let name = entry.spec().name;
-        assert!(SHIPPED.iter().any(|(algo, env, _)| *algo == "ppo" && *env == name), "configs/ppo/{name}.toml");
+        assert!(CATALOGUE.shipped("ppo", name).is_some(), "configs/ppo/{name}.toml");
         let mut ppo = build(name, &[]).unwrap();
         let mut report = Report::new(ppo.metrics().len());
         iterate(ppo.as_mut(), &mut report, 1);

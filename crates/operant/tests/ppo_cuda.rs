@@ -13,7 +13,8 @@ use operant::algo::{Algorithm, NetworkSettings, Report, ppo};
 use operant::device::cuda;
 use operant::env;
 use operant::nn::{Act, Precision};
-use operant::run::{Config, Play, SHIPPED, Until, evaluate};
+use operant::run::{Config, Play, Until, evaluate};
+use operant::{CATALOGUE, Shipped};
 use trained::{algorithm_on, built_among, evaluated, resolved, run, weights};
 
 const SERVED: [&str; 5] = ["cartpole", "mountaincar", "mountaincar_continuous", "pendulum", "acrobot"];
@@ -166,7 +167,7 @@ fn a_wide_network_learns_repeats_and_goes_on() {
         let played = evaluated(&*ppo, "cartpole", seed);
         let device = operant::device::Device::named("cuda").unwrap();
         let play = Play { episodes: 100, seed, deterministic: true, device, ..Play::default() };
-        let there = evaluate(&ppo.policy().unwrap(), "cartpole", &[], &play, None).unwrap().mean();
+        let there = evaluate(&ppo.policy().unwrap(), env::find("cartpole").unwrap(), &[], &play, None).unwrap().mean();
         eprintln!("wide {seed}: evaluation {played:.1} on the CPU, {there:.1} on the GPU, {} steps", ppo.steps());
         assert!(played == 500.0 && there == 500.0, "seed {seed}: {played} {there}");
     }
@@ -456,10 +457,7 @@ fn larger_layers_learn_on_a_gpu() {
 #[test]
 #[ignore = "needs a GPU"]
 fn shipped_settings_solve_their_envs_on_a_gpu() {
-    for (algo, name, _) in SHIPPED {
-        if *algo != "ppo/cuda" {
-            continue;
-        }
+    for Shipped { env: name, .. } in CATALOGUE.shipped.iter().filter(|shipped| shipped.algo == "ppo/cuda") {
         let goal = f64::from(env::find(name).unwrap().spec().solved_at.unwrap());
         for seed in 0..3 {
             let config = resolved(name, &format!("device = \"cuda\"\nseed = {seed}"));

@@ -9,7 +9,7 @@ mod trained;
 
 #[cfg(target_os = "linux")]
 use compiled::{ARCHS, compile};
-use operant::algo::{self, Build, MemoryName, NetworkSettings, ppo};
+use operant::algo::{self, Build, GpuSetting, MemoryName, NetworkSettings, ppo};
 use operant::config;
 use operant::device::{CpuPool, Device};
 use operant::env::{self, ActionSpace, Actions, Canvas, Channel, Param, Row, Seeds, Spec, VecEnv};
@@ -51,7 +51,8 @@ fn every_kernel_compiles() {
 fn what_is_served_and_what_is_not_is_said() {
     let checked = |network: &NetworkSettings, over: &str, hosted: bool| {
         let table = config::parse(over, "test").unwrap();
-        ppo::check_cuda(env::find("cartpole").unwrap(), network, &table, 64, Precision::F32, hosted)
+        let (env, precision) = (env::find("cartpole").unwrap(), Precision::F32);
+        ppo::check_cuda(&GpuSetting { env, num_envs: 64, hosted, network, settings: &table, precision })
             .map_err(|error| error.to_string())
     };
     for memory in [MemoryName::Lstm, MemoryName::Mingru] {

@@ -2,12 +2,11 @@
 //! per check, so that a failure names it.
 
 use operant::env::check::CHECKS;
-use operant::env::{Options, REGISTRY, VARIANTS, find};
+use operant::env::{Options, VARIANTS, all, find};
 
 fn run(name: &str) {
     let (_, check) = CHECKS.iter().find(|(known, _)| *known == name).expect("a check of this name");
-    let failed: Vec<String> = REGISTRY
-        .iter()
+    let failed: Vec<String> = all()
         .chain(VARIANTS)
         .filter(|entry| !entry.is_slow())
         .filter_map(|entry| check(entry).err().map(|found| format!("{}: {found}", entry.spec().name)))
@@ -48,12 +47,12 @@ checks! {
 
 #[test]
 fn names_are_unique_and_found_in_any_case() {
-    for (i, entry) in REGISTRY.iter().enumerate() {
+    for (i, entry) in all().enumerate() {
         let spec = entry.spec();
         for name in [spec.name, spec.id, &spec.id.to_uppercase()] {
             assert_eq!(find(name).unwrap().spec().name, spec.name);
         }
-        assert!(REGISTRY[..i].iter().all(|other| !other.answers_to(spec.name) && !other.answers_to(spec.id)));
+        assert!(all().take(i).all(|other| !other.answers_to(spec.name) && !other.answers_to(spec.id)));
     }
     let message = find("cartpol").unwrap_err().to_string();
     assert_eq!(message, "unknown env \"cartpol\"; did you mean \"cartpole\"? (operant list)");
@@ -61,7 +60,7 @@ fn names_are_unique_and_found_in_any_case() {
 
 #[test]
 fn every_env_takes_a_time_limit_among_its_parameters() {
-    for entry in REGISTRY.iter().filter(|entry| !entry.is_slow()) {
+    for entry in all().filter(|entry| !entry.is_slow()) {
         let limit =
             |steps: f64| entry.build(&[("time_limit", steps)], &Options::new(2)).map(|env| env.spec().time_limit);
         assert_eq!((limit(7.0), limit(0.0)), (Ok(Some(7)), Ok(None)), "{}", entry.spec().name);

@@ -1,5 +1,6 @@
 //! TD self-play: learns to beat random play in seconds, repeats with its seed on any number of threads, goes on exactly.
 
+use operant::CATALOGUE;
 use operant::algo::{Algorithm, Parts, Report};
 use operant::config::{self, Table};
 use operant::env::backgammon::Position;
@@ -12,7 +13,7 @@ use operant::{Error, Result};
 fn build(env: &str, words: &[&str]) -> Result<Box<dyn Algorithm>> {
     let mut over = Table::new();
     words.iter().try_for_each(|word| config::assign(&mut over, word))?;
-    let config = Config::resolve("td", env, over)?;
+    let config = Config::resolve(&CATALOGUE, "td", env, over)?;
     let pool = build_pool(&config);
     build_algorithm(&config, build_env(&config, &pool)?, pool)
 }

@@ -1,5 +1,6 @@
 //! Iterations of self-play never allocate. One test: the count is of the process.
 
+use operant::CATALOGUE;
 use operant::algo::Report;
 use operant::config::{self, Table};
 use operant::device::alloc::{CountingAllocator, allocations};
@@ -14,7 +15,7 @@ fn iterations_never_allocate() {
     let words =
         ["network.hidden=[16]", "num_envs=96", "td.turns=24", "td.batch_size=64", "td.replay=4096", "threads=2"];
     words.iter().for_each(|word| config::assign(&mut over, word).unwrap());
-    let config = Config::resolve("td", "backgammon", over).unwrap();
+    let config = Config::resolve(&CATALOGUE, "td", "backgammon", over).unwrap();
     let pool = build_pool(&config);
     let mut td = build_algorithm(&config, build_env(&config, &pool).unwrap(), pool).unwrap();
     let mut report = Report::new(td.metrics().len());

@@ -16,6 +16,7 @@ pub(crate) use judge::{Of, judge_file, run as judge};
 pub(crate) use play::{Args as PlayArgs, run as play};
 
 use crate::output::{Failure, print, write_whole};
+use operant::CATALOGUE;
 use operant::algo::Parts;
 use operant::env::backgammon::Bearoff;
 use operant::nn::{Options, Precision};
@@ -132,7 +133,7 @@ fn saved(path: &Path) -> Result<Vec<u8>, Failure> {
     }
     let mut parts = parts_of(path)?;
     let text = parts.get("run.toml").map(|text| String::from_utf8_lossy(text).into_owned()).unwrap_or_default();
-    let config = Config::from_text(&text, "run.toml").ok();
+    let config = Config::from_text(&CATALOGUE, &text, "run.toml").ok();
     let searches = config.as_ref().is_some_and(|config| config.algo == "alphazero" && config.env == "backgammon");
     parts.remove(if searches { NETWORK_PART } else { PART }).ok_or_else(|| {
         let what =

@@ -2,6 +2,7 @@
 //! a controller.
 
 use crate::output::{Failure, count, grouped, print};
+use operant::CATALOGUE;
 use operant::algo::{Actor, Head, MemoryName, NetworkSettings, Policy};
 use operant::config::Table;
 use operant::data::ActionColumn;
@@ -99,7 +100,7 @@ impl Controller {
                 memory_size: UNITS,
                 ..NetworkSettings::default()
             },
-            "shipped" => Config::resolve("ppo", "growth", Table::new())?.network,
+            "shipped" => Config::resolve(&CATALOGUE, "ppo", "growth", Table::new())?.network,
             _ => return Ok(None),
         };
         let mut env = Growth::default();

@@ -2,6 +2,7 @@
 
 use crate::output::{Failure, count, grouped, print};
 use clap::ValueEnum;
+use operant::CATALOGUE;
 use operant::algo::Report;
 use operant::config::{self, Table};
 use operant::device::{self, Device, alloc};
@@ -163,7 +164,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         config::assign(&mut over, assignment)?;
     }
     operant::env::find(&args.env)?;
-    let config = Config::resolve("ppo", &args.env, over)?;
+    let config = Config::resolve(&CATALOGUE, "ppo", &args.env, over)?;
     if let Some(note) = config.precision_note()? {
         crate::output::warn(note);
     }

@@ -4,6 +4,7 @@
 use super::game::GameName;
 use crate::output::{Failure, count, grouped, print};
 use crate::run_folder::part_file;
+use operant::CATALOGUE;
 use operant::algo::Report;
 use operant::config::{self, Table};
 use operant::device::{self, alloc};
@@ -87,7 +88,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         format!("alphazero.reuse={}", if args.learn { "4.0" } else { "0.0" }),
     ];
     words.iter().chain(&args.set).try_for_each(|word| config::assign(&mut over, word))?;
-    let config = Config::resolve("alphazero", args.game.name(), over)?;
+    let config = Config::resolve(&CATALOGUE, "alphazero", args.game.name(), over)?;
     if let Some(note) = config.precision_note()? {
         crate::output::warn(note);
     }

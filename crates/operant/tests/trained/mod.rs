@@ -1,11 +1,12 @@
 //! Runs of PPO by settings, for the tests of its paths on a GPU.
 
+use operant::CATALOGUE;
 use operant::algo::{Algorithm, Report};
 use operant::config;
 use operant::run::{Config, Play, build_algorithm, build_env_among, build_pool, evaluate};
 
 pub(crate) fn resolved(env: &str, over: &str) -> Config {
-    Config::resolve("ppo", env, config::parse(over, "test").unwrap()).unwrap()
+    Config::resolve(&CATALOGUE, "ppo", env, config::parse(over, "test").unwrap()).unwrap()
 }
 
 /// One of so many that use the GPU at once.
@@ -21,7 +22,7 @@ pub(crate) fn algorithm_on(env: &str, over: &str) -> Box<dyn Algorithm> {
 /// The mean return of 100 episodes with the most probable actions, on the CPU.
 pub(crate) fn evaluated(algorithm: &dyn Algorithm, env: &str, seed: u64) -> f64 {
     let play = Play { episodes: 100, seed, deterministic: true, ..Play::default() };
-    evaluate(&algorithm.policy().unwrap(), env, &[], &play, None).unwrap().mean()
+    evaluate(&algorithm.policy().unwrap(), operant::env::find(env).unwrap(), &[], &play, None).unwrap().mean()
 }
 
 pub(crate) fn weights(algorithm: &dyn Algorithm) -> Vec<f32> {

@@ -1,5 +1,5 @@
 /* Minibatches of many networks that learn side by side, each in its own order of samples; at times cropped and mirrored, by the draws
-   of env/growth/augment.rs. After grown.cu. */
+   of augment.rs where lessons are made. After grown.cu. */
 #define BORDER 4
 
 struct Batch {
