@@ -73,6 +73,7 @@ OBSERVATIONS: list[tuple[str, Any, str]] = [
     ("box", np.full((2, 3), [0, 0, -INF], np.float32), r"observation\[0, 2\] is -inf"),
     ("box", np.full((2, 3), 3e18), r"observation\[0, 0\] is 3e\+18"),
     ("wide", np.array([0.0, 1e300]), r"observation\[1\] is 1e\+300"),
+    ("box", np.full((2, 3), [0, 1e300, 0]), r"observation\[0, 1\] is 1e\+300"),
     ("box", np.zeros((3, 2), np.float32), r"observation has shape \(3, 2\); wanted \(2, 3\)"),
     ("box", np.zeros(6, np.float32), r"observation has shape \(6,\); wanted \(2, 3\)"),
     ("box", None, r"the observation is None; wanted one of the observation space"),
@@ -131,6 +132,68 @@ def test_results_are_refused_by_name(fault: Callable[[list[Any]], Any], wanted: 
         Faulty.made = 0
         text = told(lambda: model(lambda: Faulty("box", fault), num_envs=3).learn(1000))
         assert re.match(r"gymnasium/Faulty, env 2, at step 6 \(step 2 of its episode\): " + wanted, text), text
+
+
+@pytest.mark.parametrize("mode", list(AutoresetMode))
+@pytest.mark.parametrize(
+    ("fault", "wanted"),
+    [
+        (put(0, None), "the observation is None; wanted one of the observation space"),
+        (put(0, np.full((2, 3), 1e300)), r"observation\[0, 0\] is 1e\+300; wanted a finite number"),
+        (put(1, "x"), "the reward is 'x'; wanted a number"),
+        (put(1, {}), "the reward is of type dict; wanted a number"),
+        (put(1, np.ones(2)), "the reward is an array or a list; wanted a number"),
+        (put(1, 10**400), "the reward is too large"),
+        (put(4, None), "info is of type NoneType; wanted a dict"),
+        (put(4, "x"), "info is of type str; wanted a dict"),
+        (lambda result: tuple(result[:4]), "step returned 4 values; wanted five"),
+    ],
+)
+def test_gymnasiums_vector_envs_name_the_env(mode: AutoresetMode, fault: Callable[[list[Any]], Any], wanted: str) -> None:
+    """They fail over what an env gave before anyone else sees it, or make another number of it."""
+    Faulty.made = 0
+    envs = SyncVectorEnv([lambda: Faulty("box", fault, where=1)] * 3, autoreset_mode=mode)
+    text = told(lambda: operant.PPO(envs).learn(1000))
+    assert re.match(r"gymnasium/Faulty, env 1, at step 6 \(step 2 of its episode\): " + wanted, text), text
+
+
+class Relapsing(Faulty):
+    """Number 2 of three, which goes wrong at the reset that begins its second episode."""
+
+    def __init__(self, value: Any) -> None:
+        super().__init__("box", tuple)
+        self.value, self.resets = value, 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        observation, info = super().reset(seed=seed)
+        self.resets += 1
+        return (self.value if self.broken and self.resets == 2 else observation), info
+
+
+@pytest.mark.parametrize("mode", [None, *AutoresetMode])
+@pytest.mark.parametrize("value", [np.full((2, 3), NAN), None])
+def test_a_later_reset_is_named_as_one(mode: AutoresetMode | None, value: Any) -> None:
+    Faulty.made = 0
+    envs: Any = lambda: Relapsing(value)  # noqa: E731
+    if mode is not None:
+        envs = SyncVectorEnv([envs] * 3, autoreset_mode=mode)
+    text = told(lambda: operant.PPO(envs, **({"num_envs": 3} if mode is None else {})).learn(1000))
+    wanted = "the observation is None" if value is None else r"observation\[0, 0\] is nan"
+    assert re.match(rf"gymnasium/Relapsing, env 2, at reset, after step 4: {wanted}", text), text
+
+
+def test_a_reset_in_the_step_after_is_named_as_one() -> None:
+    class Resetting(Bespoke):
+        """Ends an episode of env 3 at step 3 and resets it in the next step, wrongly."""
+
+        def step(self, actions: Any) -> Any:
+            observations, *rest = super().step(actions)
+            if self.steps == 4:
+                observations[3] = NAN
+            return observations, *rest
+
+    text = told(lambda: operant.PPO(Resetting("box", tuple), num_steps=16).learn(1000))
+    assert re.match(r"gymnasium/Resetting, env 3, at reset, after step 4: observation\[0, 0\] is nan", text), text
 
 
 @pytest.mark.parametrize("mode", list(AutoresetMode))
@@ -347,12 +410,13 @@ def test_rewards_in_arrays_of_one_number_are_taken() -> None:
 @pytest.mark.parametrize(
     ("kind", "fault", "wanted"),
     [
-        ("discrete", put(0, 2.0), "an observation is of dtype float64; wanted int64, that of its space"),
-        ("multi", put(0, np.ones(3)), "an observation is of dtype float64; wanted int64, that of its space"),
+        ("discrete", put(0, 2.0), "env 2, at step 3: observation is of dtype float64; wanted int64, that of its space"),
+        ("multi", put(0, np.ones(3)), "env 2, at step 3: observation is of dtype float64; wanted int64, that of its space"),
         ("box", put(1, 10**400), "the reward is too large; wanted a finite number"),
     ],
 )
 def test_what_gymnasium_cannot_put_together_is_named(kind: str, fault: Any, wanted: str) -> None:
+    Faulty.made = 0
     model = operant.PPO(lambda: Faulty(kind, fault, at=3), num_envs=3, num_steps=8, num_minibatches=1, threads=1)
     text = told(lambda: model.learn(48))
     assert wanted in text and "at step 3" in text, text

@@ -13,6 +13,7 @@ how the modes of ``metadata["autoreset_mode"]`` come to that:
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
@@ -24,7 +25,7 @@ from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
 from operant import _operant
-from operant.observations import Fault, FloatArray, Observations, numbers
+from operant.observations import Fault, FloatArray, Observations, leaves_of, numbers
 
 __all__ = ["Actions", "Fault", "HostEnvs", "Observations", "describe_space", "open_envs", "play", "space_of"]
 
@@ -97,32 +98,36 @@ class HostEnvs:
         # Steps of each env, and how many there were when its episode began.
         self._steps = 0
         self._begun = np.zeros(self.num_envs, dtype=np.int64)
+        # What is asked of the envs now.
+        self._call = "reset"
 
     def reset(self, seed: int | None) -> FloatArray:
         """Begins an episode in every env."""
+        self._call = "reset"
         try:
             observations = check_reset(self.envs.reset(seed=seed))
             self._resets[:] = False
             self._begun[:] = self._steps
             self._seen = self.observations.batch(observations, self.num_envs).copy()
         except Exception as error:
-            self._explain("reset", error)
+            self._explain(error)
             raise
         return self._seen
 
     def step(self, rows: npt.NDArray[Any]) -> tuple[Any, ...]:
         """Observations, rewards, terminated, truncated, last observations of ended episodes, where it only reset."""
+        self._call = "step"
         try:
             return self._step(rows)
         except Exception as error:
-            self._explain("step", error, rows)
+            self._explain(error, rows)
             raise
 
     def _step(self, rows: npt.NDArray[Any]) -> tuple[Any, ...]:
         count = self.num_envs
         self._steps += 1
         observations, paid, ends, cuts, infos = five(self.envs.step(self.actions.native(rows)))
-        seen = self.observations.batch(observations, count)
+        seen = self._stepped(observations, ends, cuts)
         terminated, truncated = _flags(ends, count, "terminated"), _flags(cuts, count, "truncated")
         ended = terminated | truncated
         if self._mode is not AutoresetMode.SAME_STEP and not self._resets_by_mask:
@@ -139,10 +144,22 @@ class HostEnvs:
             last = self._final(infos, ended)
         else:
             last = seen.copy()
+            self._call = "reset"
             observations = check_reset(self.envs.reset(options={"reset_mask": ended}))
             seen = self.observations.batch(observations, count)
         self._begun[ended] = self._steps
         return seen, rewards, terminated, truncated, last, None
+
+    def _stepped(self, observations: Any, ends: Any, cuts: Any) -> FloatArray:
+        """The observations of a step, of which some may be those of a reset that it made."""
+        try:
+            return self.observations.batch(observations, self.num_envs)
+        except Fault as fault:
+            if fault.row is not None:
+                same = self._mode is AutoresetMode.SAME_STEP
+                over = [np.ravel(flags)[fault.row : fault.row + 1].any() for flags in (ends, cuts)]
+                fault.at_reset = any(over) if same else bool(self._resets[fault.row])
+            raise
 
     def _final(self, infos: Mapping[str, Any], ended: npt.NDArray[np.bool_]) -> FloatArray:
         key = next((key for key in ("final_obs", "final_observation") if key in infos), None)
@@ -163,22 +180,27 @@ class HostEnvs:
             raise Fault(row, f"the last {fault.problem}") from None
         return last
 
-    def _explain(self, call: str, error: Exception, rows: npt.NDArray[Any] | None = None) -> None:
+    def _explain(self, error: Exception, rows: npt.NDArray[Any] | None = None) -> None:
         """Raises an error that names env, step and what is wrong, if that can be told."""
         if rows is not None and rows.dtype.kind == "f" and not np.isfinite(rows).all():
             env = int(np.flatnonzero(~np.isfinite(rows).all(axis=1))[0])
             text = f"{self.name}, env {env}, at step {self._steps}: the policy's action is {rows[env].tolist()}"
             raise ValueError(f"{text}; training diverged before: lower the learning rate") from error
-        if isinstance(error, Fault):
-            self._refuse(error, call)
         # Gymnasium puts observations side by side before anyone else has seen them.
-        fault = self._fault_of_one() or _fault_of_call(error)
+        alone = self._fault_of_one(error)
+        if isinstance(error, Fault):
+            # And rounds them to the dtype of their space.
+            exact = alone is not None and alone.row == error.row and error.problem.startswith("observation")
+            if exact and alone is not None:
+                error.problem = alone.problem
+            self._refuse(error)
+        fault = alone or _fault_of_call(error, self._in_hand(error))
         if fault is not None:
-            self._refuse(fault, call, error)
+            self._refuse(fault, error)
 
-    def _refuse(self, fault: Fault, call: str, cause: Exception | None = None) -> NoReturn:
+    def _refuse(self, fault: Fault, cause: Exception | None = None) -> NoReturn:
         env = "an env" if fault.row is None else f"env {fault.row}"
-        if call == "reset":
+        if self._call == "reset" or fault.at_reset:
             when = "at reset" if self._steps == 0 else f"at reset, after step {self._steps}"
         elif fault.row is None or fault.row >= self.num_envs:
             when = f"at step {self._steps}"
@@ -188,15 +210,45 @@ class HostEnvs:
         text = f"{self.name}, {env}, {when}: {fault.problem}; operant.check_env(env) looks at the whole env"
         raise ValueError(text) from cause
 
-    def _fault_of_one(self) -> Fault | None:
+    def _fault_of_one(self, error: Exception) -> Fault | None:
         """What is wrong with the observation of an env that Gymnasium stepped alone."""
-        for env, observation in enumerate(getattr(self.envs.unwrapped, "_env_obs", ())):
-            if observation is not None:
-                try:
-                    self.observations.one(observation)
-                except Fault as fault:
-                    return Fault(env, fault.problem)
+        envs = self.envs.unwrapped
+        if getattr(envs, "single_observation_space", None) != self.observations.space:
+            # A wrapper of all of them shows something else.
+            return None
+        names = (frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__))
+        together = any(name.startswith("_concatenate") for name in names)
+        for env, observation in enumerate(getattr(envs, "_env_obs", ())):
+            problem = self._problem(observation, together)
+            if problem is not None:
+                flags = [getattr(envs, name, np.zeros(0)) for name in ("_terminations", "_truncations")]
+                begun = self._mode is AutoresetMode.SAME_STEP and any(each[env : env + 1].any() for each in flags)
+                return Fault(env, problem, at_reset=begun)
         return None
+
+    def _problem(self, observation: Any, together: bool) -> str | None:
+        """What is wrong with one observation; `together` says that it could not be put beside others."""
+        if observation is None:
+            # Before the first reset there is none.
+            return _NO_OBSERVATION if together else None
+        try:
+            self.observations.one(observation)
+        except Fault as fault:
+            return fault.problem
+        for name, space, value in leaves_of(self.observations.space, observation) if together else ():
+            dtype = np.asarray(value).dtype
+            if not np.can_cast(dtype, space.dtype, "same_kind"):
+                return f"{name} is of dtype {dtype}; wanted {space.dtype}, that of its space"
+        return None
+
+    def _in_hand(self, error: Exception) -> int | None:
+        """The env that Gymnasium had before it when it failed, where it takes one after another."""
+        envs = self.envs.unwrapped
+        if not isinstance(envs, SyncVectorEnv):
+            return None
+        frames = (frame.f_locals for frame, _ in traceback.walk_tb(error.__traceback__))
+        found = [names["i"] for names in frames if names.get("self") is envs and isinstance(names.get("i"), int)]
+        return found[-1] if found else None
 
 
 def _rows(values: Any, which: npt.NDArray[np.int64]) -> Any:
@@ -218,12 +270,13 @@ def check_reset(result: Any) -> Any:
     """The observation of a reset."""
     if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[1], Mapping):
         what = f"{len(result)} values" if isinstance(result, tuple) else f"a {type(result).__name__}"
-        raise Fault(None, _PAIR.format(what))
+        raise Fault(None, _PAIR.format(what), at_reset=True)
     if result[0] is None:
-        raise Fault(None, "the observation is None; wanted one of the observation space")
+        raise Fault(None, _NO_OBSERVATION, at_reset=True)
     return result[0]
 
 
+_NO_OBSERVATION = "the observation is None; wanted one of the observation space"
 _FIVE = (
     "step returned {}; wanted five: observation, reward, terminated, truncated, info. Gym's old `done` is now "
     "`terminated` (the episode came to its end) or `truncated` (it was cut short, as by a time limit)"
@@ -231,11 +284,21 @@ _FIVE = (
 _PAIR = "reset returned {}; wanted two: observation, info"
 
 
-def _fault_of_call(error: Exception) -> Fault | None:
-    """What an env returned too many or too few of, as Gymnasium's vector envs fail over it."""
+_FAILURES = (
+    (r"could not convert string to float: (.*)", "the reward is {}; wanted a number"),
+    (r"float\(\) argument must be a string or a real number, not '(.*)'", "the reward is of type {}; wanted a number"),
+    (r"setting an array element with a sequence", "the reward is an array or a list; wanted a number"),
+    (r"[Tt]he truth value of an array", "terminated or truncated is an array; wanted True or False"),
+    (r"'(.*)' object has no attribute 'items'", "info is of type {}; wanted a dict"),
+)
+"""Words in which Gymnasium's vector envs and NumPy fail over what an env returned, and what they mean."""
+
+
+def _fault_of_call(error: Exception, env: int | None) -> Fault | None:
+    """What an env returned too many or too few of, or of another type, as Gymnasium's vector envs fail over it."""
     text = str(error)
     if "reset() got an unexpected keyword argument" in text:
-        return Fault(None, f"{text}; wanted reset(self, *, seed=None, options=None)")
+        return Fault(env, f"{text}; wanted reset(self, *, seed=None, options=None)", at_reset=True)
     if not _is_raised_in_a_library(error):
         return None
     if text.startswith("Cannot cast array data from dtype("):
@@ -243,23 +306,27 @@ def _fault_of_call(error: Exception) -> Fault | None:
         return Fault(None, f"an observation is of dtype {got}; wanted {space}, that of its space")
     # A whole number in an observation fails in other words.
     if isinstance(error, OverflowError) and "convert to float" in text:
-        return Fault(None, "the reward is too large; wanted a finite number of at most 1e18 in size")
+        return Fault(env, "the reward is too large; wanted a finite number of at most 1e18 in size")
     for wanted, message in (("5", _FIVE), ("2", _PAIR)):
         if f"values to unpack (expected {wanted}" in text:
             got = text.partition("got ")[2].rstrip(")")
-            return Fault(None, message.format(f"{got} values" if got else f"other than {wanted} values"))
-    return None
+            problem = message.format(f"{got} values" if got else f"other than {wanted} values")
+            return Fault(env, problem, at_reset=message is _PAIR)
+    if env is None or not _is_raised_in_a_library(error, "gymnasium.vector"):
+        return None
+    matches = ((re.match(words, text), message) for words, message in _FAILURES)
+    return next((Fault(env, message.format(*found.groups())) for found, message in matches if found), None)
 
 
-def _is_raised_in_a_library(error: Exception) -> bool:
-    """Whether the line that failed is Gymnasium's or ours, or one of NumPy's that they called.
+def _is_raised_in_a_library(error: Exception, *parts: str) -> bool:
+    """Whether the line that failed is Gymnasium's or ours, or of these parts of them, or one of NumPy's that they called.
 
     An env may fail in the same words over something else.
     """
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    modules = [str(frame.f_globals.get("__name__", "")).split(".")[0] for frame in frames]
-    callers = [module for module in modules if module != "numpy"]
-    return bool(callers) and callers[-1] in ("gymnasium", "operant")
+    modules = [str(frame.f_globals.get("__name__", "")) + "." for frame in frames]
+    callers = [module for module in modules if not module.startswith("numpy.")]
+    return bool(callers) and callers[-1].startswith(tuple(f"{part}." for part in parts or ("gymnasium", "operant")))
 
 
 def _rewards(values: Any, count: int, resets: npt.NDArray[np.bool_] | None = None) -> FloatArray:
@@ -323,7 +390,7 @@ class Checked(gymnasium.Wrapper[Any, Any, Any, Any]):
         try:
             check_reset(result)
         except Fault as fault:
-            raise Fault(self._number, fault.problem) from None
+            raise Fault(self._number, fault.problem, at_reset=True) from None
         return result
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
@@ -348,7 +415,7 @@ def check_step(result: Any) -> tuple[Any, Any, Any, Any, Any]:
     ):
         return observation, reward, terminated, truncated, info
     if observation is None:
-        raise Fault(None, "the observation is None; wanted one of the observation space")
+        raise Fault(None, _NO_OBSERVATION)
     _check_reward(reward)
     _check_flag(terminated, "terminated")
     _check_flag(truncated, "truncated")

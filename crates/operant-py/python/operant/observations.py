@@ -27,10 +27,11 @@ class Fault(ValueError):
     Attributes:
         row: number of the env, or of the observation in a batch; None if it is not known.
         problem: what was found where, and what was wanted.
+        at_reset: whether a reset gave it, also one that a step made.
     """
 
-    def __init__(self, row: int | None, problem: str) -> None:
-        self.row, self.problem = row, problem
+    def __init__(self, row: int | None, problem: str, at_reset: bool = False) -> None:
+        self.row, self.problem, self.at_reset = row, problem, at_reset
         super().__init__(problem if row is None else f"{problem} (row {row} of the batch)")
 
 
