@@ -447,3 +447,70 @@ fn the_best_is_no_worse_than_the_last_by_the_same_episodes() {
         fs::remove_dir_all(&run).unwrap();
     }
 }
+
+/// What was trained is kept and told also where the envs of an evaluation are refused, as they are where memory has no room for them.
+#[test]
+fn an_evaluation_that_cannot_be_made_costs_no_run() {
+    for every in ["eval.every=0", "eval.every=256"] {
+        let mut config = settings("cartpole", &[&SMALL[..], &["steps=1024", "until=steps", every]].concat());
+        let envs = envs_of(&config);
+        config.env_params.push(("gravity".into(), -1.0));
+        let (run, end, summary) = run_in("no-evaluation", &config, envs);
+        assert_eq!((end, summary.steps, summary.eval_return), (End::Finished, 1024, None));
+        assert!(summary.mean_return.is_some() && run.join("final.json").is_file(), "{summary:?}");
+        assert_eq!(Checkpoints::new(&run, 9).pick(None).unwrap(), summary.checkpoint);
+        let events = events(&run);
+        assert!(events.contains("no evaluation at the end: ") && events.contains("gravity"), "{events}");
+        let on_the_way = "best and solved follow returns of training, since there are no evaluations: ";
+        assert_eq!(events.matches(on_the_way).count(), usize::from(every != "eval.every=0"), "{events}");
+        fs::remove_dir_all(&run).unwrap();
+    }
+}
+
+/// A run that is over and lost its results has them again, also where they are numbers of the last iteration.
+#[test]
+fn lost_results_come_back() {
+    let algorithms: [(&str, &str, &[&str]); 4] = [
+        ("davi", "cube2", &["network.hidden=[32]", "davi.batch_size=64", "steps=640"]),
+        ("td", "backgammon", &["network.hidden=[16]", "num_envs=96", "td.turns=24", "steps=4608"]),
+        (
+            "alphazero",
+            "connect4",
+            &[
+                "num_envs=40",
+                "network.hidden=[16]",
+                "alphazero.search.simulations=16",
+                "alphazero.search.leaves=2",
+                "alphazero.moves=24",
+                "alphazero.learning_starts=100",
+                "alphazero.batch_size=48",
+                "steps=1920",
+            ],
+        ),
+        ("ppo", "probe_truncation", &["steps=512"]),
+    ];
+    for (algo, env, words) in algorithms {
+        let mut over = Table::new();
+        words.iter().chain(&["threads=1", "device=cpu"]).for_each(|word| config::assign(&mut over, word).unwrap());
+        let folder = folder(&format!("lost-{algo}"));
+        let mut run = Run::start(Config::resolve(algo, env, over).unwrap(), start(&folder)).unwrap();
+        let end = run.go(|| false).unwrap();
+        let whole = run.finish(&end).unwrap().0;
+        assert!(algo == "ppo" || !whole.numbers.is_empty(), "{algo}: {whole:?}");
+        let checkpoints = Checkpoints::new(&folder, 9);
+        let best =
+            |checkpoints: &Checkpoints| (checkpoints.best(), checkpoints.mend_best().map(|mark| mark.mean_return));
+        let named = best(&checkpoints);
+        fs::remove_file(folder.join("final.json")).unwrap();
+        let mut run = Run::resume(None, start(&folder)).unwrap();
+        let end = run.go(|| false).unwrap();
+        let again = run.finish(&end).unwrap().0;
+        let kept: Summary = serde_json::from_slice(&fs::read(folder.join("final.json")).unwrap()).unwrap();
+        assert_eq!(kept, again);
+        let timed =
+            Summary { wall_s: whole.wall_s, train_sps: whole.train_sps, sps_per_cpu_s: whole.sps_per_cpu_s, ..again };
+        assert_eq!(timed, whole, "{algo}");
+        assert_eq!(best(&checkpoints), named, "{algo}");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

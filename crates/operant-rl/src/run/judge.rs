@@ -310,7 +310,15 @@ impl Run {
         let steps = self.algorithm.steps();
         let in_sight = score.is_some_and(|look| look.mean + IN_SIGHT * look.error >= goal);
         if in_sight && score.is_some_and(|look| look.episodes < EPISODES) {
-            let (full, more) = self.judge.play(&self.config, policy, EPISODES, mean_length)?;
+            let (full, more) = match self.judge.play(&self.config, policy, EPISODES, mean_length) {
+                // There is room for a look, but not for so many envs.
+                Err(Error::Invalid(reason)) => {
+                    self.judge.put_off(steps, cost);
+                    self.tell_no_check(steps, &reason);
+                    return Ok(());
+                }
+                played => played?,
+            };
             self.judge.standing.spent += more;
             self.judge.full_cost = more;
             (score, cost) = (full.or(score), cost + more);
@@ -335,6 +343,13 @@ impl Run {
     fn tell_no_evaluations(&mut self, steps: u64, reason: &str) {
         if !std::mem::replace(&mut self.judge.noted_none, true) {
             let text = format!("best and solved follow returns of training, since there are no evaluations: {reason}");
+            self.board.event(EventKind::Note, steps, text);
+        }
+    }
+
+    fn tell_no_check(&mut self, steps: u64, reason: &str) {
+        if !std::mem::replace(&mut self.judge.noted_none, true) {
+            let text = format!("whether the env is solved can't be checked over {EPISODES} episodes: {reason}");
             self.board.event(EventKind::Note, steps, text);
         }
     }
@@ -409,6 +424,9 @@ impl Run {
         let file = self.checkpoints.load_part(name, "policy.safetensors");
         // One that can't be read any more is no best one.
         let Ok(policy) = file.and_then(|bytes| Policy::from_bytes(&bytes)) else { return Ok(None) };
-        Ok(self.judge.play(&self.config, &policy, episodes, self.report.episodes.mean_length())?.0)
+        match self.judge.play(&self.config, &policy, episodes, self.report.episodes.mean_length()) {
+            Err(Error::Invalid(_)) => Ok(known),
+            played => Ok(played?.0),
+        }
     }
 }

@@ -636,6 +636,13 @@ impl Run {
         Ok((summary, drops))
     }
 
+    /// Last values of the metrics that people see in place of episodes.
+    fn numbers(&self) -> BTreeMap<String, f64> {
+        let known = self.algorithm.metrics().iter().zip(&self.report.values);
+        let known = known.filter(|(metric, value)| metric.headline && value.is_finite());
+        known.map(|(metric, value)| (metric.name.to_owned(), *value)).collect()
+    }
+
     /// What [`Run::finish`] does, for a run that may go on.
     pub fn conclude(&mut self, end: &End) -> Result<Summary> {
         let steps = self.algorithm.steps();
@@ -656,10 +663,8 @@ impl Run {
             }
         }
         let episodes = &self.report.episodes;
-        let numbers = self.algorithm.metrics().iter().zip(&self.report.values);
-        let numbers = numbers.filter(|(metric, value)| metric.headline && value.is_finite());
         let summary = Summary {
-            numbers: numbers.map(|(metric, value)| (metric.name.to_owned(), *value)).collect(),
+            numbers: self.numbers(),
             solved: self.solved.is_some(),
             solved_step: self.solved.map(|solved| solved.step),
             solved_s: self.solved.map(|solved| solved.seconds),

@@ -9,12 +9,13 @@
 
 use super::checkpoint::Mark;
 use super::judge::Standing;
-use super::{CheckpointSettings, Run, Solved};
+use super::{CheckpointSettings, Checkpoints, Run, Solved};
 use crate::algo::{Parts, part};
 use crate::data::Episodes;
 use operant_base::telemetry::EventKind;
 use operant_base::{Error, Result};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// As long as nothing was evaluated, a mean return is better if it is so by this share of the best one.
@@ -76,6 +77,11 @@ struct Kept {
     #[serde(default)]
     eval: Standing,
     episodes: Vec<f64>,
+    /// What people see in place of episodes, and the algorithm's own score; absent from older checkpoints.
+    #[serde(default)]
+    numbers: BTreeMap<String, f64>,
+    #[serde(default)]
+    score: Option<f64>,
 }
 
 impl Kept {
@@ -228,6 +234,8 @@ impl Run {
             solved_evaluated: self.solved.is_some_and(|solved| solved.evaluated),
             eval: self.judge.standing.clone(),
             episodes: self.report.episodes.to_numbers(),
+            numbers: self.numbers(),
+            score: self.report.score,
         };
         let mut parts = self.algorithm.save()?;
         parts.insert("run.json".into(), serde_json::to_vec(&kept).expect("numbers are JSON"));
@@ -253,6 +261,13 @@ impl Run {
         }
         let is_best = standing.is_some_and(|now| self.saves.best.is_none_or(|best| beats(&now, &best, 0.0)));
         let noted = Mark { mean_return: self.mean_return(), evaluation: self.judge.fresh(), is_best, synced };
+        // Written once more as it was resumed: what is noted of the best stays.
+        let names_this = |best: &String| Checkpoints::steps_of(best) == steps;
+        let again = self
+            .saves
+            .best
+            .filter(|_| self.iterations == 0 && self.checkpoints.best().is_some_and(|best| names_this(&best)));
+        let noted = again.unwrap_or(noted);
         let parts = self.state()?;
         let name = self.put(steps, noted, &parts)?;
         self.saves.last = (self.iterations, self.seconds());
@@ -291,6 +306,10 @@ impl Run {
     pub(super) fn restore(&mut self, parts: &Parts) -> Result<()> {
         let kept = Kept::read(part(parts, "run.json")?)?;
         self.report.episodes = Episodes::from_numbers(&kept.episodes).ok_or_else(damaged)?;
+        for (metric, value) in self.algorithm.metrics().iter().zip(&mut self.report.values) {
+            *value = kept.numbers.get(metric.name).copied().unwrap_or(f64::NAN);
+        }
+        self.report.score = kept.score;
         self.before = (kept.seconds, kept.cpu_seconds);
         self.looked = (kept.seconds, operant_device::cpu_seconds());
         self.saves.last = (0, kept.seconds);
@@ -323,11 +342,14 @@ mod tests {
                 solved_return: Some(episodes[3]),
                 solved_evaluated: true,
                 eval: Default::default(),
+                numbers: BTreeMap::from([("games".to_owned(), episodes[4])]),
+                score: Some(episodes[5]),
                 episodes,
             };
             let read = Kept::read(&serde_json::to_vec(&kept).unwrap()).unwrap();
             let bits = |kept: &Kept| -> Vec<u64> {
-                let first = [kept.seconds, kept.cpu_seconds, kept.solved_s.unwrap(), kept.solved_return.unwrap()];
+                let solved = [kept.solved_s.unwrap(), kept.solved_return.unwrap()];
+                let first = [kept.seconds, kept.cpu_seconds, solved[0], solved[1], kept.numbers["games"], kept.score.unwrap()];
                 first.iter().chain(&kept.episodes).map(|x| x.to_bits()).collect()
             };
             prop_assert_eq!(bits(&read), bits(&kept));
