@@ -119,6 +119,7 @@ pub const ENTRY: Entry = Entry {
         "anneal_lr",
         "max_grad_norm",
     ],
+    has_schedules: |_| true,
     build: |build| {
         let mut build = build;
         let settings = read(&build.settings)?;

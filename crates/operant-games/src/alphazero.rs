@@ -57,6 +57,7 @@ pub const ENTRY: Entry = Entry {
         "pretrain_learning_rate",
         "publish_every",
     ],
+    has_schedules: |_| true,
     build: |build| {
         let mut build = build;
         if build.env.on_gpu().is_some() {

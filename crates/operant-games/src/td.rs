@@ -77,6 +77,7 @@ pub const ENTRY: Entry = Entry {
     defaults: config::defaults::<Settings>,
     resolve: |table| Ok(config::to_table(&read(table)?)),
     may_change: &["turns", "reuse", "lambda", "lambda_until", "learning_rate", "anneal_lr", "ema", "max_grad_norm"],
+    has_schedules: |_| true,
     build: |build| Ok(Box::new(Td::new(build)?)),
     class: "Td",
     check_gpu: None,

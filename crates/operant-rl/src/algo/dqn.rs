@@ -47,6 +47,7 @@ pub const ENTRY: Entry = Entry {
     defaults: config::defaults::<Settings>,
     resolve: |table| Ok(config::to_table(&read(table)?)),
     may_change: settings::MAY_CHANGE,
+    has_schedules: |_| true,
     build: |build| Ok(Box::new(Dqn::new(build)?)),
     class: "DQN",
     check_gpu: None,

@@ -185,6 +185,8 @@ pub struct Entry {
     pub resolve: fn(&Table) -> Result<Table>,
     /// Keys of its table that a run may change on the way; the others shape what a checkpoint holds.
     pub may_change: &'static [&'static str],
+    /// Whether what it learns depends on the env steps of the whole run, as schedules over them have it.
+    pub has_schedules: fn(&Table) -> bool,
     /// Builds it.
     pub build: fn(Build) -> Result<Box<dyn Algorithm>>,
     /// Python's class of it.

@@ -55,6 +55,9 @@ pub const ENTRY: Entry = Entry {
     defaults: config::defaults::<Settings>,
     resolve: |table| Ok(config::to_table(&read(table)?)),
     may_change: settings::MAY_CHANGE,
+    has_schedules: |own| {
+        settings::SCHEDULES.iter().any(|key| own.get(*key).and_then(config::Value::as_bool) != Some(false))
+    },
     build: |mut build| match build.gpu.is_some() || build.env.on_gpu().is_some() {
         true => Ok(Box::new(cuda::PpoCuda::new(build)?)),
         false => Ok(Box::new(Ppo::new(build)?)),

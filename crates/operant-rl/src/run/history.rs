@@ -5,6 +5,7 @@
 
 use super::changed::{describe, differences};
 use super::{Config, Run, build_algorithm, build_env, build_pool};
+use crate::algo;
 use operant_base::config::{self, Table, Value};
 use operant_base::telemetry::EventKind;
 use operant_base::{Error, Result};
@@ -144,10 +145,17 @@ impl Config {
         }
     }
 
+    /// Whether what the run learns depends on how many env steps it is to make.
+    fn has_schedules(&self) -> Result<bool> {
+        Ok((algo::find(&self.algo)?.has_schedules)(&self.own))
+    }
+
     /// Lists a change from one set of settings to another, if what a run learns depends on it.
     pub(super) fn push_change(&mut self, before: &Self, after: &Self, step: u64) -> Result<()> {
-        let keys: Vec<String> =
-            differences(before, after)?.into_iter().map(|(key, _)| key).filter(|key| matters(key)).collect();
+        // Without schedules more steps go on as one longer run would.
+        let scheduled = before.has_schedules()? || after.has_schedules()?;
+        let counts = |key: &String| matters(key) && (scheduled || key != "steps");
+        let keys: Vec<String> = differences(before, after)?.into_iter().map(|(key, _)| key).filter(counts).collect();
         if keys.is_empty() {
             return Ok(());
         }
@@ -160,6 +168,10 @@ impl Config {
             }
         }
         self.changed.truncate(self.passed(step));
+        // No step lies between two changes at one: what was in force before the first of them counts.
+        if let Some(first) = self.changed.pop_if(|change| change.step == step) {
+            config::merge(&mut kept, first.before);
+        }
         self.changed.push(Change { step, before: kept });
         Ok(())
     }
@@ -246,6 +258,42 @@ mod tests {
         let mut same = with(&["steps=1000", "ppo.learning_rate=0.001", "threads=3", "checkpoint.keep=9"]);
         assert!(same.note_change(&first, 500, &over(&["threads=3"]), "step-500").unwrap().is_some());
         assert!(same.changed.is_empty());
+    }
+
+    /// Without schedules a longer run is the same run; what is changed beside its steps is listed as ever.
+    #[test]
+    fn more_steps_alone_are_a_change_only_to_schedules() {
+        let plain = |words: &[&str]| with(&[&["ppo.anneal_lr=false"], words].concat());
+        let first = plain(&["steps=1000"]);
+        let mut second = plain(&["steps=2000"]);
+        assert!(second.note_change(&first, 1000, &over(&["steps=2000"]), "step-1000").unwrap().is_some());
+        assert!(second.changed.is_empty());
+        let mut third = with(&["steps=3000"]);
+        third.note_change(&second, 2000, &over(&["steps=3000", "ppo.anneal_lr=true"]), "step-2000").unwrap();
+        let then = third.at(1999).unwrap();
+        assert_eq!((third.changed.len(), then.settings.steps, then), (1, 2000, second));
+        for words in [&["ppo.anneal_clip=true"][..], &["ppo.anneal_ent=true"]] {
+            let mut more = plain(&[&["steps=2000"], words].concat());
+            more.push_change(&plain(&[&["steps=1000"], words].concat()), &more.clone(), 1000).unwrap();
+            assert_eq!(more.changed.len(), 1, "{words:?}");
+        }
+    }
+
+    /// Changes at one step are one, which goes back to what was in force before the first.
+    #[test]
+    fn changes_at_one_step_are_one() {
+        let words = ["steps=1000", "ppo.learning_rate=0.001"];
+        let (first, mut second) = (with(&words), with(&["steps=1000", "ppo.learning_rate=0.5"]));
+        second.note_change(&first, 500, &over(&["ppo.learning_rate=0.5"]), "step-500").unwrap();
+        for steps in [2000, 3000] {
+            let before = second.clone();
+            second.settings.steps = steps;
+            second.push_change(&before, &second.clone(), 500).unwrap();
+        }
+        assert_eq!(
+            (second.changed.len(), second.at(499).unwrap(), second.at(500).unwrap().settings.steps),
+            (1, first, 3000)
+        );
     }
 
     /// Who goes back to an older checkpoint with new settings leaves later changes behind; without, they come again.

@@ -73,6 +73,9 @@ pub struct Settings {
     pub overlap: bool,
 }
 
+/// Keys that lower a number over the env steps of the whole run.
+pub(super) const SCHEDULES: [&str; 3] = ["anneal_lr", "anneal_clip", "anneal_ent"];
+
 /// Keys that a run may change on the way.
 pub(super) const MAY_CHANGE: &[&str] = &[
     "minibatch_size",
