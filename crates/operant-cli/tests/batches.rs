@@ -168,6 +168,24 @@ fn verbs_show_all_seeds_of_a_batch() {
     assert!(code != 0 && error.contains("can't read"), "{error}");
 }
 
+/// Verbs for one run name the runs of a batch; there may be no seed 1.
+#[test]
+fn a_batch_in_place_of_one_run_is_told_with_its_runs() {
+    let folder = folder("one");
+    text(&folder, &format!("{SMALL} --seeds 2 --seed 7 --run-dir b"));
+    for words in ["bench selfplay connect4 --model b", "grow policy b"] {
+        let (code, _, error) = operant(&folder, words);
+        let wanted =
+            "b holds a batch of runs (batch.toml); name one of them: b/seed-7, b/seed-8 (operant runs --dir b)";
+        assert!(code != 0 && error.contains(wanted), "{words}: {error}");
+    }
+    for seed in [7, 8] {
+        std::fs::remove_dir_all(folder.join(format!("b/seed-{seed}"))).unwrap();
+    }
+    let (code, _, error) = operant(&folder, "grow policy b");
+    assert!(code != 0 && error.contains("none of which has begun; operant train --resume b trains it"), "{error}");
+}
+
 /// The settings that were changed on the way are in the file, so that it repeats the run to the bit.
 #[test]
 fn the_file_of_an_extended_run_repeats_it() {
@@ -183,6 +201,14 @@ fn the_file_of_an_extended_run_repeats_it() {
     assert!(events.contains("settings have changed since step 512, as run.toml says: steps 512 -> 1024"), "{events}");
     // The repeated run says the same of itself, and goes on from before a change as the first did.
     assert_eq!(std::fs::read_to_string(folder.join("again/run.toml")).unwrap(), file);
+    // Without a schedule over all steps there is nothing to list.
+    let plain = format!("{SMALL} --set ppo.anneal_lr=false --quiet");
+    text(&folder, &format!("{plain} --run-dir plain"));
+    text(&folder, "train --resume plain --quiet --steps 1024");
+    let kept = std::fs::read_to_string(folder.join("plain/run.toml")).unwrap();
+    assert!(!kept.contains("changed"), "{kept}");
+    text(&folder, "train --config plain/run.toml --quiet --run-dir plainly");
+    assert!(weights(&folder.join("plain")) == weights(&folder.join("plainly")), "other weights");
     // Steps that are given now are those of the whole run.
     let shown = text(&folder, "train --config run/run.toml --dry-run --steps 1536 --set ppo.learning_rate=0.01");
     assert!(!shown.contains("[[changed]]"), "{shown}");

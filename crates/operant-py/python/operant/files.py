@@ -27,12 +27,20 @@ _OF_A_MODEL = ("run.toml", SPACES_FILE, "ckpt")
 """What a saved model's folder holds."""
 
 
+def named(keyword: str, path: PathLike) -> str:
+    """A path that a user gives, with ``~`` as the folder that it stands for."""
+    text = os.fspath(path)
+    if not text.strip():
+        raise ValueError(f"{keyword} = {text!r}: wanted a name")
+    return os.path.expanduser(text)
+
+
 def target(path: PathLike) -> Path:
     """Where a model is to be saved: a file if it ends in ``.safetensors``, else a folder; or what is wrong with it."""
     text = os.fspath(path)
-    if not text:
-        raise ValueError('save(""): wanted a name, such as "model" (a folder) or "model.safetensors"')
-    whole = Path(os.path.realpath(text))
+    if not text.strip():
+        raise ValueError(f'save({text!r}): wanted a name, such as "model" (a folder) or "model.safetensors"')
+    whole = Path(os.path.realpath(named("path", text)))
     if whole.suffix == ".safetensors":
         if whole.is_dir():
             raise ValueError(f"{text} is a folder: wanted the name of a file that ends in .safetensors")
@@ -149,7 +157,11 @@ def find_policy(path: Path) -> tuple[Path, Path | None, str | None]:
     if not path.exists():
         raise FileNotFoundError(f"there is no {path}: {wanted}")
     if (path / "batch.toml").is_file() and not (path / "run.toml").is_file():
-        raise ValueError(f"{path} holds a batch of runs: name one of them, as in {path / 'seed-1'}")
+        begun = [run.parent for run in path.glob("seed-*/run.toml")]
+        runs = [str(run) for run in sorted(begun, key=lambda run: (len(run.name), run.name))]
+        more = f" and {len(runs) - 4} more" if len(runs) > 4 else ""
+        next_step = f"name one of them: {', '.join(runs[:4])}{more}" if runs else "none of them has begun"
+        raise ValueError(f"{path} holds a batch of runs; {next_step}")
     if path.is_file() and path.suffix.lower() in _OTHER_FORMATS:
         raise ValueError(f"{path} is not a model of this library: {wanted}")
     if path.is_file():

@@ -5,6 +5,7 @@
 //! `ckpt/aside/` holds those that a run left behind when it last went on from an older one; while they are moved there,
 //! `ckpt/branch` names the one that it goes on from, and later ones are no longer listed.
 
+use super::folder::not_one_run;
 use super::{BATCH, Score};
 use crate::algo::Parts;
 use operant_base::{Error, Result};
@@ -374,11 +375,7 @@ impl Checkpoints {
         let shown = run.display();
         Error::Saved(match () {
             () if !run.exists() => format!("there is no folder {shown}; name a run's folder (operant runs)"),
-            () if run.join(BATCH).exists() => {
-                format!(
-                    "{shown} holds a batch of runs; name one of them, as in {shown}/seed-1 (operant runs --dir {shown})"
-                )
-            }
+            () if run.join(BATCH).exists() => not_one_run(run),
             () => format!("{} holds no checkpoint; start the run again", self.folder.display()),
         })
     }

@@ -2,7 +2,7 @@
 
 use super::{Checkpoints, Lock, Run, replace_file};
 use operant_base::{Error, Result};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// The file that makes a folder that of a batch: how many seeds, and the settings of the first.
@@ -89,6 +89,34 @@ impl Run {
             ))),
             _ => Ok(()),
         }
+    }
+}
+
+/// Runs of a batch that a message names.
+const NAMED: usize = 4;
+
+/// Says of a batch's folder that one run is wanted, and which ones there are.
+pub(super) fn not_one_run(folder: &Path) -> String {
+    let shown = folder.display();
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let seed_of = |path: &Path| path.file_name()?.to_str()?.strip_prefix("seed-")?.parse::<u64>().ok();
+    let begun = |path: &Path| RUN_FILES.iter().any(|name| path.join(name).exists());
+    let runs = entries.map(|entry| entry.path()).filter(|path| begun(path));
+    let mut runs: Vec<(u64, PathBuf)> = runs.filter_map(|path| Some((seed_of(&path)?, path))).collect();
+    runs.sort();
+    let names: Vec<String> = runs.iter().take(NAMED).map(|(_, path)| path.display().to_string()).collect();
+    let more = match runs.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    match names.is_empty() {
+        true => format!(
+            "{shown} holds a batch of runs ({BATCH}), none of which has begun; operant train --resume {shown} trains it"
+        ),
+        false => format!(
+            "{shown} holds a batch of runs ({BATCH}); name one of them: {}{more} (operant runs --dir {shown})",
+            names.join(", ")
+        ),
     }
 }
 

@@ -3,6 +3,7 @@
 //! Invariant: from the moment that a run is resumed from an older checkpoint, that is its newest: what came later is set
 //! aside before the first step.
 
+use super::folder::not_one_run;
 use super::saving::was_solved;
 use super::{Checkpoints, Config, Lock, Run, Start, Until, build_algorithm, build_env_among, build_pool, replace_file};
 use crate::Catalogue;
@@ -110,11 +111,7 @@ impl Run {
     fn config_with(catalogue: &'static Catalogue, folder: &Path, over: &Table) -> Result<Config> {
         let path = folder.join("run.toml");
         if !path.exists() && folder.join(super::BATCH).exists() {
-            let shown = folder.display();
-            return Err(Error::Invalid(format!(
-                "{shown} holds a batch of runs ({}); name one of them, as in {shown}/seed-1 (operant runs --dir {shown})",
-                super::BATCH
-            )));
+            return Err(Error::Invalid(not_one_run(folder)));
         }
         let text = std::fs::read_to_string(&path).map_err(|error| {
             Error::Io(format!("can't read {}: {error}; name a run's folder (operant runs)", path.display()))
