@@ -72,6 +72,9 @@ struct FieldArgs {
     /// Print one JSON object at the end.
     #[arg(long)]
     json: bool,
+    /// Restarts in a row that made no operator; a process that starts again says so to the next.
+    #[arg(long, hide = true, requires = "resume", value_name = "N")]
+    restarts_in_vain: Option<u32>,
 }
 
 const AFTER_HELP: &str = "Try:\n  operant collect field --count 4 --set steps=50 --set space.grid=64 --out fields\n  \
@@ -85,6 +88,8 @@ const PAUSE: Duration = Duration::from_millis(200);
 const MOST_LOOKED_AT: u32 = 100_000;
 /// Failed operators that are named.
 const NAMED: usize = 20;
+/// Restarts in a row that made no operator, after which there is no other.
+const MOST_IN_VAIN: u32 = 3;
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let What::Field(args) = &args.what;
@@ -130,13 +135,35 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         }
     };
     ctrlc::set_handler(ask).map_err(|error| Failure::Run(format!("can't listen for Ctrl-C: {error}")))?;
+    let before = kept_in(&store);
     match collect(args, &collection, &mut store, threads, &stop)? {
         Ended::Done(code) => Ok(code),
         Ended::Fault(message) if stop.load(Ordering::Relaxed) => Err(Failure::Run(message)),
         Ended::Fault(message) => {
+            let in_vain = restarts_in_vain(args.restarts_in_vain, kept_in(&store) - before);
             drop((store, lock));
-            start_again(args, device, &message)
+            if in_vain >= MOST_IN_VAIN {
+                return Err(Failure::Run(format!(
+                    "{message}; {in_vain} restarts in a row made no operator, so {device} itself may be at fault (operant doctor); \
+                     finished operators are kept, go on with operant collect field --resume --out {}",
+                    shell(&args.out)
+                )));
+            }
+            start_again(args, device, in_vain, &message)
         }
+    }
+}
+
+/// Operators that a store has.
+fn kept_in(store: &Shards) -> usize {
+    store.done().iter().filter(|&&done| done).count()
+}
+
+/// Restarts in a row that made nothing, now that a process with so many before it ends; none before the first restart.
+fn restarts_in_vain(before: Option<u32>, made: usize) -> u32 {
+    match before {
+        Some(before) if made == 0 => before.saturating_add(1),
+        _ => 0,
     }
 }
 
@@ -149,12 +176,12 @@ enum Ended {
 
 /// After a fault a new process runs the operators that may have caused it one at a time, and goes on past the one that did if
 /// that was asked for.
-fn start_again(args: &FieldArgs, device: &str, message: &str) -> Result<ExitCode, Failure> {
+fn start_again(args: &FieldArgs, device: &str, in_vain: u32, message: &str) -> Result<ExitCode, Failure> {
     warn(&format!("{message}; starting again, operators that may have failed first, one at a time"));
     let program = std::env::current_exe().map_err(|error| Failure::Run(format!("can't start again: {error}")))?;
     let mut command = Command::new(program);
     command.args(["collect", "field", "--resume", "--device", device, "--threads", &args.threads.to_string()]);
-    command.arg("--out").arg(&args.out);
+    command.arg("--out").arg(&args.out).args(["--restarts-in-vain", &in_vain.to_string()]);
     let flags = [(args.skip_failed, "--skip-failed"), (args.quiet, "--quiet"), (args.json, "--json")];
     command.args(flags.iter().filter(|(given, _)| *given).map(|(_, flag)| flag));
     take_over(command)
@@ -319,7 +346,7 @@ fn collect(
     threads: usize,
     stop: &AtomicBool,
 ) -> Result<Ended, Failure> {
-    let before = store.done().iter().filter(|&&done| done).count();
+    let before = kept_in(store);
     let work = work(collection, |k| !store.done()[k]);
     let total: f64 = work.iter().sum();
     let (start, cpu) = (Instant::now(), device::cpu_seconds());
@@ -363,7 +390,7 @@ fn collect(
     let failed = FailedOperators::open(&args.out)?;
     let left_out: Vec<&FailedOperator> = failed.list().iter().filter(|failed| failed.certain).collect();
     let (seconds, cpu) = (start.elapsed().as_secs_f64(), device::cpu_seconds() - cpu);
-    let done = store.done().iter().filter(|&&done| done).count();
+    let done = kept_in(store);
     let rate = progress.realisation_steps as f64 / seconds.max(1e-9);
     if args.json {
         let report = json!({
@@ -410,4 +437,31 @@ fn named(operators: &[u32]) -> String {
     let more = operators.len().saturating_sub(NAMED);
     let names: Vec<String> = operators.iter().take(NAMED).map(u32::to_string).collect();
     names.join(", ") + &if more > 0 { format!(" and {more} more") } else { String::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What each process of a chain made until it is given up.
+    fn processes(made: impl IntoIterator<Item = usize>) -> usize {
+        let mut before = None;
+        let gives_up = |made: usize| {
+            let in_vain = restarts_in_vain(before, made);
+            before = Some(in_vain);
+            in_vain >= MOST_IN_VAIN
+        };
+        made.into_iter().map(gives_up).take_while(|over| !over).count()
+    }
+
+    #[test]
+    fn restarts_that_make_nothing_come_to_an_end() {
+        // The first process and two restarts are followed by another one, the third restart is not.
+        assert_eq!(processes(std::iter::repeat_n(0, 100)), 3);
+        assert_eq!(processes([5, 0, 0, 0, 0]), 3);
+        // One operator begins the count anew.
+        assert_eq!(processes([0, 0, 0, 1, 0, 0, 2, 0, 0, 0, 0]), 9);
+        assert_eq!(processes(std::iter::repeat_n(1, 100)), 100);
+        assert_eq!(restarts_in_vain(Some(u32::MAX), 0), u32::MAX);
+    }
 }
