@@ -132,6 +132,30 @@ const ROWS: &[Row] = &[
     (PPO, &["use_sde", "sde_sample_freq"], Other(NO_SDE)),
     (PPO, &["rollout_buffer_class", "rollout_buffer_kwargs"], Other(BUFFER)),
     (
+        PPO,
+        &[
+            "buffer_size",
+            "learning_starts",
+            "train_freq",
+            "gradient_steps",
+            "replay_ratio",
+            "tau",
+            "target_update_interval",
+            "target_network_frequency",
+            "replay_buffer_class",
+            "replay_buffer_kwargs",
+            "optimize_memory_usage",
+        ],
+        Other(
+            "ppo learns from the newest ppo.num_steps steps of each env and keeps no replay; leave it out, or train dqn",
+        ),
+    ),
+    (
+        PPO,
+        &["exploration_fraction", "exploration_initial_eps", "exploration_final_eps", "start_e", "end_e", "epsilon"],
+        Near(".ent_coef", "the weight of entropy keeps actions random; none are drawn evenly"),
+    ),
+    (
         DQN,
         &["train_freq", "train_frequency", "gradient_steps", "training_intensity", "update_per_step", "utd_ratio"],
         Near(".replay_ratio", REPLAY_RATIO),
@@ -166,6 +190,46 @@ const ROWS: &[Row] = &[
     (DQN, &["prioritized", "prioritized_experience_replay", "per"], Same(".prioritized_replay")),
     (DQN, &["per_alpha"], Same(".prioritized_replay_alpha")),
     (DQN, &["per_beta"], Same(".prioritized_replay_beta")),
+    (
+        DQN,
+        &[
+            "clip_range",
+            "clip_coef",
+            "clip_param",
+            "clip_epsilon",
+            "clip_eps",
+            "eps_clip",
+            "clip_ratio",
+            "cliprange",
+            "clip_range_vf",
+            "vf_clip_param",
+            "clip_vloss",
+            "anneal_clip",
+        ],
+        Other(
+            "dqn has no policy whose steps are clipped; leave it out, or train ppo; dqn.max_grad_norm limits an update",
+        ),
+    ),
+    (
+        DQN,
+        &["n_epochs", "num_epochs", "update_epochs", "num_minibatches", "n_minibatches"],
+        Near(".replay_ratio", "samples learned per env step, since a replay has no epochs"),
+    ),
+    (
+        DQN,
+        &["ent_coef", "entropy_coef", "entropy_coeff", "anneal_ent"],
+        Near(".end_e", "the share of random actions that stays; entropy has no weight here"),
+    ),
+    (
+        DQN,
+        &["gae_lambda", "gae_lam", "lam", "lmbda"],
+        Near(".n_step", "the rewards that are summed before the network is asked"),
+    ),
+    (
+        DQN,
+        &["vf_coef", "value_coef", "target_kl", "norm_adv", "normalize_advantage", "use_sde", "sde_sample_freq"],
+        Other("dqn has no policy beside its values; leave it out, or train ppo"),
+    ),
     (
         ALPHAZERO,
         &[
