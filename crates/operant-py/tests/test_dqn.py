@@ -75,3 +75,18 @@ def test_a_network_that_sees_entries_comes_back(tmp_path: Path) -> None:
     again = operant.DQN.load(tmp_path / "cube.safetensors")
     seen, _ = operant.make_vec("cube2", num_envs=8, view="pairs", symmetry=True).reset(seed=1)
     assert (model.predict(seen)[0] == again.predict(seen)[0]).all()
+
+
+@pytest.mark.parametrize(
+    ("keyword", "message"),
+    [
+        ("clip_range", "dqn has no policy whose steps are clipped; leave it out, or train ppo; max_grad_norm limits an update"),
+        ("n_epochs", "see replay_ratio: samples learned per env step"),
+        ("ent_coef", "see end_e: the share of random actions that stays"),
+        ("gae_lambda", "see n_step: the rewards that are summed"),
+        ("vf_coef", "dqn has no policy beside its values; leave it out, or train ppo"),
+    ],
+)
+def test_keywords_of_ppo_say_what_to_type(keyword: str, message: str) -> None:
+    with pytest.raises(TypeError, match=f"DQN has no keyword '{keyword}'; {message}"):
+        operant.DQN("cartpole", **{keyword: 0.2})

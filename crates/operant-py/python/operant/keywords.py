@@ -21,7 +21,8 @@ _OF_LEARN = {
 }
 """What other libraries' keywords of learn come to."""
 
-_POLICIES = {"lstm": 'memory="lstm"', "cnn": 'encoder="conv"', "mlp": "hidden=[64, 64]"}
+_LAYERS = "hidden=[64, 64]"
+_POLICIES = {"lstm": 'memory="lstm"', "cnn": 'encoder="conv"'}
 """Keywords for networks of other libraries, by a part of their names."""
 
 _LOWERED = {"learning_rate": "anneal_lr", "clip_coef": "anneal_clip", "ent_coef": "anneal_ent"}
@@ -71,14 +72,25 @@ def check_positional(model: str, env: Any, more: tuple[Any, ...]) -> None:
     is_class = isinstance(env, type) and not issubclass(env, gymnasium.Env | gymnasium.vector.VectorEnv)
     name = env if isinstance(env, str) else env.__name__ if is_class else ""
     if name.endswith("Policy"):
-        network = next((words for part, words in _POLICIES.items() if part in name.lower()), "hidden=[64, 64]")
         given = repr(more[0]) if more and isinstance(more[0], str) else "env"
         first = repr(env) if isinstance(env, str) else name
+        parts = [words for part, words in _POLICIES.items() if part in name.lower()]
+        if not _may_show_images(more[0] if more else None):
+            parts = [words for words in parts if words != _POLICIES["cnn"]]
+        network, own = ", ".join(parts) or _LAYERS, f"operant.{model}({given}, {_LAYERS})"
         wanted = f"the env comes first here, and keywords describe the network; type operant.{model}({given}, {network})"
+        if "lstm" in name.lower() and model != "PPO":
+            wanted = f"the env comes first here, and {model} has no memory; type operant.PPO({given}, {network}), or {own} without"
         raise TypeError(f"{model}({first}, {given}): {wanted}")
     if more:
         wanted = f"got {more[0]!r} without a name; type operant.{model}(env, seed=1)"
         raise TypeError(f"{model} takes the env and then keywords, {wanted}")
+
+
+def _may_show_images(env: Any) -> bool:
+    """Whether an env shows images, or does not say before it is made."""
+    space = getattr(env, "single_observation_space", getattr(env, "observation_space", None))
+    return not isinstance(space, gymnasium.Space) or len(space.shape or ()) == 3
 
 
 def check_learn(other: Mapping[str, Any]) -> None:
