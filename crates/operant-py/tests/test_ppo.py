@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import operant
 import pytest
@@ -113,6 +114,7 @@ def test_a_model_is_saved_only_where_nothing_else_is(tmp_path: Path, monkeypatch
     before = sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*"))
     for path, message in (
         ("", 'wanted a name, such as "model"'),
+        (" \t", r"save\(' \\t'\): wanted a name, such as \"model\""),
         (".", "holds file, which is no part of a saved model"),
         ("other", "other holds thesis.tex, which is no part of a saved model: wanted a new or empty folder"),
         ("mine", "mine holds ckpt, which is no part of a saved model"),
@@ -129,6 +131,52 @@ def test_a_model_is_saved_only_where_nothing_else_is(tmp_path: Path, monkeypatch
     for path in ("empty", "new/v1.2"):
         model.save(path)
         assert operant.PPO.load(path).num_timesteps == 0
+
+
+def test_paths_may_begin_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home, here = tmp_path / "home", tmp_path / "here"
+    home.mkdir()
+    here.mkdir()
+    (home / "thesis.tex").write_text("all of it")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.chdir(here)
+    model = operant.PPO("cartpole", seed=1, num_envs=4, n_steps=16, batch_size=32, run_dir="~/run").learn(64)
+    model.save("~/model")
+    model.save("~/policy.safetensors")
+    with pytest.raises(ValueError, match="~ holds model, which is no part of a saved model"):
+        model.save("~")
+    assert list(here.iterdir()) == []
+    for path in ("~/model", "~/policy.safetensors"):
+        assert operant.PPO.load(path).predict(np.zeros(4), deterministic=True)
+    assert (home / "run" / "run.toml").is_file() and operant.PPO.resume("~/model").num_timesteps == 64
+    for attempt in (lambda: operant.PPO.load(" "), lambda: operant.PPO.resume(""), lambda: operant.PPO("cartpole", run_dir=" ")):
+        with pytest.raises(ValueError, match="wanted a name"):
+            attempt()
+
+
+def test_a_loaded_model_fits_its_minibatch_to_other_envs(tmp_path: Path) -> None:
+    model = operant.PPO("cartpole", seed=1, num_envs=64, num_steps=16, minibatch_size=64).learn(1024)
+    model.save(tmp_path / "model")
+    env = gymnasium.make("CartPole-v1")
+    wanted = "saved minibatch_size 64 does not divide 1 envs [*] num_steps 16: it is 16 now; num_steps= and minibatch_size= of load"
+    with pytest.warns(RuntimeWarning, match=wanted):
+        one = operant.PPO.load(tmp_path / "model", env=env)
+    assert one.settings["ppo"]["minibatch_size"] == 16 and one.learn(32).num_timesteps == 32
+    with pytest.warns(RuntimeWarning, match="it is 56 now"):
+        assert operant.PPO.load(tmp_path / "model", num_envs=7).settings["ppo"]["minibatch_size"] == 56
+    for settings, size in (
+        ({"env": env, "num_steps": 128}, 64),
+        ({"env": env, "batch_size": 8}, 8),
+        ({"env": env, "num_minibatches": 2}, 8),
+        ({"num_envs": 8}, 64),
+    ):
+        assert operant.PPO.load(tmp_path / "model", **settings).settings["ppo"]["minibatch_size"] == size, settings
+    with pytest.raises(ValueError, match="minibatch_size 5 does not divide"):
+        operant.PPO.load(tmp_path / "model", env=env, minibatch_size=5)
+    # A memory learns from whole rollouts of envs.
+    operant.PPO("cartpole", num_envs=8, num_steps=16, minibatch_size=64, memory="lstm").save(tmp_path / "lstm")
+    with pytest.warns(RuntimeWarning, match="it is 48 now"):
+        assert operant.PPO.load(tmp_path / "lstm", num_envs=3).learn(48).num_timesteps == 48
 
 
 def test_a_saved_model_is_replaced_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,6 +290,13 @@ def test_a_batch_and_a_run_keep_to_themselves(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="holds a batch of runs"):
             attempt()
     assert [path.name for path in batch.iterdir()] == ["batch.toml"]
+    for seed in range(7, 13):
+        (batch / f"seed-{seed}").mkdir()
+        (batch / f"seed-{seed}" / "run.toml").write_text("")
+    wanted = rf"name one of them: {batch}/seed-7, {batch}/seed-8, {batch}/seed-9, {batch}/seed-10 and 2 more"
+    for attempt in (lambda: operant.PPO.load(batch), lambda: operant.PPO.resume(batch)):
+        with pytest.raises(ValueError, match=wanted):
+            attempt()
     before = sorted(path.name for path in (run / "ckpt").iterdir())
     with pytest.raises(ValueError, match="holds a run already"):
         operant.PPO.load(run, run_dir=run)
@@ -255,6 +310,11 @@ def test_the_file_of_a_run_that_learned_twice_says_so(tmp_path: Path) -> None:
     model.learn(64)
     assert model.settings["changed"] == [{"step": 64, "before": {"steps": 64}}]
     assert model.settings["steps"] == 128
+    # Without schedules over all steps, more of them are no change.
+    model = operant.PPO("cartpole", num_envs=4, n_steps=16, batch_size=32, anneal_lr=False, run_dir=tmp_path / "plain")
+    for _ in range(3):
+        model.learn(64)
+    assert "changed" not in model.settings and model.settings["steps"] == 192
 
 
 def test_tables_have_the_names_of_the_command_line(tmp_path: Path) -> None:
@@ -441,6 +501,8 @@ def test_names_of_other_libraries_work() -> None:
         ({"verbose": 1}, TypeError, r"no keyword 'verbose'; learn\(progress_bar=True\) shows progress"),
         ({"tensorboard_log": "logs"}, TypeError, 'no keyword \'tensorboard_log\'; .* run_dir="runs/mine"'),
         ({"use_sde": True}, TypeError, "no state-dependent exploration here; leave it out"),
+        ({"buffer_size": 9}, TypeError, "'buffer_size'; ppo learns from the newest num_steps steps .*leave it out, or train dqn"),
+        ({"exploration_fraction": 0.1}, TypeError, "see ent_coef: the weight of entropy"),
         ({"max_episode_steps": 9}, TypeError, "see env_kwargs={'time_limit': …}: the most steps of an episode"),
         ({"device": "gpu"}, ValueError, 'did you mean "cuda"'),
         ({"seed": -1}, ValueError, "seed = -1: wanted a whole number of 0 or more"),
@@ -469,8 +531,15 @@ def test_other_mistakes_are_explained(tmp_path: Path) -> None:
         operant.PPO("MlpPolicy")
     with pytest.raises(TypeError, match=r"type operant\.PPO\('CartPole-v1', hidden=\[64, 64\]\)"):
         operant.PPO("MlpPolicy", "CartPole-v1", verbose=1)
-    with pytest.raises(TypeError, match=r'type operant\.DQN\(env, encoder="conv"\)'):
+    with pytest.raises(TypeError, match=r"type operant\.DQN\(env, hidden=\[64, 64\]\)"):
         operant.DQN("CnnPolicy", operant.make_vec("CartPole-v1", 2))
+    with pytest.raises(TypeError, match=r'type operant\.DQN\(env, encoder="conv"\)'):
+        operant.DQN("CnnPolicy", lambda: None)
+    with pytest.raises(TypeError, match=r"type operant\.PPO\('Pong', memory=\"lstm\", encoder=\"conv\"\)"):
+        operant.PPO("CnnLstmPolicy", "Pong")
+    wanted = r'DQN has no memory; type operant\.PPO\(env, memory="lstm"\), or operant\.DQN\(env, hidden=\[64, 64\]\) without'
+    with pytest.raises(TypeError, match=wanted):
+        operant.DQN("MlpLstmPolicy", operant.make_vec("CartPole-v1", 2))
     with pytest.raises(TypeError, match="takes the env and then keywords, got 64 without a name"):
         operant.PPO("CartPole-v1", 64)
     with pytest.raises(TypeError, match="env is of type int: wanted a name"):

@@ -510,3 +510,30 @@ def test_mistakes_are_explained() -> None:
     other.observation_space = spaces.Text(5)
     with pytest.raises(ValueError, match="wrap the env"):
         operant.PPO(other)
+
+
+def test_changed_settings_ahead_of_a_checkpoint_are_refused(tmp_path: Path) -> None:
+    """The engine would have to make the envs anew when it comes to the change; what it refuses it leaves as it is."""
+    folder, options = tmp_path / "run", {**OPTIONS, "checkpoint": {"every": 1, "keep": 9}}
+    operant.PPO(sync(AutoresetMode.SAME_STEP), run_dir=folder, **options).learn(512)
+    settings = folder / "run.toml"
+    text = settings.read_text()
+    assert "learning_rate = 0.003" in text
+    settings.write_text(text.replace("learning_rate = 0.003", "learning_rate = 0.001"))
+    with pytest.warns(RuntimeWarning, match="new episodes begin"):
+        model = operant.PPO.resume(folder, env=sync(AutoresetMode.SAME_STEP))
+    model.learn(512)
+    assert [change["step"] for change in model.settings["changed"]] == [512]
+    del model
+
+    def files() -> dict[Path, bytes]:
+        return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+    before = files()
+    older, newer = f"step-{256:012}", f"step-{768:012}"
+    with pytest.raises(ValueError, match=f"{older}: settings changed at step 512 of this run, which can't be repeated over envs"):
+        operant.PPO.resume(folder, older, env=sync(AutoresetMode.SAME_STEP))
+    assert files() == before
+    # After the change there is nothing to repeat.
+    with pytest.warns(RuntimeWarning, match="new episodes begin"):
+        assert operant.PPO.resume(folder, newer, env=sync(AutoresetMode.SAME_STEP)).num_timesteps == 768

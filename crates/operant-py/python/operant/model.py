@@ -372,7 +372,7 @@ class Model:
             run_dir: as for the class itself.
             **settings: laid over those that were saved; also ``env_kwargs``, ``checkpoint`` and ``evaluation``.
         """
-        path = Path(path)
+        path = Path(files.named("path", path))
         file, folder, checkpoint = files.find_policy(path)
         actor = _operant.Actor.load(os.fspath(file), 0)
         saved: dict[str, Any] = {}
@@ -407,8 +407,10 @@ class Model:
         base = {**cls._flat(saved), **cls._network_of(actor)}
         if not (isinstance(env, str) and _is_registered(env)):
             base.pop("num_envs", None)
-        for key in ["steps", *cls._by_name(_only_settings(settings))]:
-            base.pop(key, None)
+        own = _only_settings(settings)
+        given = cls._by_name(own)
+        base = {key: value for key, value in base.items() if key != "steps" and key not in given}
+        base = cls._fitting(base, own, given.get("num_envs") or base.get("num_envs") or getattr(env, "num_envs", 1))
         model = cls(env, run_dir=run_dir, **{**base, **settings})
         model._need("load").adopt(actor)
         return model
@@ -433,7 +435,7 @@ class Model:
             env: the envs of the run, if the user brought them, as for the class itself; as many as the run had.
             env_kwargs: parameters of the env, if it is a name or a function.
         """
-        folder = os.fspath(run_dir)
+        folder = files.named("run_dir", run_dir)
         settings = _operant.run_settings(folder)
         if settings["algo"] != cls._algo:
             raise ValueError(f"{folder} holds a run of {settings['algo']}, not of {cls._algo}")
@@ -499,6 +501,11 @@ class Model:
     ) -> list[tuple[str, Any]]:
         """Settings that follow from others, with their paths."""
         return []
+
+    @classmethod
+    def _fitting(cls, saved: dict[str, Any], settings: Mapping[str, Any], num_envs: int) -> dict[str, Any]:
+        """Saved settings for so many envs, with those that were given beside them."""
+        return saved
 
     @classmethod
     def _can_run(cls, network: Mapping[str, Any]) -> bool:
@@ -632,6 +639,6 @@ def _envs(value: Any) -> int:
 
 def _folder(run_dir: PathLike | None) -> tuple[tempfile.TemporaryDirectory[str] | None, str]:
     if run_dir is not None:
-        return None, os.fspath(run_dir)
+        return None, files.named("run_dir", run_dir)
     kept = tempfile.TemporaryDirectory(prefix="operant-", ignore_cleanup_errors=True)
     return kept, os.path.join(kept.name, "run")

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -67,6 +68,23 @@ class PPO(Model, algo="ppo"):
             else:
                 values["minibatch_size"] = steps * _divisor(envs, max(1, envs // 4))
         return values
+
+    @classmethod
+    def _fitting(cls, saved: dict[str, Any], settings: Mapping[str, Any], num_envs: int) -> dict[str, Any]:
+        """With a minibatch that divides what so many envs collect, unless one was given."""
+        fitting, values = dict(saved), {**saved, **cls._by_name(settings)}
+        size = fitting.pop("minibatch_size", None)
+        if size is None or "num_minibatches" in settings:
+            return fitting
+        steps, envs = _count("num_steps", values.get("num_steps", 1)), _count("num_envs", num_envs)
+        one = 1 if values.get("memory", "none") == "none" else steps
+        if steps * envs % size or size % one:
+            fitting["minibatch_size"] = one * _divisor(steps * envs // one, max(1, size // one))
+            sizes = f"the saved minibatch_size {size} does not divide {envs} envs * num_steps {steps}"
+            next_step = "num_steps= and minibatch_size= of load give other sizes"
+            warnings.warn(f"{sizes}: it is {fitting['minibatch_size']} now; {next_step}", RuntimeWarning, stacklevel=3)
+            return fitting
+        return {**fitting, "minibatch_size": size}
 
     @classmethod
     def _computed(
