@@ -109,6 +109,7 @@ RESULTS: list[tuple[Callable[[list[Any]], Any], str]] = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore:overflow encountered in cast")
 @pytest.mark.parametrize(("kind", "value", "wanted"), OBSERVATIONS)
 def test_observations_are_refused_by_name(kind: str, value: Any, wanted: str) -> None:
     """By envs that the trainer puts side by side, in steps and in resets; by predict, alone and in a batch."""
@@ -134,6 +135,7 @@ def test_results_are_refused_by_name(fault: Callable[[list[Any]], Any], wanted: 
         assert re.match(r"gymnasium/Faulty, env 2, at step 6 \(step 2 of its episode\): " + wanted, text), text
 
 
+@pytest.mark.filterwarnings("ignore:overflow encountered in cast")
 @pytest.mark.parametrize("mode", list(AutoresetMode))
 @pytest.mark.parametrize(
     ("fault", "wanted"),
