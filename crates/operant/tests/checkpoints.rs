@@ -493,7 +493,7 @@ fn lost_results_come_back() {
         let mut over = Table::new();
         words.iter().chain(&["threads=1", "device=cpu"]).for_each(|word| config::assign(&mut over, word).unwrap());
         let folder = folder(&format!("lost-{algo}"));
-        let mut run = Run::start(Config::resolve(algo, env, over).unwrap(), start(&folder)).unwrap();
+        let mut run = Run::start(Config::resolve(&CATALOGUE, algo, env, over).unwrap(), start(&folder)).unwrap();
         let end = run.go(|| false).unwrap();
         let whole = run.finish(&end).unwrap().0;
         assert!(algo == "ppo" || !whole.numbers.is_empty(), "{algo}: {whole:?}");
@@ -502,7 +502,7 @@ fn lost_results_come_back() {
             |checkpoints: &Checkpoints| (checkpoints.best(), checkpoints.mend_best().map(|mark| mark.mean_return));
         let named = best(&checkpoints);
         fs::remove_file(folder.join("final.json")).unwrap();
-        let mut run = Run::resume(None, start(&folder)).unwrap();
+        let mut run = Run::resume(&CATALOGUE, None, start(&folder)).unwrap();
         let end = run.go(|| false).unwrap();
         let again = run.finish(&end).unwrap().0;
         let kept: Summary = serde_json::from_slice(&fs::read(folder.join("final.json")).unwrap()).unwrap();

@@ -5,7 +5,6 @@
 
 use super::changed::{describe, differences};
 use super::{Config, Run, build_algorithm, build_env, build_pool};
-use crate::algo;
 use operant_base::config::{self, Table, Value};
 use operant_base::telemetry::EventKind;
 use operant_base::{Error, Result};
@@ -146,14 +145,14 @@ impl Config {
     }
 
     /// Whether what the run learns depends on how many env steps it is to make.
-    fn has_schedules(&self) -> Result<bool> {
-        Ok((algo::find(&self.algo)?.has_schedules)(&self.own))
+    fn has_schedules(&self) -> bool {
+        (self.algorithm().has_schedules)(&self.own)
     }
 
     /// Lists a change from one set of settings to another, if what a run learns depends on it.
     pub(super) fn push_change(&mut self, before: &Self, after: &Self, step: u64) -> Result<()> {
         // Without schedules more steps go on as one longer run would.
-        let scheduled = before.has_schedules()? || after.has_schedules()?;
+        let scheduled = before.has_schedules() || after.has_schedules();
         let counts = |key: &String| matters(key) && (scheduled || key != "steps");
         let keys: Vec<String> = differences(before, after)?.into_iter().map(|(key, _)| key).filter(counts).collect();
         if keys.is_empty() {
