@@ -31,7 +31,7 @@ pub use cuda_vec::{CudaVec, EnvsPointers, TOTALS_WORDS, Totals};
 pub use host_vec::HostVec;
 pub use lane_vec::LaneVec;
 pub use params::{Param, ParamValue, Params, ordered};
-pub use registry::{BROUGHT, DataFiles, Door, Entry, Resident, TIME_LIMIT};
+pub use registry::{BROUGHT, BuildEnvs, CheckGpu, DataFiles, Door, Entry, Parameters, Resident, TIME_LIMIT};
 pub use row::{Row, RowBuf};
 pub use spec::{ActionSpace, Channel, Heads, Spec};
 pub use told::Told;
@@ -76,12 +76,15 @@ pub struct Step<L: Lanes, S> {
     pub terminated: L::M,
 }
 
+/// Whether a state, by its words, is held out.
+pub type IsHeldOut = Box<dyn FnMut(&[i32]) -> bool + Send>;
+
 /// States that a learner never sees, so that it can be tested on them.
 pub struct HeldOut {
     /// Columns of a state that [`HeldOut::holds`] reads: the first ones.
     pub columns: usize,
     /// Whether a state is one of them.
-    pub holds: Box<dyn FnMut(&[i32]) -> bool + Send>,
+    pub holds: IsHeldOut,
 }
 
 /// An environment as straight-line code over lanes. `&self` holds its parameters.

@@ -33,26 +33,29 @@ impl Door {
 }
 
 /// Parameters by name.
-type Settings<'a> = [(&'a str, f64)];
+pub type Parameters<'a> = [(&'a str, f64)];
 /// Builds N envs.
-type Build = fn(&Settings<'_>, &Options) -> Result<Box<dyn VecEnv>>;
+pub type BuildEnvs = fn(&Parameters<'_>, &Options) -> Result<Box<dyn VecEnv>>;
 /// The parameter that every env has, beside its own.
 pub const TIME_LIMIT: &str = "time_limit";
+
+/// Says what is in the way of a GPU for so many envs and so many threads.
+pub type CheckGpu = fn(&Parameters<'_>, usize, usize) -> Result<()>;
 
 /// How an env of ordinary Rust lives on a GPU: its own work is done there, while the CPU decides.
 #[derive(Clone, Copy, Debug)]
 pub struct Resident {
     /// Builds N envs.
-    pub build: fn(&[(&str, f64)], &Options) -> Result<Box<dyn VecEnv>>,
+    pub build: BuildEnvs,
     /// Whether a GPU serves so many envs of such parameters and is faster than so many threads, or what is in the way.
-    pub check: fn(&[(&str, f64)], usize, usize) -> Result<()>,
+    pub check: CheckGpu,
 }
 
 /// Files that an env learns from.
 #[derive(Clone, Copy, Debug)]
 pub struct DataFiles {
     /// Whether the env reads any with these parameters.
-    pub wanted: fn(&[(&str, f64)]) -> bool,
+    pub wanted: fn(&Parameters<'_>) -> bool,
     /// Where they lie if nothing says so.
     pub place: fn() -> PathBuf,
     /// Says where they lie, from now on and for all envs of this process.
@@ -60,9 +63,9 @@ pub struct DataFiles {
 }
 
 /// Prints an env as C.
-type Print = fn(&Settings<'_>) -> Result<String>;
+type Print = fn(&Parameters<'_>) -> Result<String>;
 /// Prints an env's kernels as CUDA C.
-type PrintKernels = fn(&Settings<'_>, &emit::Shape) -> Result<String>;
+type PrintKernels = fn(&Parameters<'_>, &emit::Shape) -> Result<String>;
 
 /// A registered env: how to describe, build and print it.
 #[derive(Clone, Copy, Debug)]
@@ -71,10 +74,10 @@ pub struct Entry {
     slow: bool,
     fuses: bool,
     /// Parameters that are set before others.
-    preset: &'static Settings<'static>,
-    spec: fn(&Settings<'_>) -> Result<Spec>,
-    params: fn(&Settings<'_>) -> Result<Vec<Param>>,
-    build: Build,
+    preset: &'static Parameters<'static>,
+    spec: fn(&Parameters<'_>) -> Result<Spec>,
+    params: fn(&Parameters<'_>) -> Result<Vec<Param>>,
+    build: BuildEnvs,
     resident: Option<&'static Resident>,
     data: Option<&'static DataFiles>,
     source: Option<Print>,
