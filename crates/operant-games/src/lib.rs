@@ -1,6 +1,6 @@
 //! Games of two players, and 2048: their rules, search, players, and what learns them.
 //!
-//! A game is ordinary Rust ([`game::Game`]); as an env ([`solo`]) its opponent plays at random. [`search::mcts`] searches games with a
+//! A game is ordinary Rust ([`game::Game`]); as an env its opponent plays at random. [`search::mcts`] searches games with a
 //! network's values and policies; [`alphazero`] learns those by self-play, [`td`] learns backgammon's values by temporal differences.
 
 pub mod alphazero;
