@@ -5,6 +5,7 @@ mod bench_envs;
 mod bench_nets;
 mod bench_peers;
 mod bench_ppo;
+mod dist;
 mod env_table;
 mod golden;
 mod gpu;
@@ -86,6 +87,13 @@ const VERBS: &[Verb] = &[
         words: "[release|tests] [--json FILE]",
         does: "measure how long builds take from nothing and after one file was changed: of the program, and of all tests",
         run: timings::run,
+    },
+    Verb {
+        name: "dist",
+        words: "[--out DIR]",
+        does: "build what users install without a compiler: a wheel, and an archive of the command with install.sh; on Linux for \
+               glibc 2.17; then try both where nothing else is",
+        run: dist::run,
     },
     Verb {
         name: "golden",

@@ -35,6 +35,13 @@ pub(crate) fn ecosystem() -> Result<Venv, String> {
     Ok(venv)
 }
 
+/// `.venv-dist` with what links for old systems.
+pub(crate) fn dist() -> Result<Venv, String> {
+    let venv = Venv::open(".venv-dist")?;
+    requirements(&venv, "requirements-dist.txt")?;
+    Ok(venv)
+}
+
 /// Installs `xtask/<file>`.
 fn requirements(venv: &Venv, file: &str) -> Result<(), String> {
     let path = root().join("xtask").join(file);

@@ -120,7 +120,7 @@ struct Python {
 const OLDEST_GYMNASIUM: &str = "gymnasium==1.1.1";
 
 /// Installs the wheel and what it depends on where nothing else is, and steps an env there: with the newest Gymnasium and the oldest.
-fn smoke(wheel: &Path) -> Result<(), String> {
+pub(crate) fn smoke(wheel: &Path) -> Result<(), String> {
     let venv = Venv::fresh(".venv-clean")?;
     venv.pip(&[wheel])?;
     // Isolated, and away from the root: only what is installed can be imported.
