@@ -19,6 +19,7 @@ pub enum Actions<'a> {
 
 impl<'a> Actions<'a> {
     /// How many numbers.
+    #[inline]
     pub fn len(&self) -> usize {
         match self {
             Self::I32(a) => a.len(),
@@ -34,6 +35,7 @@ impl<'a> Actions<'a> {
     }
 
     /// The numbers from `start` to `end`.
+    #[inline]
     pub fn range(&self, start: usize, end: usize) -> Self {
         match self {
             Self::I32(a) => Self::I32(&a[start..end]),

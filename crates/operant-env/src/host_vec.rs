@@ -48,6 +48,7 @@ impl Clock {
     }
 
     /// Begins the next one.
+    #[inline]
     pub fn begin_next(&mut self, number: u32) -> HostRng {
         self.episode = self.episode.wrapping_add(1);
         self.begin(number)
@@ -64,12 +65,14 @@ impl Clock {
     }
 
     /// One step on; gives its stream.
+    #[inline]
     pub fn step(&mut self, number: u32) -> HostRng {
         self.elapsed = self.elapsed.saturating_add(1).min(i32::MAX as u32);
         HostRng::new(self.seed, number, self.episode, self.elapsed)
     }
 
     /// Notes what a step gave in row `i`, and tells whether the episode ended.
+    #[inline]
     pub fn note(&mut self, reward: f32, terminated: bool, limit: Option<u32>, i: usize, out: &mut Row<'_>) -> bool {
         let truncated = limit.is_some_and(|limit| self.elapsed >= limit);
         self.returned += reward;

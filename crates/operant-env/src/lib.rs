@@ -186,11 +186,13 @@ impl<'a> HostAction<'a> {
     }
 
     /// Choice of dimension `dim` of a discrete action.
+    #[inline]
     pub fn index(&self, dim: usize) -> usize {
         self.actions.int(self.first + dim) as usize
     }
 
     /// Number `dim` of a continuous action.
+    #[inline]
     pub fn value(&self, dim: usize) -> f32 {
         self.actions.float(self.first + dim)
     }
