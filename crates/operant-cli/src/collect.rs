@@ -72,7 +72,7 @@ struct FieldArgs {
     /// Print one JSON object at the end.
     #[arg(long)]
     json: bool,
-    /// Restarts in a row that made no operator; a process that starts again says so to the next.
+    /// Number of consecutive restarts that completed no operator. The program passes it to itself when it restarts.
     #[arg(long, hide = true, requires = "resume", value_name = "N")]
     restarts_in_vain: Option<u32>,
 }
@@ -88,7 +88,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 const MOST_LOOKED_AT: u32 = 100_000;
 /// Failed operators that are named.
 const NAMED: usize = 20;
-/// Restarts in a row that made no operator, after which there is no other.
+/// The program gives up after this many consecutive restarts that completed no operator.
 const MOST_IN_VAIN: u32 = 3;
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
@@ -159,7 +159,8 @@ fn kept_in(store: &Shards) -> usize {
     store.done().iter().filter(|&&done| done).count()
 }
 
-/// Restarts in a row that made nothing, now that a process with so many before it ends; none before the first restart.
+/// Updates the number of consecutive restarts without progress when a process ends. `before` is the number it was started with, or
+/// `None` if it was not started by a restart; `made` is how many operators it completed.
 fn restarts_in_vain(before: Option<u32>, made: usize) -> u32 {
     match before {
         Some(before) if made == 0 => before.saturating_add(1),

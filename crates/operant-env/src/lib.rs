@@ -76,14 +76,14 @@ pub struct Step<L: Lanes, S> {
     pub terminated: L::M,
 }
 
-/// Whether a state, by its words, is held out.
+/// Takes the words of a state and returns whether it is held out.
 pub type IsHeldOut = Box<dyn FnMut(&[i32]) -> bool + Send>;
 
-/// States that a learner never sees, so that it can be tested on them.
+/// A set of states to exclude from training and test on.
 pub struct HeldOut {
-    /// Columns of a state that [`HeldOut::holds`] reads: the first ones.
+    /// How many columns of a state [`HeldOut::holds`] reads, from the first on.
     pub columns: usize,
-    /// Whether a state is one of them.
+    /// Returns whether a state belongs to the set.
     pub holds: IsHeldOut,
 }
 
@@ -116,7 +116,8 @@ pub trait Env: Params + Copy + Default + Send + Sync + 'static {
     fn legal<L: Lanes>(&self, state: &Self::State<L>, legal: &mut [L::M]) {
         let _ = (state, legal);
     }
-    /// A share of all states that are more than so many moves from the goal, for envs whose states can be held out.
+    /// Picks states to hold out of training, or returns `None` if this env cannot. `share` is the fraction to pick; states within
+    /// `beyond` moves of the goal are never picked.
     fn held_out(&self, share: f64, beyond: u32) -> Option<Result<HeldOut>> {
         let _ = (share, beyond);
         None
@@ -311,7 +312,8 @@ pub trait VecEnv: Send {
     /// Goes on from `save`d bytes of the same env, N, first env, auto-reset mode, time limit and parameters; lanes and
     /// threads may differ.
     fn load(&mut self, bytes: &[u8]) -> Result<()>;
-    /// A share of all states that are more than so many moves from the goal, for envs whose states can be held out.
+    /// Picks states to hold out of training, or returns `None` if this env cannot. `share` is the fraction to pick; states within
+    /// `beyond` moves of the goal are never picked.
     fn held_out(&self, share: f64, beyond: u32) -> Option<Result<HeldOut>> {
         let _ = (share, beyond);
         None

@@ -39,7 +39,8 @@ pub type BuildEnvs = fn(&Parameters<'_>, &Options) -> Result<Box<dyn VecEnv>>;
 /// The parameter that every env has, beside its own.
 pub const TIME_LIMIT: &str = "time_limit";
 
-/// Says what is in the way of a GPU for so many envs and so many threads.
+/// Takes parameters, the number of envs and the number of threads. Returns an error with the reason if the GPU cannot run them, or
+/// would be slower than the threads.
 pub type CheckGpu = fn(&Parameters<'_>, usize, usize) -> Result<()>;
 
 /// How an env of ordinary Rust lives on a GPU: its own work is done there, while the CPU decides.
